@@ -56,7 +56,7 @@
 //! | a guarded tool call in an agent loop that you have | [`Executor`], [`ToolRequest`], [`Outcome`] |
 //! | to say what a tool does and what its provider offers | [`tool`] |
 //! | the rules themselves, pure | [`ledger`] |
-//! | to answer what nobody can know | [`flow::ForTenant::resolve`], [`Executor::resolve`] |
+//! | to answer what nobody can know | [`flow::TenantClient::resolve`], [`Executor::resolve`] |
 //! | to see what may be promised of each call, before any is made | [`flow::Guarantees`] |
 //! | to check edited code against recorded runs | [`flow::check::Replayer`] |
 //! | people who decide before something goes out | [`Ctx::approval`], [`guard::approval`] |
@@ -104,7 +104,7 @@ pub use flow::{Ctx, Engine, Failure, Turn};
 pub use id::{
     DeclarationId, EscalationId, Fence, IdError, MemoryId, Name, RecordId, RunId, Tenant, client_key,
 };
-pub use ledger::{Approval, Key, Package};
+pub use ledger::{Approval, ApprovalSubject, Key};
 pub use payload::{Payload, PayloadError, Secret};
 #[cfg(feature = "cli")]
 pub use rim::cli;

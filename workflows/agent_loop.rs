@@ -13,7 +13,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use counterfoil::exec::Wait;
-use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind, Finding};
+use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind, LookupResult};
 use counterfoil::tool::{Done, DynamicTool, ToolError};
 use counterfoil::{Executor, Key, Outcome, Tenant, ToolRequest};
 use serde_json::{Value, json};
@@ -62,9 +62,9 @@ fn open_ticket(tickets: &Tickets) -> DynamicTool {
             Box::pin(async move {
                 Ok(match found {
                     Some(id) => {
-                        Finding::Committed { output: json!({ "ticket": id }), external_ref: Some(id) }
+                        LookupResult::Committed { output: json!({ "ticket": id }), external_ref: Some(id) }
                     }
-                    None => Finding::NotFound,
+                    None => LookupResult::NotFound,
                 })
             })
         })

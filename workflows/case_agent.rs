@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use counterfoil::agent::{AgentAnswer, ChatCompletions, Message, Scripted, Usage};
 use counterfoil::flow::EngineBuilder;
-use counterfoil::ledger::Finding;
+use counterfoil::ledger::LookupResult;
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key};
 use schemars::JsonSchema;
@@ -119,7 +119,7 @@ impl Tool for AddNote {
 }
 
 impl Reconcile for AddNote {
-    async fn reconcile(&self, call: &Call, note: &Note) -> Result<Finding<String>, ToolError> {
+    async fn reconcile(&self, call: &Call, note: &Note) -> Result<LookupResult<String>, ToolError> {
         self.0.find(call, "note", &note.text).await
     }
 }
@@ -142,7 +142,7 @@ impl Tool for Refund {
 }
 
 impl Reconcile for Refund {
-    async fn reconcile(&self, call: &Call, money: &Money) -> Result<Finding<String>, ToolError> {
+    async fn reconcile(&self, call: &Call, money: &Money) -> Result<LookupResult<String>, ToolError> {
         self.0.find(call, "refund", &money.case).await
     }
 }

@@ -30,7 +30,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use counterfoil::ledger::{Approval, Contract, Finding, Package, RetryPolicy};
+use counterfoil::ledger::{Approval, ApprovalSubject, Contract, LookupResult, RetryPolicy};
 use counterfoil::tool::contract::Contract as _;
 use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key};
@@ -97,8 +97,8 @@ pub fn approve(notice: &Notice) -> Result<Approval, Failure> {
 }
 
 /// What is to be approved, and for whom.
-pub fn package(notice: &Notice) -> Package {
-    Package::of("notice", notice).for_whom(&notice.recipient)
+pub fn package(notice: &Notice) -> ApprovalSubject {
+    ApprovalSubject::of("notice", notice).for_whom(&notice.recipient)
 }
 
 /// Notes in the case file that the notice was sent. Closing a case twice is an error, and fails the run.
@@ -148,14 +148,14 @@ impl Tool for SendNotice {
 }
 
 impl NeedsApproval for SendNotice {
-    fn package(&self, notice: &Notice) -> Package {
+    fn package(&self, notice: &Notice) -> ApprovalSubject {
         package(notice)
     }
 }
 
 impl Reconcile for SendNotice {
     /// Is asked after a crash, before anything is sent again.
-    async fn reconcile(&self, call: &Call, notice: &Notice) -> Result<Finding<Receipt>, ToolError> {
+    async fn reconcile(&self, call: &Call, notice: &Notice) -> Result<LookupResult<Receipt>, ToolError> {
         self.provider.find(call, notice).await
     }
 }

@@ -22,7 +22,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use counterfoil::ledger::{ErrorKind, Finding};
+use counterfoil::ledger::{ErrorKind, LookupResult};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Turn};
 use serde::{Deserialize, Serialize};
@@ -123,12 +123,12 @@ impl Tool for Deliver {
 }
 
 impl Reconcile for Deliver {
-    async fn reconcile(&self, call: &Call, _: &Reply) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, _: &Reply) -> Result<LookupResult<Value>, ToolError> {
         let is_there = self.lines().iter().any(|line| line.starts_with(call.key()));
         Ok(if is_there {
-            Finding::Committed { output: json!(null), external_ref: None }
+            LookupResult::Committed { output: json!(null), external_ref: None }
         } else {
-            Finding::NotFound
+            LookupResult::NotFound
         })
     }
 }
@@ -158,7 +158,7 @@ async fn talk(folder: &Path) -> Result<(), Box<dyn Error>> {
         println!("> {message}\n  {}", line.split_once(' ').map_or("", |(_, reply)| reply));
     }
     println!("The last thing spoken of: {last}");
-    let turns = run.turns(None).await?;
+    let turns = run.history(None).await?;
     let kept = turns.iter().filter(|turn| !turn.steps.is_empty()).count();
     println!("Of its turns {} are in the ledger, {kept} with their steps.", turns.len());
     engine.shutdown(Duration::from_secs(5)).await;

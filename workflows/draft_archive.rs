@@ -12,9 +12,9 @@
     reason = "an example, which tests and `counterfoil simulate` include as a module"
 )]
 
-use counterfoil::ledger::{ErrorKind, Finding, Undone};
+use counterfoil::ledger::{ErrorKind, LookupResult, Undone};
 use counterfoil::sim::{End, Offer, Service, Simulation};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -55,7 +55,7 @@ impl Tool for CreateDraft {
 }
 
 impl Reconcile for CreateDraft {
-    async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, case: &String) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, case).await
     }
 }
@@ -65,7 +65,7 @@ impl Compensate for CreateDraft {
     async fn compensate(
         &self,
         call: &Call,
-        draft: &Forward<String, Value>,
+        draft: &OriginalCall<String, Value>,
     ) -> Result<Done<Undone>, ToolError> {
         self.0.create(call, &archived(draft)?).await?;
         Ok(Undone::whole().into())
@@ -74,14 +74,14 @@ impl Compensate for CreateDraft {
     async fn find_compensation(
         &self,
         call: &Call,
-        draft: &Forward<String, Value>,
-    ) -> Result<Finding<Undone>, ToolError> {
+        draft: &OriginalCall<String, Value>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
         self.0.find(call, &archived(draft)?).await?.try_map(|_| Ok(Undone::whole()))
     }
 }
 
 /// The system's note that a draft is archived.
-fn archived(draft: &Forward<String, Value>) -> Result<String, ToolError> {
+fn archived(draft: &OriginalCall<String, Value>) -> Result<String, ToolError> {
     let id = draft.external_ref().ok_or_else(|| ToolError::new(ErrorKind::Validation, "which draft?"))?;
     Ok(format!("archived {id}"))
 }
@@ -97,7 +97,7 @@ fn cases() -> [Case; 2] {
 pub fn simulation() -> Simulation {
     let [new, known] = cases();
     Simulation::of(answer, new)
-        .also(Simulation::TENANT, "known", answer, known)
+        .with_run(Simulation::TENANT, "known", answer, known)
         .engine(|engine, world| engine.tool(CreateDraft(world.service(SYSTEM, Offer::Lookup))))
         .check("one draft of the new case", |end| at_most(end, "C-1", 1))
         .check("no draft of the known case", |end| at_most(end, "C-2", 0))

@@ -11,7 +11,7 @@
     reason = "an example, which `counterfoil simulate` includes as a module"
 )]
 
-use counterfoil::ledger::Finding;
+use counterfoil::ledger::LookupResult;
 use counterfoil::sim::{End, Offer, Options, Service, Simulation, Suite};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
@@ -40,7 +40,7 @@ impl Tool for Order {
 }
 
 impl Reconcile for Order {
-    async fn reconcile(&self, call: &Call, what: &String) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, what: &String) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, what).await
     }
 }

@@ -22,7 +22,7 @@ use axum::routing::post;
 use axum::{Extension, Json, Router};
 use counterfoil::Executor;
 use counterfoil::http::{HandlerCall, Idempotency, RequestScope};
-use counterfoil::ledger::{Contract, ContractClass, Finding};
+use counterfoil::ledger::{Contract, ContractClass, LookupResult};
 use serde_json::{Value, json};
 
 use user::{User, authenticated};
@@ -79,7 +79,7 @@ fn app(executor: &Executor, bank: &Bank) -> Result<Router, Box<dyn Error>> {
     // A handler that died with its process: the bank is asked what became of its charge, before anybody else is let in.
     .reconcile(Contract::new(ContractClass::Lookup).ends_with_sender(), move |call, _| {
         let found = asked.find(&call.key);
-        let finding = found.map_or(Finding::NotFound, |number| Finding::Committed {
+        let finding = found.map_or(LookupResult::NotFound, |number| LookupResult::Committed {
             output: charged(number),
             external_ref: Some(format!("charge-{number}")),
         });

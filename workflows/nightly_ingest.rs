@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use counterfoil::flow::{EngineBuilder, FailureCode};
-use counterfoil::ledger::{ErrorKind, Finding};
+use counterfoil::ledger::{ErrorKind, LookupResult};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Queue};
 use futures_util::future::try_join_all;
@@ -127,11 +127,11 @@ impl Tool for Archive {
 }
 
 impl Reconcile for Archive {
-    async fn reconcile(&self, _: &Call, page: &Page) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, _: &Call, page: &Page) -> Result<LookupResult<Value>, ToolError> {
         Ok(if self.has(&page.reference()) {
-            Finding::Committed { output: json!(page.reference()), external_ref: None }
+            LookupResult::Committed { output: json!(page.reference()), external_ref: None }
         } else {
-            Finding::NotFound
+            LookupResult::NotFound
         })
     }
 }

@@ -14,12 +14,12 @@
 
 use std::time::Duration;
 
-use counterfoil::flow::Became;
-use counterfoil::ledger::{ErrorKind, Finding, Undone};
+use counterfoil::flow::EffectOutcome;
+use counterfoil::ledger::{ErrorKind, LookupResult, Undone};
 use counterfoil::payload::Stored;
 use counterfoil::sim::{End, Question, Simulation, World, truthful};
 use counterfoil::store::{Resolution, Run, RunState};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key};
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub async fn order(ctx: Ctx, order: Order) -> Result<String, Failure> {
     ctx.call::<Charge>(order.clone()).await?;
     ctx.call::<Ship>(order.clone()).await?;
     // The courier says so, whenever that is; until then the order is a row.
-    match ctx.within("delivery", WEEK, ctx.signal::<String>("delivered")).await? {
+    match ctx.timeout("delivery", WEEK, ctx.signal::<String>("delivered")).await? {
         Ok(delivered) => delivered,
         Err(elapsed) => Err(Failure::new(format!("it was not delivered: {elapsed}"))),
     }
@@ -75,7 +75,7 @@ macro_rules! tool {
         }
 
         impl Reconcile for $tool {
-            async fn reconcile(&self, call: &Call, order: &Order) -> Result<Finding<String>, ToolError> {
+            async fn reconcile(&self, call: &Call, order: &Order) -> Result<LookupResult<String>, ToolError> {
                 self.0.find(call, $system, &format!("{} {}", $name, order.id)).await
             }
         }
@@ -84,7 +84,7 @@ macro_rules! tool {
             async fn compensate(
                 &self,
                 call: &Call,
-                forward: &Forward<Order, String>,
+                forward: &OriginalCall<Order, String>,
             ) -> Result<Done<Undone>, ToolError> {
                 let what = undoing($undo, forward)?;
                 self.0
@@ -98,8 +98,8 @@ macro_rules! tool {
             async fn find_compensation(
                 &self,
                 call: &Call,
-                forward: &Forward<Order, String>,
-            ) -> Result<Finding<Undone>, ToolError> {
+                forward: &OriginalCall<Order, String>,
+            ) -> Result<LookupResult<Undone>, ToolError> {
                 let found = self.0.find(call, $system, &undoing($undo, forward)?).await?;
                 found.try_map(|id| Ok(Undone::whole().detail(id)))
             }
@@ -117,7 +117,7 @@ tool! {
 }
 
 /// How the way back is told apart at the provider, by which it is found again.
-fn undoing(verb: &str, forward: &Forward<Order, String>) -> Result<String, ToolError> {
+fn undoing(verb: &str, forward: &OriginalCall<Order, String>) -> Result<String, ToolError> {
     let order = forward.input().ok_or_else(|| ToolError::new(ErrorKind::Validation, "which order?"))?;
     Ok(format!("{verb} {}", order.id))
 }
@@ -165,9 +165,9 @@ fn operator(question: &Question<'_>) -> Option<Resolution> {
 pub fn simulation() -> Simulation {
     let [delivered, declined, lost] = orders();
     Simulation::of(order, delivered)
-        .also(Simulation::TENANT, "declined", order, declined)
-        .also(Simulation::TENANT, "lost", order, lost)
-        .beside("courier", courier)
+        .with_run(Simulation::TENANT, "declined", order, declined)
+        .with_run(Simulation::TENANT, "lost", order, lost)
+        .with_actor("courier", courier)
         .operator(operator)
         .engine(|engine, world| {
             let world = || world.clone();
@@ -175,7 +175,7 @@ pub fn simulation() -> Simulation {
         })
         .check("all of an order or nothing", whole)
         .fails(2)
-        .singles_only()
+        .single_crashes()
 }
 
 /// Of each order that has ended, everything that was done stands, or all of it was undone, the last first; and the run says
@@ -197,7 +197,7 @@ fn whole(end: &End<'_>) -> Result<(), String> {
                 let back = ["recall", "refund", "release"];
                 let done = failure.effects.len();
                 // Where a way back is refused for good, that effect is asked about, and the others are undone all the same.
-                let undone = failure.effects.iter().map(|effect| effect.became == Became::Undone);
+                let undone = failure.effects.iter().map(|effect| effect.became == EffectOutcome::Undone);
                 let back: Vec<_> = back[3 - done..]
                     .iter()
                     .zip(undone)

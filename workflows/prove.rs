@@ -11,7 +11,7 @@
     reason = "an example, which `counterfoil simulate` includes as a module"
 )]
 
-use counterfoil::ledger::Finding;
+use counterfoil::ledger::LookupResult;
 use counterfoil::sim::{Simulation, World};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
@@ -37,7 +37,7 @@ impl Tool for Book {
 }
 
 impl Reconcile for Book {
-    async fn reconcile(&self, call: &Call, invoice: &String) -> Result<Finding<String>, ToolError> {
+    async fn reconcile(&self, call: &Call, invoice: &String) -> Result<LookupResult<String>, ToolError> {
         self.0.find(call, "bank", invoice).await
     }
 }

@@ -20,7 +20,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use counterfoil::ledger::{self, Finding};
+use counterfoil::ledger::{self, LookupResult};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Completion, Ctx, Engine, Failure, Tenant};
 use serde_json::json;
@@ -63,12 +63,12 @@ impl Tool for Render {
 }
 
 impl Reconcile for Render {
-    async fn reconcile(&self, call: &Call, _film: &String) -> Result<Finding<String>, ToolError> {
+    async fn reconcile(&self, call: &Call, _film: &String) -> Result<LookupResult<String>, ToolError> {
         let external_ref = Some(call.key().to_owned());
         Ok(match self.0.jobs().get(call.key()) {
-            None => Finding::NotFound,
-            Some(None) => Finding::Pending { external_ref, look_again: Duration::from_secs(2) },
-            Some(Some(film)) => Finding::Committed { output: film.clone(), external_ref },
+            None => LookupResult::NotFound,
+            Some(None) => LookupResult::Pending { external_ref, look_again: Duration::from_secs(2) },
+            Some(Some(film)) => LookupResult::Committed { output: film.clone(), external_ref },
         })
     }
 }

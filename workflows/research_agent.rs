@@ -170,7 +170,7 @@ pub fn simulation() -> counterfoil::sim::Simulation {
                 (asked, called) => Err(format!("{asked} model calls and {called} tool calls are recorded")),
             }
         })
-        .singles_only()
+        .single_crashes()
 }
 
 #[allow(dead_code, reason = "tests include this file for its workflow and start it themselves")]

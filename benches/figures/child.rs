@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io::Write as _;
 
-use counterfoil::flow::{ForTenant, Workflow};
+use counterfoil::flow::{TenantClient, Workflow};
 
 use crate::options::ChildTask;
 use crate::speed::multi_thread;
@@ -55,7 +55,7 @@ fn in_engine(task: &ChildTask, runs: usize) -> Result<(), Box<dyn Error>> {
 /// then caches and queues have come to their size.
 fn waiting(task: &ChildTask) -> Result<(), Box<dyn Error>> {
     const AT_ONCE: u32 = 5000;
-    let park = async |tenant: &ForTenant, n: u32| {
+    let park = async |tenant: &TenantClient, n: u32| {
         for slice in 0..n / AT_ONCE {
             let wait = if slice % 2 == 0 { For::Signal } else { For::Timer };
             waiting::park(tenant, AT_ONCE as usize, wait).await;

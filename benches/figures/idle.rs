@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use counterfoil::store::{Asked, Change, Passing, Store, Verdict};
+use counterfoil::store::{Change, Passing, Store, StoreFuture, Verdict};
 
 use crate::options::Options;
 use crate::place::{Database, Home, Place};
@@ -52,7 +52,7 @@ struct Counting {
 }
 
 impl Store for Counting {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         self.passing();
         self.store.commit(changes)
     }
@@ -67,7 +67,7 @@ impl Store for Counting {
     }
 
     /// Waiting for a hint asks the database nothing.
-    fn woken(&self) -> Asked<'_, ()> {
+    fn woken(&self) -> StoreFuture<'_, ()> {
         self.store.woken()
     }
 }

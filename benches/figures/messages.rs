@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use counterfoil::exec::OwnConnection;
-use counterfoil::outbox::{Acked, Event, Sink, SinkError};
+use counterfoil::outbox::{Event, PublishResult, Sink, SinkError};
 use counterfoil::{Ctx, Engine, Failure, Tenant};
 use futures_util::future::{BoxFuture, try_join_all};
 use sqlx::Executor as _;
@@ -37,9 +37,9 @@ pub(crate) fn inbox(options: &Options) -> Result<Vec<Finding>, String> {
 struct Counts(Arc<Semaphore>);
 
 impl Sink for Counts {
-    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
         self.0.add_permits(batch.len());
-        Ok(Acked::all())
+        Ok(PublishResult::all())
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use counterfoil::clock::Timestamp;
 use counterfoil::flow::EngineBuilder;
-use counterfoil::ledger::Finding;
+use counterfoil::ledger::LookupResult;
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Turn};
 use futures_util::future::try_join_all;
@@ -42,8 +42,8 @@ impl Tool for Touch {
 }
 
 impl Reconcile for Touch {
-    async fn reconcile(&self, _: &Call, _: &String) -> Result<Finding<String>, ToolError> {
-        Ok(Finding::NotFound)
+    async fn reconcile(&self, _: &Call, _: &String) -> Result<LookupResult<String>, ToolError> {
+        Ok(LookupResult::NotFound)
     }
 }
 
@@ -76,8 +76,8 @@ impl Tool for Pay {
 }
 
 impl Reconcile for Pay {
-    async fn reconcile(&self, _: &Call, input: &String) -> Result<Finding<String>, ToolError> {
-        Ok(Finding::Committed { output: input.clone(), external_ref: None })
+    async fn reconcile(&self, _: &Call, input: &String) -> Result<LookupResult<String>, ToolError> {
+        Ok(LookupResult::Committed { output: input.clone(), external_ref: None })
     }
 }
 
@@ -248,7 +248,7 @@ pub(crate) fn builder(place: &Place) -> EngineBuilder {
         .workflow("nap", 1, nap)
         .workflow("alarm", 1, alarm)
         .workflow("listen", 1, listen)
-        .max_deaths(u32::MAX) // a run is resumed over and over
+        .max_recovery_attempts(u32::MAX) // a run is resumed over and over
 }
 
 fn on(place: &Place) -> EngineBuilder {

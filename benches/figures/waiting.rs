@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use counterfoil::flow::ForTenant;
+use counterfoil::flow::TenantClient;
 use counterfoil::id::RunId;
 use counterfoil::store::RunState;
 use futures_util::future::try_join_all;
@@ -20,7 +20,7 @@ pub(crate) enum For {
 }
 
 /// Starts so many runs at once, and returns when they all wait as rows.
-pub(crate) async fn park(tenant: &ForTenant, runs: usize, wait: For) -> Vec<RunId> {
+pub(crate) async fn park(tenant: &TenantClient, runs: usize, wait: For) -> Vec<RunId> {
     let started = match wait {
         For::Timer => {
             try_join_all(
@@ -42,7 +42,7 @@ pub(crate) async fn park(tenant: &ForTenant, runs: usize, wait: For) -> Vec<RunI
 }
 
 /// Returns when all of these wait as rows.
-async fn parked(tenant: &ForTenant, runs: &[RunId]) {
+async fn parked(tenant: &TenantClient, runs: &[RunId]) {
     let Some(first) = runs.iter().min() else { return };
     while waiting_from(tenant, *first).await < runs.len() {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -50,7 +50,7 @@ async fn parked(tenant: &ForTenant, runs: &[RunId]) {
 }
 
 /// How many runs wait as rows, of this one and those that were started after it.
-pub(crate) async fn waiting_from(tenant: &ForTenant, first: RunId) -> usize {
+pub(crate) async fn waiting_from(tenant: &TenantClient, first: RunId) -> usize {
     let (mut waiting, mut after) = (0, RunId(first.0 - 1));
     loop {
         let runs = tenant.runs(Some(after)).await.expect("the runs");

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::message::Reply;
 use super::model;
-use crate::flow::{ForTenant, RunError};
+use crate::flow::{RunError, TenantClient};
 use crate::id::RunId;
 use crate::payload::MAX_EXACT_INTEGER;
 
@@ -64,7 +64,7 @@ impl Sum for Usage {
     }
 }
 
-impl ForTenant {
+impl TenantClient {
     /// What the model calls of a run have taken so far, from their records. Attempts that brought no reply are not
     /// in it: nobody has said what they took.
     pub async fn usage(&self, run: RunId) -> Result<Usage, RunError> {

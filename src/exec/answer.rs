@@ -18,7 +18,7 @@ use crate::store::{
     Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, StoreError, Verdict,
 };
 
-/// Answers an open question where there is no engine. One about a halted run, or about a signal, is left open: closed here, it would
+/// Answers an open question where there is no engine. One about a blocked run, or about a signal, is left open: closed here, it would
 /// leave a run that nothing lets go on, or a signal that nobody hands over.
 pub(crate) async fn answer_alone(
     core: &Arc<Core>,
@@ -28,7 +28,7 @@ pub(crate) async fn answer_alone(
 ) -> Result<(), ExecError> {
     let found = core.group.escalation_find(tenant, id).await;
     let found = found.map_err(|source| ExecError::Store { key: id.to_string(), source })?;
-    let needs_engine = |kind: EscalationKind| kind.halts_its_run() || kind == EscalationKind::Unread;
+    let needs_engine = |kind: EscalationKind| kind.blocks_its_run() || kind == EscalationKind::Unread;
     if found.is_some_and(|found| needs_engine(found.kind)) {
         let reason = "its run goes on, or ends, with the answer: give it to the engine that carries the run";
         return Err(ExecError::Unanswerable { escalation: id, reason: reason.to_owned() });

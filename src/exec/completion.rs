@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::core::Core;
 use super::outcome::{ExecError, failed};
 use crate::id::{RecordId, Tenant};
-use crate::ledger::{ContractClass, ErrorKind, Finding, Record};
+use crate::ledger::{ContractClass, ErrorKind, LookupResult, Record};
 use crate::payload::{Payload, Response};
 use crate::store::{Document, Store as _, StoreError, part};
 
@@ -97,7 +97,7 @@ pub(super) async fn naming(
 /// What was handed over about a record.
 pub(super) struct HandedOver {
     /// As a lookup would say it.
-    pub(super) finding: Finding<Response>,
+    pub(super) finding: LookupResult<Response>,
     /// The completion's row without the output: it is written with the record that holds the output from then on.
     pub(super) recorded: Document,
 }
@@ -122,10 +122,10 @@ pub(super) async fn of(
     let finding = match ended {
         Ended::Done(output) => {
             let output = Ok(Payload::of(&output)?); // it was measured when it was handed over
-            Finding::Committed { output, external_ref: Some(external_ref.to_owned()) }
+            LookupResult::Committed { output, external_ref: Some(external_ref.to_owned()) }
         }
         Ended::Failed { .. } if record.in_doubt && !contract.collides() => return Ok(None),
-        Ended::Failed { kind, message } => Finding::Failed { kind, message },
+        Ended::Failed { kind, message } => LookupResult::Failed { kind, message },
         Ended::Recorded => return Ok(None),
     };
     let first = Document::first(&record.tenant, KIND, id, &Ended::Recorded, core.now());

@@ -29,7 +29,7 @@ use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Limits, Payload, PayloadDigest, PayloadError, Response, Stored};
 use crate::store::own::OwnDatabase;
-use crate::store::{Change, Escalation, Group, Lane, Store as _, StoreError};
+use crate::store::{Change, Escalation, Group, OrderingKey, Store as _, StoreError};
 use crate::tool::Registry;
 
 pub(crate) struct Core {
@@ -195,12 +195,12 @@ impl Core {
     }
 
     /// An empty change by this worker.
-    pub(crate) fn change(&self, lane: Option<Lane>) -> Change {
+    pub(crate) fn change(&self, lane: Option<OrderingKey>) -> Change {
         Change::by(self.fence).in_lane(lane)
     }
 
-    pub(crate) fn new_lane(&self) -> Lane {
-        Lane(self.lanes.fetch_add(1, Ordering::Relaxed))
+    pub(crate) fn new_lane(&self) -> OrderingKey {
+        OrderingKey(self.lanes.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Something has begun or ended whose time will be over one day.

@@ -11,7 +11,7 @@ use crate::id::EscalationId;
 use crate::ledger::resolve::Why;
 use crate::ledger::{Event, Found, Look, LookupOffer, Reason, Record, State, apply};
 use crate::store::{
-    Answer, Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, Use, Verdict,
+    Answer, Change, Escalation, EscalationKind, Refusal, Resolution, SharedEffect, Store as _, Verdict,
 };
 
 /// What stands in a question before the words about an answer that has not taken effect.
@@ -252,7 +252,7 @@ pub(super) fn about(core: &Core, record: &Record, kind: EscalationKind, question
 pub(crate) async fn note_use(core: &Core, op: &Operation, record: crate::id::RecordId) {
     if let Some(run) = op.owner.run {
         let mut change = core.change(op.lane);
-        change.used = Some(Box::new(Use {
+        change.used = Some(Box::new(SharedEffect {
             tenant: op.tenant.clone(),
             record,
             run,

@@ -20,13 +20,13 @@ use super::questions::{self, Questions};
 use super::request::{ToolRequest, Wait};
 use super::resolve::{Answers, Resolve};
 use super::shield::to_the_end;
-use super::throttle::GateReport;
+use super::throttle::ThrottleReport;
 use super::undo::{self, Compensated};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Tenant};
 use crate::ledger::{Declaration, Key, Look, OperationKey, Record};
 use crate::payload::Payload;
-use crate::store::{Escalation, Evidence, QuestionCount, Resolution, Store as _, Use};
+use crate::store::{Escalation, Evidence, QuestionCount, Resolution, SharedEffect, Store as _};
 use crate::tool::{Once, Prepared, Tool, ToolError, ToolSpec, canonical, given_or_stable, stable_key};
 
 /// Executes tool calls under their records, for an agent loop or a service that has no workflows.
@@ -196,7 +196,7 @@ impl Executor {
     /// the question stays open and says that an answer [waits](Escalation::waiting).
     ///
     /// # Errors
-    /// Among others, if the question is about a halted run and this executor belongs to no engine that could
+    /// Among others, if the question is about a blocked run and this executor belongs to no engine that could
     /// let the run go on.
     pub fn resolve(
         &self,
@@ -225,7 +225,7 @@ impl Executor {
     }
 
     /// The runs that were answered from the record of an operation which they do not own: what rests on its effect.
-    pub async fn uses(&self, tenant: &Tenant, key: &OperationKey) -> Result<Vec<Use>, ExecError> {
+    pub async fn uses(&self, tenant: &Tenant, key: &OperationKey) -> Result<Vec<SharedEffect>, ExecError> {
         let Some(record) = self.core.find(tenant, key).await? else { return Ok(Vec::new()) };
         let uses = self.core.group.record_uses(tenant, record.id).await;
         uses.map_err(|source| ExecError::Store { key: key.to_string(), source })
@@ -300,13 +300,13 @@ impl Executor {
     /// Looks whether there is anything to be published: after events were [added](super::outbox::add) in a transaction that is not
     /// this engine's. Without it they are found when anything else is published, or at the next start; in a shared store
     /// within a heartbeat.
-    pub fn publish_soon(&self) {
+    pub fn notify_publisher(&self) {
         self.core.group.events().notify_one();
     }
 
     /// What stands before the calls of tools and providers that declare a [`Quota`](crate::ledger::Quota): where each breaker
     /// stands, since when, and how many calls wait. Each worker has its own.
-    pub fn gates(&self) -> Vec<GateReport> {
+    pub fn throttles(&self) -> Vec<ThrottleReport> {
         self.core.gates.reports(self.core.now(), self.core.clock.boot())
     }
 

@@ -13,7 +13,7 @@ use super::surplus;
 use super::throttle::{Turn, health};
 use super::tool_code;
 use crate::clock::Boot;
-use crate::ledger::{Contract, Finding, Found, Record};
+use crate::ledger::{Contract, Found, LookupResult, Record};
 use crate::payload::Payload;
 use crate::store::{Escalation, Store as _};
 use crate::tool::{Call, ToolError};
@@ -28,7 +28,7 @@ pub(super) async fn ask(
     core: &Core,
     op: &Operation,
     call: &Call,
-) -> Option<Result<Finding<Payload>, ToolError>> {
+) -> Option<Result<LookupResult<Payload>, ToolError>> {
     let spec = op.tool.spec();
     let within = spec.lookups.timeout.unwrap_or(spec.retry.attempt_timeout);
     tool_code::run(core, within, "the lookup timed out", || op.tool.reconcile(call)).await
@@ -40,7 +40,7 @@ pub(super) async fn look_once(
     op: &Operation,
     call: &Call,
     patience: Option<Duration>,
-) -> Result<Option<Result<Finding<Payload>, ToolError>>, ExecError> {
+) -> Result<Option<Result<LookupResult<Payload>, ToolError>>, ExecError> {
     let Turn::Go(pass) = core.queue_up(op, patience).await? else { return Ok(None) };
     let found = ask(core, op, call).await;
     if let (Some(passed), Some(found)) = (pass, &found) {
@@ -89,11 +89,11 @@ async fn show_to(
     patience: Option<Duration>,
 ) -> Result<Shown, ExecError> {
     Ok(match look_once(core, op, call, patience).await? {
-        Some(Ok(Finding::Committed { .. } | Finding::Duplicated { .. } | Finding::Failed { .. })) => {
-            Shown::Fate
-        }
-        Some(Ok(Finding::NotFound | Finding::Foreign { .. })) => Shown::Nothing,
-        Some(Ok(Finding::Pending { look_again, .. })) => Shown::Pending(look_again),
+        Some(Ok(
+            LookupResult::Committed { .. } | LookupResult::Duplicated { .. } | LookupResult::Failed { .. },
+        )) => Shown::Fate,
+        Some(Ok(LookupResult::NotFound | LookupResult::Foreign { .. })) => Shown::Nothing,
+        Some(Ok(LookupResult::Pending { look_again, .. })) => Shown::Pending(look_again),
         unanswered => {
             tracing::info!(tenant = %op.tenant, key = %op.key, ?unanswered, "lookup failed");
             Shown::Unanswered
@@ -126,12 +126,12 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
     let bound = core.bound(op, record).await?;
     let call = call(core, op, &bound.declaration, record);
     Ok(match look_once(core, op, &call, None).await? {
-        Some(Ok(Finding::Duplicated { effects })) => Seen::More(Copies {
+        Some(Ok(LookupResult::Duplicated { effects })) => Seen::More(Copies {
             question: Box::new(escalate::duplicated(core, op, record, &effects)),
             surplus: surplus::surplus(record, effects),
         }),
         // It was undone, and there is one of another id: the first request has arrived after that.
-        Some(Ok(Finding::Committed { output, external_ref: Some(late) }))
+        Some(Ok(LookupResult::Committed { output, external_ref: Some(late) }))
             if bound.lookup_in_scope && surplus::is_late(record, &late) =>
         {
             let question = Box::new(escalate::late(core, record, &late));
@@ -139,8 +139,8 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
             Seen::More(Copies { question, surplus })
         }
         // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
-        Some(Ok(Finding::Committed { .. })) if bound.lookup_in_scope => Seen::One,
-        Some(Ok(Finding::NotFound | Finding::Failed { .. } | Finding::Foreign { .. }))
+        Some(Ok(LookupResult::Committed { .. })) if bound.lookup_in_scope => Seen::One,
+        Some(Ok(LookupResult::NotFound | LookupResult::Failed { .. } | LookupResult::Foreign { .. }))
             if bound.lookup_in_scope =>
         {
             Seen::Nothing

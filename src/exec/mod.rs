@@ -104,5 +104,5 @@ pub use questions::Questions;
 pub use request::{ToolRequest, Wait};
 pub use resolve::Resolve;
 pub use reviewers::Reviewers;
-pub use throttle::{BreakerState, GateReport};
+pub use throttle::{BreakerState, ThrottleReport};
 pub use undo::Compensated;

@@ -9,7 +9,7 @@ use super::operation::Operation;
 use super::outcome::{ExecError, refused};
 use super::seal::{fail, give_up};
 use crate::clock::Boot;
-use crate::ledger::{ErrorKind, Need, Needs, Record, UsedUp};
+use crate::ledger::{BudgetExceeded, ErrorKind, Need, Needs, Record};
 use crate::store::Refusal;
 use crate::tool::ToolError;
 
@@ -44,9 +44,11 @@ pub(super) async fn withheld(
     }
     let allowed = |limit: Option<Duration>| limit.unwrap_or_default();
     let used_up = match need {
-        Need::OperationTime => UsedUp::OperationTime { allowed: allowed(op.tool.spec().quota.within) },
+        Need::OperationTime => {
+            BudgetExceeded::OperationTime { allowed: allowed(op.tool.spec().quota.timeout) }
+        }
         Need::RunTime => {
-            UsedUp::RunTime { allowed: allowed(op.purse.as_ref().and_then(|purse| purse.within())) }
+            BudgetExceeded::RunTime { allowed: allowed(op.purse.as_ref().and_then(|purse| purse.within())) }
         }
         Need::Key | Need::Approval | Need::Lease | Need::Deadline => {
             let approval = need == Need::Approval;

@@ -10,14 +10,14 @@ use super::declared::Settling;
 use super::operation::Operation;
 use crate::clock::{Boot, Timestamp};
 use crate::ledger::{Declaration, Event, OperationKey, Record, apply};
-use crate::store::{Lane, StoreError, Verdict};
+use crate::store::{OrderingKey, StoreError, Verdict};
 use crate::tool::{Call, Noting};
 
 /// The record of an attempt under way, which the tool may add an external reference to.
 pub(super) struct Note {
     pub(super) core: Arc<Core>,
     key: OperationKey,
-    pub(super) lane: Option<Lane>,
+    pub(super) lane: Option<OrderingKey>,
     timeout: Duration,
     /// When what the attempt needs has run out.
     needed: Option<Timestamp>,

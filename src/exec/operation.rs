@@ -15,7 +15,7 @@ use crate::ledger::{
     State, decide,
 };
 use crate::payload::{Payload, Stored};
-use crate::store::Lane;
+use crate::store::OrderingKey;
 use crate::tool::{Prepared, ToolSpec};
 
 /// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
@@ -30,7 +30,7 @@ pub(crate) struct Operation {
     pub(crate) hash: RequestHash,
     pub(crate) owner: Owner,
     pub(crate) approval: Option<Approval>,
-    pub(crate) lane: Option<Lane>,
+    pub(crate) lane: Option<OrderingKey>,
     /// The budget of its run, if it has one.
     pub(super) purse: Option<Arc<Purse>>,
     /// When its run is cancelled: nothing is sent for it from then on.
@@ -112,7 +112,7 @@ impl Requested {
 pub(crate) struct Asker {
     pub(crate) owner: Owner,
     pub(crate) approval: Option<Approval>,
-    pub(crate) lane: Option<Lane>,
+    pub(crate) lane: Option<OrderingKey>,
     /// The budget of the run, if it has one.
     pub(crate) purse: Option<Arc<Purse>>,
     /// When the run is cancelled, unless it is already.

@@ -9,7 +9,7 @@ use super::core::Core;
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RecordId};
 use crate::ledger::{
-    ApprovalError, Basis, Diff, KeyError, OperationKey, Record, RecordedFailure, UnboundField, Was,
+    ApprovalError, Basis, Diff, FinalState, KeyError, OperationKey, Record, RecordedFailure, UnboundField,
 };
 use crate::payload::{Oversized, Payload, PayloadError, Response, hex};
 use crate::store::{Refusal, StoreError, Verdict};
@@ -28,7 +28,7 @@ pub enum Outcome {
     /// the same key.
     Failed(RecordedFailure),
     /// It failed for certain and goes again at this instant, durably.
-    Later {
+    Deferred {
         /// When.
         until: Timestamp,
     },
@@ -61,9 +61,9 @@ pub enum Outcome {
     },
     /// It was done so long ago that its answer is no longer kept (DESIGN 4.10). It was not done again; to do it again takes
     /// an explicit key revision.
-    Gone {
+    Expired {
         /// How it stood.
-        was: Was,
+        was: FinalState,
     },
 }
 

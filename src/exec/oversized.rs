@@ -10,7 +10,7 @@ use super::noting::call;
 use super::operation::Operation;
 use super::outcome::{ExecError, admitted};
 use super::surplus;
-use crate::ledger::{Event, Finding, Record, apply};
+use crate::ledger::{Event, LookupResult, Record, apply};
 use crate::payload::Oversized;
 use crate::store::{Refusal, Verdict};
 
@@ -37,8 +37,8 @@ pub(super) async fn supplied(
     let found = look_once(core, op, &call, op.patience()).await?;
     let mut change = core.change(None);
     let output = match found {
-        Some(Ok(Finding::Committed { output, .. })) => Some(output),
-        Some(Ok(Finding::Duplicated { effects })) => {
+        Some(Ok(LookupResult::Committed { output, .. })) => Some(output),
+        Some(Ok(LookupResult::Duplicated { effects })) => {
             if !escalate::was_asked(core, record).await? {
                 change.escalations.push(escalate::duplicated(core, op, record, &effects));
             }

@@ -15,7 +15,7 @@ use super::orphans::take_up_orphans;
 use super::peers::{Peers, Shared};
 use crate::clock::{Boot, Timestamp};
 use crate::id::{Fence, RecordId, RunId};
-use crate::store::{Pulse, Store as _, StoreError, Verdict, Worker, WorkerChange};
+use crate::store::{ClusterStatus, Store as _, StoreError, Verdict, Worker, WorkerChange};
 
 /// After a beat that failed.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -127,7 +127,7 @@ impl Beat<'_> {
     }
 
     /// This worker's own row is what it wrote last, unless the store went back to an older state.
-    async fn look_for_restore(&mut self, pulse: &Pulse) -> Result<(), StoreError> {
+    async fn look_for_restore(&mut self, pulse: &ClusterStatus) -> Result<(), StoreError> {
         let mine = pulse.workers.iter().find(|worker| worker.fence == self.core.fence);
         let stored = mine.and_then(|worker| worker.lease_until);
         if stored.zip(self.memory.renewed).is_some_and(|(stored, renewed)| stored < renewed) {
@@ -141,7 +141,7 @@ impl Beat<'_> {
     }
 
     /// Whoever can publish is told that there is something, if nobody else does it.
-    fn look_at_outbox(&self, pulse: &Pulse) {
+    fn look_at_outbox(&self, pulse: &ClusterStatus) {
         let publishes = |worker: &&Worker| worker.publishes && worker.ended_at.is_none();
         let leader = pulse.workers.iter().find(publishes).map(|worker| worker.fence);
         let elsewhere = leader.is_some_and(|fence| fence != self.core.fence);
@@ -223,7 +223,7 @@ impl Beat<'_> {
 
     /// Until the next beat, or until the next lease of another worker runs out. A little is drawn, so that workers that
     /// were started together do not come together for ever.
-    fn rest(&self, pulse: &Pulse, may_end: bool) -> Duration {
+    fn rest(&self, pulse: &ClusterStatus, may_end: bool) -> Duration {
         let others = pulse.workers.iter().filter(|w| w.fence != self.core.fence && w.ended_at.is_none());
         let next_end = others.filter_map(|worker| worker.lease_until).min().filter(|_| may_end);
         // Two fifths and up to a tenth more: two of them fit into what the lease holds, so that one may fail.

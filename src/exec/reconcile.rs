@@ -23,7 +23,7 @@ use crate::clock::{Boot, Timestamp};
 use crate::id::{EscalationId, Fence};
 use crate::ledger::resolve::{self, Looked, Next, Why};
 use crate::ledger::{
-    Basis, Contract, Event, Finding, Found, Health, Record, apply, are_two_effects, first_sent,
+    Basis, Contract, Event, Found, Health, LookupResult, Record, apply, are_two_effects, first_sent,
 };
 use crate::payload::Response;
 use crate::store::{Document, EscalationKind, Evidence, Refusal, Store as _, Ticket, Verdict};
@@ -324,10 +324,10 @@ impl<'a> Search<'a> {
                 };
                 effects.push(Found { external_ref: late.external_ref, output });
             }
-            Finding::Duplicated { effects }
+            LookupResult::Duplicated { effects }
         } else {
             let output = self.core.load_response(&self.op.tenant, &first.response).await?;
-            Finding::Committed { output, external_ref: first.external_ref }
+            LookupResult::Committed { output, external_ref: first.external_ref }
         };
         // It tells of one attempt. What became of another one, sent on the provider's word, it does not tell.
         let basis = if self.record.basis == Basis::Declaration { Basis::Declaration } else { Basis::Lookup };
@@ -346,7 +346,7 @@ impl<'a> Search<'a> {
     async fn by_completion(&mut self) -> Result<Option<Fate>, ExecError> {
         let handed_over = completion::of(self.core, &self.record, self.contract().class).await?;
         let Some(HandedOver { finding, recorded }) = handed_over else { return Ok(None) };
-        if let Finding::Failed { kind, message } = finding {
+        if let LookupResult::Failed { kind, message } = finding {
             let refused = refuse(self.settling(), &self.record, ToolError::new(kind, message)).await?;
             return Ok(Some(Fate::Failed(refused)));
         }
@@ -376,7 +376,7 @@ impl<'a> Search<'a> {
                 passed.tell(health, self.core.clock.boot());
             }
             match found {
-                Ok(Finding::Unknown) => {}
+                Ok(LookupResult::Unknown) => {}
                 Ok(finding) => {
                     let limits = &self.core.limits;
                     let Ok(finding) = finding.try_map(|output| Ok::<_, Infallible>(output.response(limits)));
@@ -401,7 +401,7 @@ impl<'a> Search<'a> {
     /// Records what was found.
     async fn take(
         &mut self,
-        found: Finding<Response>,
+        found: LookupResult<Response>,
         basis: Basis,
     ) -> Result<Result<Fate, Missed>, ExecError> {
         let mut known = Known {
@@ -410,23 +410,25 @@ impl<'a> Search<'a> {
             ..Known::of(basis)
         };
         let output = match found {
-            Finding::NotFound => return Ok(Err(Missed::NotThere)),
-            Finding::Unknown => return Ok(Err(Missed::NoAnswer)),
-            Finding::Failed { kind, message } => return self.refused(ToolError::new(kind, message)).await,
-            Finding::Pending { external_ref, look_again } => {
+            LookupResult::NotFound => return Ok(Err(Missed::NotThere)),
+            LookupResult::Unknown => return Ok(Err(Missed::NoAnswer)),
+            LookupResult::Failed { kind, message } => {
+                return self.refused(ToolError::new(kind, message)).await;
+            }
+            LookupResult::Pending { external_ref, look_again } => {
                 let accepted = Accepted { external_ref, look_again };
                 let waits = pending::accept(self.settling(), &self.record, accepted).await?;
                 return Ok(Ok(waits.map_or(Fate::Changed, Fate::Pending)));
             }
-            Finding::Foreign { what } => {
+            LookupResult::Foreign { what } => {
                 self.foreign = Some(what);
                 return Ok(Err(Missed::Foreign));
             }
-            Finding::Committed { output, external_ref } => {
+            LookupResult::Committed { output, external_ref } => {
                 known.external_ref = external_ref;
                 output
             }
-            Finding::Duplicated { effects } => {
+            LookupResult::Duplicated { effects } => {
                 // The confirming lookup finds them again, and undoes what is beyond the first: it is durable until then.
                 known.surplus = basis == Basis::Lookup
                     && effects.len() > 1

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::approval::{opened, review_of};
 use super::core::Core;
 use super::outcome::ExecError;
-use crate::ledger::{Compensation, Package, Record, Review, ReviewPolicy};
+use crate::ledger::{ApprovalSubject, Compensation, Record, Review, ReviewPolicy};
 use crate::payload::{Payload, hex};
 use crate::store::{Document, Escalation, EscalationKind, Resolution};
 
@@ -23,7 +23,7 @@ pub(crate) fn review_beside(
     let request = record.request.inline().map(Payload::value).transpose()?;
     let content =
         json!({"key": record.key.as_str(), "external_ref": record.external_ref, "request": request});
-    let package = Package::of(format!("undoing of {}", record.operation), &content);
+    let package = ApprovalSubject::of(format!("undoing of {}", record.operation), &content);
     let policy = ReviewPolicy::by(reviewers.iter().cloned()).quorum(*quorum);
     let digest = hex(&package.digest()?.0);
     let opened_now = Review::opened(&package, &digest, 1, &policy, core.now())?;

@@ -11,8 +11,8 @@ use super::operation::Operation;
 use super::outcome::{ExecError, Outcome, admitted, refused};
 use crate::id::Fence;
 use crate::ledger::{
-    Basis, ErrorKind, Event, Illegal, Look, LookupOffer, Reason, Record, RecordedFailure, RetryDecision,
-    apply,
+    Basis, ErrorKind, Event, InvalidTransition, Look, LookupOffer, Reason, Record, RecordedFailure,
+    RetryDecision, apply,
 };
 use crate::payload::{Payload, Response};
 use crate::store::{Document, Escalation, Held, Refusal, Ticket};
@@ -158,7 +158,7 @@ async fn write_failed(
     Ok(record)
 }
 
-pub(super) fn illegal(op: &Operation, error: &Illegal) -> ExecError {
+pub(super) fn illegal(op: &Operation, error: &InvalidTransition) -> ExecError {
     tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "the record has changed");
     refused(&op.key, if error.fenced { Refusal::Fenced } else { Refusal::Stale })
 }

@@ -10,7 +10,7 @@ use super::operation::{Asker, Operation};
 use super::outcome::{ExecError, Outcome, admitted, failed, refused};
 use super::request::Wait;
 use crate::id::{EscalationId, RunId};
-use crate::ledger::{Due, Event, Found, OperationKey, Owner, Record, State, Undone, Was, apply, due};
+use crate::ledger::{Due, Event, FinalState, Found, OperationKey, Owner, Record, State, Undone, apply, due};
 use crate::payload::Payload;
 use crate::store::{Escalation, Refusal, RunState, Store as _, Verdict};
 use crate::tool::{Undoing, stable_key};
@@ -128,7 +128,7 @@ async fn carry_through(
             Outcome::Parked { escalation } | Outcome::Pending { escalation } => {
                 Compensated::Parked { escalation }
             }
-            Outcome::Later { until } => {
+            Outcome::Deferred { until } => {
                 core.clock.sleep(core.now().until(until)).await;
                 continue;
             }
@@ -142,10 +142,10 @@ async fn carry_through(
                 Compensated::Stands(format!("nobody knows whether it is undone, and {reason}"))
             }
             // It happened, and what it gave back is not kept.
-            Outcome::ResponseTooLarge(_) | Outcome::Gone { was: Was::Committed } => {
+            Outcome::ResponseTooLarge(_) | Outcome::Expired { was: FinalState::Committed } => {
                 Compensated::Undone(Undone::whole())
             }
-            Outcome::Conflict(_) | Outcome::Compensated { .. } | Outcome::Gone { .. } => {
+            Outcome::Conflict(_) | Outcome::Compensated { .. } | Outcome::Expired { .. } => {
                 Compensated::Stands("it was to be undone before, in another way".to_owned())
             }
         });

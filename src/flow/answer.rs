@@ -31,7 +31,7 @@ impl Answers for Inner {
     }
 }
 
-/// What becomes of the halted run that a question is about, if there is one. It is written with the answer.
+/// What becomes of the blocked run that a question is about, if there is one. It is written with the answer.
 #[derive(Default)]
 struct Next {
     run: Option<Run>,
@@ -75,7 +75,7 @@ impl Next {
 }
 
 impl Inner {
-    /// `commanded`: the checkpoint of the command that lets a halted run go on, if it is one.
+    /// `commanded`: the checkpoint of the command that lets a blocked run go on, if it is one.
     ///
     /// # Crash
     /// The answer and what follows from it are one transaction.
@@ -87,7 +87,7 @@ impl Inner {
         commanded: Option<(Step, Option<Payload>)>,
     ) -> Result<(), ExecError> {
         let store_failed = |source: StoreError| ExecError::Store { key: escalation.to_string(), source };
-        let mut next = match self.halted(tenant, escalation).await.map_err(store_failed)? {
+        let mut next = match self.blocked(tenant, escalation).await.map_err(store_failed)? {
             Some(run) if answer.resolution == Resolution::Abandon => self.abandoned(run, &answer.by).await?,
             Some(run) => Next { run: Some(self.going_on(&run)), commanded, ..Next::default() },
             None => {
@@ -115,17 +115,17 @@ impl Inner {
         Ok(())
     }
 
-    /// The run that was halted with this question.
-    async fn halted(&self, tenant: &Tenant, escalation: EscalationId) -> Result<Option<Run>, StoreError> {
+    /// The run that was blocked with this question.
+    async fn blocked(&self, tenant: &Tenant, escalation: EscalationId) -> Result<Option<Run>, StoreError> {
         let found = self.core.group.escalation_find(tenant, escalation).await?;
-        let Some(run) = found.filter(|found| found.kind.halts_its_run()).and_then(|found| found.run) else {
+        let Some(run) = found.filter(|found| found.kind.blocks_its_run()).and_then(|found| found.run) else {
             return Ok(None);
         };
         let run = self.core.group.run_find(tenant, run).await?;
-        Ok(run.filter(|run| matches!(run.state, RunState::Halted { .. })))
+        Ok(run.filter(|run| matches!(run.state, RunState::Blocked { .. })))
     }
 
-    /// A halted run is not to go on. Its end is written with the answer: were it written after, a crash in between would leave
+    /// A blocked run is not to go on. Its end is written with the answer: were it written after, a crash in between would leave
     /// a run that somebody abandoned and that goes on all the same.
     async fn abandoned(&self, run: Run, by: &str) -> Result<Next, ExecError> {
         let mut failure = self.ended_by(&run, by).await?;

@@ -19,7 +19,7 @@ use crate::clock::Timestamp;
 use crate::exec::approval::{next, opened, review_of};
 use crate::exec::{Core, ExecError, Operation};
 use crate::id::Tenant;
-use crate::ledger::{Approval, Package, Review, ReviewOutcome, ReviewPolicy};
+use crate::ledger::{Approval, ApprovalSubject, Review, ReviewOutcome, ReviewPolicy};
 use crate::payload::hex;
 use crate::store::Change;
 
@@ -35,7 +35,7 @@ const LONGEST: usize = 100;
 #[must_use = "nobody is asked until it is awaited"]
 pub struct AskApproval {
     ctx: Ctx,
-    package: Package,
+    package: ApprovalSubject,
     id: Option<String>,
     version: u32,
     policy: ReviewPolicy,
@@ -63,7 +63,7 @@ impl Ctx {
     ///
     /// # Crash
     /// The question and the run's record of having asked it are one transaction; so are a decision and what the run is told.
-    pub fn approval(&self, package: Package) -> AskApproval {
+    pub fn approval(&self, package: ApprovalSubject) -> AskApproval {
         AskApproval {
             ctx: self.clone(),
             package,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::inner::Inner;
 use crate::exec::{ExecError, Purse};
-use crate::ledger::Spent;
+use crate::ledger::BudgetUsage;
 use crate::store::{Run, Store as _, Turns};
 
 /// So many turns are read at once.
@@ -19,14 +19,14 @@ pub(super) async fn purse(
     let workflow = engine.workflows.find(run.workflow.as_str(), run.version);
     let Some(budget) = workflow.and_then(|workflow| workflow.budget.clone()) else { return Ok(None) };
     // Boxed because it is rare: every run would have to carry the room for it.
-    let spent = if is_fresh { Spent::default() } else { Box::pin(spent(engine, run)).await? };
+    let spent = if is_fresh { BudgetUsage::default() } else { Box::pin(spent(engine, run)).await? };
     Ok(Some(Purse::new(budget, run.created_at, spent)))
 }
 
 /// What the run has used up, in all its turns and under all its inputs.
-async fn spent(engine: &Inner, run: &Run) -> Result<Spent, ExecError> {
+async fn spent(engine: &Inner, run: &Run) -> Result<BudgetUsage, ExecError> {
     let core = &engine.core;
-    let (mut spent, mut first) = (Spent::default(), 0_u32);
+    let (mut spent, mut first) = (BudgetUsage::default(), 0_u32);
     loop {
         let last = first.saturating_add(TURNS - 1).min(run.turn);
         // The base is read whatever the turns are: it is counted with the first of them.

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::driver::carry_out;
 use super::engine::Engine;
 use super::guarantees::Guarantees;
-use super::inner::{Inner, MAX_DEATHS};
+use super::inner::{Inner, MAX_RECOVERY_ATTEMPTS};
 use super::queue::Queues;
 use super::workflow::{Workflow, Workflows};
 use crate::clock::Clock;
@@ -30,7 +30,7 @@ pub struct EngineBuilder {
     workflows: Workflows,
     queues: Queues,
     refused: Option<StartError>,
-    max_deaths: u32,
+    max_recovery_attempts: u32,
 }
 
 impl Engine {
@@ -65,14 +65,14 @@ impl EngineBuilder {
         let (workflows, mut queues) = (Workflows::default(), Queues::default());
         #[cfg(feature = "schedule")]
         queues.declare_own(super::schedule::own_queue());
-        Self { executor, workflows, queues, refused: None, max_deaths: MAX_DEATHS }
+        Self { executor, workflows, queues, refused: None, max_recovery_attempts: MAX_RECOVERY_ATTEMPTS }
     }
 
     /// Registers a workflow under a name and version. Runs are found again by both: never change the name, and give
     /// code whose runs are not to be carried on by its successor a version of its own.
     ///
     /// Several versions of one name may be registered. A run stays with the version that began it for as long as that
-    /// one is registered; without it, a newer version that [takes it over](Self::takes_over) goes on with it. If there
+    /// one is registered; without it, a newer version that [takes it over](Self::replaces) goes on with it. If there
     /// is none, the run waits: as an open question that names the versions there are, withdrawn by the engine when
     /// the version is here again; in a store that several workers share, for a worker that knows it.
     ///
@@ -108,14 +108,14 @@ impl EngineBuilder {
 
     /// Lets the workflow that was registered last carry on the runs of older versions that are not registered any
     /// more. Say so only of versions whose recorded steps and calls it asks for under their names: what it does not
-    /// ask for is found before its next effect goes out, and halts the run. From then on the run is its own.
+    /// ask for is found before its next effect goes out, and blocks the run. From then on the run is its own.
     ///
     /// ```
     /// # use counterfoil::{Ctx, Engine, Failure};
     /// # async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> { Ok(name) }
-    /// let engine = Engine::sqlite("agents.db").workflow("greet", 3, greet).takes_over([1, 2]);
+    /// let engine = Engine::sqlite("agents.db").workflow("greet", 3, greet).replaces([1, 2]);
     /// ```
-    pub fn takes_over(mut self, older: impl IntoIterator<Item = u32>) -> Self {
+    pub fn replaces(mut self, older: impl IntoIterator<Item = u32>) -> Self {
         let said = self.workflows.take_over(older);
         self.kept(said)
     }
@@ -161,7 +161,7 @@ impl EngineBuilder {
     /// # async fn research(ctx: Ctx, question: String) -> Result<String, Failure> { Ok(question) }
     /// let engine = Engine::sqlite("agents.db")
     ///     .workflow("research", 1, research)
-    ///     .budget(Budget::default().attempts(200).cost("cent", 150).within(Duration::from_hours(2)));
+    ///     .budget(Budget::default().attempts(200).cost("cent", 150).timeout(Duration::from_hours(2)));
     /// ```
     pub fn budget(mut self, budget: Budget) -> Self {
         let said = self.workflows.budget(budget);
@@ -312,8 +312,8 @@ impl EngineBuilder {
     }
 
     /// A run whose process died more often than this, without the run getting anywhere in between, is quarantined.
-    pub fn max_deaths(mut self, deaths: u32) -> Self {
-        self.max_deaths = deaths;
+    pub fn max_recovery_attempts(mut self, deaths: u32) -> Self {
+        self.max_recovery_attempts = deaths;
         self
     }
 
@@ -332,7 +332,7 @@ impl EngineBuilder {
         let (publisher, sweeps) = (self.executor.take_publisher(), self.executor.sweeps());
         let core = Core::enrol(self.executor.open_store().await?).await?;
         let mut inner = Inner::of(core.clone(), self.workflows, self.queues, carry_out);
-        inner.max_deaths = self.max_deaths;
+        inner.max_recovery_attempts = self.max_recovery_attempts;
         let inner = Arc::new(inner);
         inner.cancel_overdue(core.now()).await; // before such a run goes on
         inner.claim_orphans().await?;

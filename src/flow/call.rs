@@ -308,7 +308,7 @@ async fn carried_out(
                 open.close();
                 return Ok(answer);
             }
-            Outcome::Later { until } => {
+            Outcome::Deferred { until } => {
                 let _waiting = open.wait(live::Wait::until(until));
                 let left = live.core.now().until(until);
                 live.waker.owning(live.core.clock.sleep(left)).await;
@@ -331,7 +331,7 @@ async fn carried_out(
             }
             // A new build can mend it. Returned by the code, it would undo what this run did under that very key.
             Outcome::Conflict(diff) if is_own && !live.has_ended() => {
-                return ctx.halt(EscalationKind::Diverged, conflict_with_itself(live, &op, &diff)).await;
+                return ctx.block(EscalationKind::Diverged, conflict_with_itself(live, &op, &diff)).await;
             }
             over => failure_of(&op, over),
         };
@@ -395,7 +395,7 @@ fn failure_of(op: &Operation, outcome: Outcome) -> Failure {
             FailureCode::Abandoned,
             format!("{}: nobody knows whether it happened, and {reason}", op.key),
         ),
-        Outcome::Gone { was } => Failure::coded(
+        Outcome::Expired { was } => Failure::coded(
             FailureCode::Gone,
             format!(
                 "{} is {} since long, and its answer is no longer kept; to do it again, give the key a revision",
@@ -404,7 +404,7 @@ fn failure_of(op: &Operation, outcome: Outcome) -> Failure {
             ),
         ),
         Outcome::Done(_)
-        | Outcome::Later { .. }
+        | Outcome::Deferred { .. }
         | Outcome::Parked { .. }
         | Outcome::Pending { .. }
         | Outcome::InProgress => {

@@ -51,7 +51,7 @@ impl Inner {
         }
     }
 
-    /// Runs that were halted because nobody had registered their workflow, a tool or a child's workflow go on if that is registered
+    /// Runs that were blocked because nobody had registered their workflow, a tool or a child's workflow go on if that is registered
     /// here. Nobody needs to answer their questions, which are withdrawn.
     ///
     /// # Crash
@@ -105,9 +105,9 @@ impl Inner {
         Ok(run.filter(|run| self.lacks_nothing(run)).map(|run| self.going_on(&run)))
     }
 
-    /// What the halted run asked for is registered here.
+    /// What the blocked run asked for is registered here.
     fn lacks_nothing(&self, run: &Run) -> bool {
-        let RunState::Halted { failure } = &run.state else { return false };
+        let RunState::Blocked { failure } = &run.state else { return false };
         let Self { core, workflows, .. } = self;
         workflows.find(run.workflow.as_str(), run.version).is_some()
             && Unregistered::of(failure).is_none_or(|lacked| lacked.is_here(&core.registry, workflows))
@@ -178,7 +178,7 @@ impl Inner {
         run.state = RunState::Active;
     }
 
-    /// The row with which a halted run goes on. It is written in one transaction with the answer that lets the run go on.
+    /// The row with which a blocked run goes on. It is written in one transaction with the answer that lets the run go on.
     pub(super) fn going_on(&self, run: &Run) -> Run {
         let mut run = run.clone();
         run.give_place_free(); // it queues up again, if it is in a queue

@@ -70,7 +70,7 @@ impl Ctx {
     /// Runs a synchronous closure once and records its result; on resume the record answers. It waits for no
     /// disk: its result becomes durable with whatever next touches the world.
     ///
-    /// The input is hashed: should the code give another input on resume, the run halts and shows both hashes,
+    /// The input is hashed: should the code give another input on resume, the run is blocked and shows both hashes,
     /// instead of silently using an old result.
     ///
     /// # Crash
@@ -217,7 +217,7 @@ impl Ctx {
         self.unless_mendable(self.live.open(self.turn, kind, &name, id)).await
     }
 
-    /// What the run's code is given, unless a new build can mend it: then the run halts.
+    /// What the run's code is given, unless a new build can mend it: then the run is blocked.
     pub(crate) async fn unless_mendable<T>(&self, given: Result<T, Failure>) -> Result<T, Failure> {
         match given {
             Ok(value) => Ok(value),
@@ -260,7 +260,7 @@ impl Ctx {
         Ok(value)
     }
 
-    /// Gives a recorded result back, or halts the run if it does not belong to this input or this type.
+    /// Gives a recorded result back, or blocks the run if it does not belong to this input or this type.
     pub(super) async fn replayed<T: DeserializeOwned>(
         &self,
         open: Open,
@@ -275,7 +275,7 @@ impl Ctx {
                  the code or its input changed. Restore it and go on, or give the step a new name?",
                 self.live.id, open.identity
             );
-            return self.halt(EscalationKind::Diverged, question).await;
+            return self.block(EscalationKind::Diverged, question).await;
         }
         let value = self.value(&open.identity, past).await?;
         open.close();
@@ -289,12 +289,12 @@ impl Ctx {
                  durable, its result is not known. Check the tables by hand, then go on or abandon?",
                 self.live.id, identity
             );
-            return self.halt(EscalationKind::Damaged, question).await;
+            return self.block(EscalationKind::Damaged, question).await;
         };
         self.decoded(&identity.to_string(), &stored).await
     }
 
-    /// Reads a stored result as today's type; one that no longer fits halts the run, and is never executed again.
+    /// Reads a stored result as today's type; one that no longer fits blocks the run, and is never executed again.
     pub(super) async fn decoded<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -312,13 +312,13 @@ impl Ctx {
                      Restore the type and go on, or abandon?",
                     self.live.id
                 );
-                self.halt(EscalationKind::Damaged, question).await
+                self.block(EscalationKind::Damaged, question).await
             }
         }
     }
 
     /// Stops the run with an open question. Never returns.
-    pub(super) async fn halt<T>(&self, kind: EscalationKind, question: String) -> T {
-        self.live.stop(Stop::Halt { kind, question, record: None, kept: Vec::new() }).await
+    pub(super) async fn block<T>(&self, kind: EscalationKind, question: String) -> T {
+        self.live.stop(Stop::Block { kind, question, record: None, kept: Vec::new() }).await
     }
 }

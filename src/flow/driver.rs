@@ -11,10 +11,10 @@ use super::run::{End, activate, unreadable};
 use crate::exec::{ExecError, last};
 use crate::id::{Name, RunId, Tenant};
 use crate::panics::{caught, quietly};
-use crate::store::{EscalationKind, Lane, Run, Store as _, StoreError};
+use crate::store::{EscalationKind, OrderingKey, Run, Store as _, StoreError};
 
 /// Gives a run a task.
-pub(super) fn carry_out(engine: Arc<Inner>, run: Box<Run>, fresh: Option<Lane>) {
+pub(super) fn carry_out(engine: Arc<Inner>, run: Box<Run>, fresh: Option<OrderingKey>) {
     let tracker = engine.core.tracker.clone();
     let queue = run.queue.as_ref().map(|queue| queue.name.clone());
     let task = Task { tenant: run.tenant.clone(), id: run.id, queue, panics: 0, engine };
@@ -44,7 +44,7 @@ struct GivenUp;
 impl Task {
     /// Carries the run out. A panic of what an activation calls beside the run's own code (a clock, a subscriber of the log, a
     /// callback) ends that activation; the run goes on from what is durable.
-    async fn drive(mut self, run: Box<Run>, fresh: Option<Lane>) {
+    async fn drive(mut self, run: Box<Run>, fresh: Option<OrderingKey>) {
         let mut first = Some((run, fresh));
         loop {
             let panic = match caught(Box::pin(self.activations(first.take()))).await {
@@ -69,7 +69,10 @@ impl Task {
     }
 
     /// One activation after the other. `first` is what is known of the run without reading it.
-    async fn activations(&mut self, first: Option<(Box<Run>, Option<Lane>)>) -> Result<Ended, GivenUp> {
+    async fn activations(
+        &mut self,
+        first: Option<(Box<Run>, Option<OrderingKey>)>,
+    ) -> Result<Ended, GivenUp> {
         let (mut run, mut fresh) = match first {
             Some(first) => first,
             None => (self.row().await?, None),
@@ -80,7 +83,9 @@ impl Task {
             let is_damaged = damage.is_some();
             let end = match damage.take() {
                 Some(error) => Box::pin(unreadable(&self.engine.core, run, error)).await,
-                None if run.deaths > self.engine.max_deaths => Box::pin(self.quarantine(run)).await,
+                None if run.deaths > self.engine.max_recovery_attempts => {
+                    Box::pin(self.quarantine(run)).await
+                }
                 None => activate(&self.engine, run, fresh.take()).await,
             };
             (fresh, self.panics) = (None, 0);
@@ -98,8 +103,8 @@ impl Task {
         }
     }
 
-    /// A write of an activation has failed, or was refused. Goes on, after a while, with the damage that is to halt the run if
-    /// there is any: a damaged row does not mend itself, and trying again would go on for ever, unasked. A halt that failed
+    /// A write of an activation has failed, or was refused. Goes on, after a while, with the damage that is to block the run if
+    /// there is any: a damaged row does not mend itself, and trying again would go on for ever, unasked. A block that failed
     /// itself (`is_damaged`) is tried again like anything else.
     async fn failed(&self, error: ExecError, is_damaged: bool) -> ControlFlow<GivenUp, Option<StoreError>> {
         tracing::warn!(tenant = %self.tenant, run = %self.id, %error, "stopped where it is durable");
@@ -177,6 +182,6 @@ impl Task {
             run.id, run.deaths
         );
         let live = Live::unread(&self.engine.core, *run);
-        resume::halt(&live, EscalationKind::Quarantined, question).await
+        resume::block(&live, EscalationKind::Quarantined, question).await
     }
 }

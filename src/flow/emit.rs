@@ -25,7 +25,7 @@ impl Ctx {
     /// of the run and its place in it: however often the run resumes, it is the same event. It may be published more than
     /// once; consumers know it by its id, and its place by its sequence: see [`outbox`](crate::outbox).
     ///
-    /// The run halts if aggregate or kind is empty or longer than 255 bytes, or the payload too large.
+    /// The run is blocked if aggregate or kind is empty or longer than 255 bytes, or the payload too large.
     ///
     /// # Crash
     /// The event and the checkpoint are one change: both are there, or neither, and then it is emitted by the resumed run.

@@ -39,21 +39,21 @@ impl Inner {
     pub(super) async fn look_for_ends(&self) -> Result<(), StoreError> {
         for (tenant, id) in self.ends.elsewhere(|id| self.runs.has(id)) {
             if let Some(run) = self.core.group.run_find(&tenant, id).await?
-                && (run.state.is_final() || matches!(run.state, RunState::Halted { .. }))
+                && (run.state.is_final() || matches!(run.state, RunState::Blocked { .. }))
             {
                 self.ends.tell(id, &run.state);
             }
         }
         Ok(())
     }
-    /// The state of a run that is over or halted. A run that this process is carrying out is not read: it
+    /// The state of a run that is over or blocked. A run that this process is carrying out is not read: it
     /// will say so itself.
     pub(super) async fn ended_state(&self, tenant: &Tenant, id: RunId) -> Result<Option<RunState>, RunError> {
         if self.runs.has_of(tenant, id) {
             return Ok(None);
         }
         let run = self.core.group.run_find(tenant, id).await?.ok_or(RunError::Unknown { run: id })?;
-        let ended = run.state.is_final() || matches!(run.state, RunState::Halted { .. });
+        let ended = run.state.is_final() || matches!(run.state, RunState::Blocked { .. });
         Ok(ended.then_some(run.state))
     }
 }

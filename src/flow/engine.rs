@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::guarantees::Guarantees;
 use super::inner::Inner;
-use super::tenant::ForTenant;
+use super::tenant::TenantClient;
 use crate::exec::Executor;
 use crate::id::{IdError, Tenant};
 use crate::tool::ToolSpec;
@@ -24,8 +24,8 @@ impl std::fmt::Debug for Engine {
 
 impl Engine {
     /// Everything of one tenant.
-    pub fn tenant(&self, name: impl AsRef<str>) -> Result<ForTenant, IdError> {
-        Ok(ForTenant::new(self.inner.clone(), Tenant::new(name)?))
+    pub fn tenant(&self, name: impl AsRef<str>) -> Result<TenantClient, IdError> {
+        Ok(TenantClient::new(self.inner.clone(), Tenant::new(name)?))
     }
 
     /// The executor of this engine, for guarded tool calls outside any workflow. It keeps the engine going.

@@ -20,8 +20,8 @@ pub enum RunError {
         failure: Failure,
     },
     /// It waits for a decision: see the open escalations.
-    #[error("{run} was halted: {message}")]
-    Halted {
+    #[error("{run} was blocked: {message}")]
+    Blocked {
         /// The run.
         run: RunId,
         /// The question.

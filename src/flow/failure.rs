@@ -38,14 +38,14 @@ pub struct EffectEnd {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_ref: Option<String>,
     /// What became of it.
-    pub became: Became,
+    pub became: EffectOutcome,
 }
 
 /// Undone, or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Became {
+pub enum EffectOutcome {
     /// It is undone.
     Undone,
     /// A part of it is undone; a question is open about the rest.
@@ -61,7 +61,7 @@ pub enum Became {
 }
 
 impl EffectEnd {
-    pub(super) fn of(record: &Record, became: Became) -> Self {
+    pub(super) fn of(record: &Record, became: EffectOutcome) -> Self {
         Self { key: record.key.to_string(), external_ref: record.external_ref.clone(), became }
     }
 }
@@ -92,14 +92,14 @@ pub enum FailureCode {
     /// What was asked for does not fit what is there: a signal to a run that does not exist, say.
     Invalid,
     /// The code asks for what cannot be recorded or resumed: two uses of one name at once, a payload over the limit. A run does not
-    /// fail with it: the run halts until its code is mended.
+    /// fail with it: the run is blocked until its code is mended.
     Misuse,
-    /// A tool or the workflow of a child is not registered. A run does not fail with it: the run halts until an engine knows that.
+    /// A tool or the workflow of a child is not registered. A run does not fail with it: the run is blocked until an engine knows that.
     Unregistered,
     /// A transaction failed and was rolled back.
     Transaction,
     /// A call happened, and its response is over the limit: what is recorded of it is the detail, a
-    /// [`ResponseTooLarge`](crate::exec::ResponseTooLarge). A run does not fail with it: the run halts until the limit is raised.
+    /// [`ResponseTooLarge`](crate::exec::ResponseTooLarge). A run does not fail with it: the run is blocked until the limit is raised.
     ResponseTooLarge,
     /// A child failed: its failure is the detail.
     ChildFailed,
@@ -112,13 +112,13 @@ pub enum FailureCode {
 }
 
 impl FailureCode {
-    /// A new build can mend it: the run halts, and nothing is undone.
+    /// A new build can mend it: the run is blocked, and nothing is undone.
     pub(crate) const fn is_mendable(self) -> bool {
         matches!(self, Self::Misuse | Self::Unregistered)
     }
 
-    /// A run whose code returns it halts, and nothing is undone: a new build can mend it, or settings that do not show it to the code.
-    pub(crate) const fn halts(self) -> bool {
+    /// A run whose code returns it is blocked, and nothing is undone: a new build can mend it, or settings that do not show it to the code.
+    pub(crate) const fn blocks(self) -> bool {
         self.is_mendable() || matches!(self, Self::ResponseTooLarge)
     }
 }

@@ -12,7 +12,7 @@ use super::failure::{Failure, Meaning, meaning};
 use super::identity::Kind;
 use super::label::Label;
 use super::live::{Live, Open};
-use super::tenant::ForTenant;
+use super::tenant::TenantClient;
 use crate::exec::{Core, ExecError, to_the_end};
 use crate::id::Tenant;
 use crate::ledger::RequestHash;
@@ -130,7 +130,7 @@ impl<G: Guarded> Doing<'_, G> {
     }
 }
 
-impl ForTenant {
+impl TenantClient {
     /// Carries out what a guard does, outside of any run. The caller may go away: it is done all the same.
     pub(crate) async fn guarded<G: Guarded>(&self, key: String, guarded: G) -> Result<G::Answer, G::Error> {
         let (core, tenant) = self.core();

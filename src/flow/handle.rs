@@ -57,7 +57,7 @@ impl<O> RunHandle<O> {
     /// [went on as new](crate::Ctx::continue_as_new), under the number that its history began with then.
     ///
     /// A turn whose steps were [deleted](crate::flow::Loop::keep_turns) still has its calls.
-    pub async fn turns(&self, after: Option<u32>) -> Result<Vec<PastTurn>, RunError> {
+    pub async fn history(&self, after: Option<u32>) -> Result<Vec<PastTurn>, RunError> {
         let last = self.status().await?.turn;
         let mut first = after.map_or(0, |after| after.saturating_add(1));
         let mut turns = BTreeMap::new();
@@ -70,7 +70,7 @@ impl<O> RunHandle<O> {
         Ok(turns.into_values().collect())
     }
 
-    /// A value of a [past turn](Self::turns): a large one is not read before it is asked for.
+    /// A value of a [past turn](Self::history): a large one is not read before it is asked for.
     pub async fn value(&self, stored: &Stored) -> Result<Payload, RunError> {
         Ok(self.inner.core.load(&self.tenant, stored).await?)
     }
@@ -112,7 +112,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
     /// Waits until the run is over, however long that takes, and returns what it returned.
     ///
     /// # Errors
-    /// [`RunError::Failed`] if it failed, [`RunError::Halted`] if it waits for a decision about itself, [`RunError::Expired`] if its
+    /// [`RunError::Failed`] if it failed, [`RunError::Blocked`] if it waits for a decision about itself, [`RunError::Expired`] if its
     /// [retention](super::EngineBuilder::retention) is over.
     pub async fn result(&self) -> Result<O, RunError> {
         // Asked for before the row is read, so that an end in between is not missed.
@@ -141,9 +141,9 @@ impl<O: DeserializeOwned> RunHandle<O> {
                 run: self.id,
                 failure: failure.decode().unwrap_or_else(Failure::from),
             }),
-            RunState::Halted { failure } => {
+            RunState::Blocked { failure } => {
                 let message = failure.value()?["message"].as_str().unwrap_or_default().to_owned();
-                Err(RunError::Halted { run: self.id, message })
+                Err(RunError::Blocked { run: self.id, message })
             }
             RunState::Expired { .. } => Err(RunError::Expired { run: self.id }),
             _ => Err(RunError::Closed { run: self.id }),

@@ -147,9 +147,9 @@ impl Identity {
         format!("~{}/{}", self.kind.name(), self.place())
     }
 
-    /// The identity of what is recorded anew each time the run goes on after it was halted.
-    pub(super) fn after_halts(&self, times: usize) -> Self {
-        let id = if times == 0 { self.id.clone() } else { format!("{}:~halted:{times}", self.id) };
+    /// The identity of what is recorded anew each time the run goes on after it was blocked.
+    pub(super) fn after_blocks(&self, times: usize) -> Self {
+        let id = if times == 0 { self.id.clone() } else { format!("{}:~blocked:{times}", self.id) };
         Self { id, ..self.clone() }
     }
 

@@ -8,15 +8,15 @@ use super::runs::Runs;
 use super::waiters::{AnswerWaiters, EndWaiters};
 use super::workflow::Workflows;
 use crate::exec::Core;
-use crate::store::{Lane, Run};
+use crate::store::{OrderingKey, Run};
 
 /// A run whose process died more often is quarantined, unless the builder says otherwise.
-pub(super) const MAX_DEATHS: u32 = 10;
+pub(super) const MAX_RECOVERY_ATTEMPTS: u32 = 10;
 /// After a write failed, a run is tried again this much later.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// Gives a run a task. A fresh run has nothing recorded, and its row is on its way in this lane.
-pub(super) type CarryOut = fn(Arc<Inner>, Box<Run>, Option<Lane>);
+pub(super) type CarryOut = fn(Arc<Inner>, Box<Run>, Option<OrderingKey>);
 
 /// What all runs of an engine share.
 pub(super) struct Inner {
@@ -29,7 +29,7 @@ pub(super) struct Inner {
     pub(super) ends: EndWaiters,
     /// Which runs wait for which answer.
     pub(super) answers: AnswerWaiters,
-    pub(super) max_deaths: u32,
+    pub(super) max_recovery_attempts: u32,
     /// The driver. It is handed in, because much of what it calls starts other runs.
     carry_out: CarryOut,
 }
@@ -37,7 +37,16 @@ pub(super) struct Inner {
 impl Inner {
     pub(super) fn of(core: Arc<Core>, workflows: Workflows, queues: Queues, carry_out: CarryOut) -> Self {
         let (runs, ends, answers) = (Runs::default(), EndWaiters::default(), AnswerWaiters::default());
-        Self { core, workflows, queues, runs, ends, answers, max_deaths: MAX_DEATHS, carry_out }
+        Self {
+            core,
+            workflows,
+            queues,
+            runs,
+            ends,
+            answers,
+            max_recovery_attempts: MAX_RECOVERY_ATTEMPTS,
+            carry_out,
+        }
     }
 
     /// One that carries out no runs: they are only looked at.
@@ -53,7 +62,7 @@ impl Inner {
     }
 
     /// Gives a run a task, unless it has one, which then sees to it.
-    pub(super) fn spawn(self: &Arc<Self>, run: Box<Run>, fresh: Option<Lane>) {
+    pub(super) fn spawn(self: &Arc<Self>, run: Box<Run>, fresh: Option<OrderingKey>) {
         self.note_deadline(&run);
         if self.runs.enter(&run) {
             (self.carry_out)(self.clone(), run, fresh);

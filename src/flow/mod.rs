@@ -64,7 +64,7 @@ mod waiters;
 mod wake;
 mod workflow;
 
-pub use again::{BeginAgain, Fork, GoOn, Retry};
+pub use again::{BeginAgain, Fork, Resume, Retry};
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 pub(crate) use along::Along;
 pub use approval::AskApproval;
@@ -78,7 +78,7 @@ pub use command::{Command, GiveCommand};
 pub use ctx::Ctx;
 pub use engine::Engine;
 pub use error::RunError;
-pub use failure::{Became, EffectEnd, Failure, FailureCode};
+pub use failure::{EffectEnd, EffectOutcome, Failure, FailureCode};
 pub use guarantees::{Guarantees, OwnGuarantee, WorkflowGuarantees};
 pub(crate) use guarded::{Guarded, Guess, Guessed, Proposal, exec_in_run};
 pub use handle::{PastTurn, RunHandle};
@@ -89,7 +89,7 @@ pub use schedule::{Overlap, ScheduleHandle, ScheduleStatus, SetSchedule, Tick};
 pub use select::Elapsed;
 pub use signal::{SendSignal, Sent};
 pub use start::StartRun;
-pub use tenant::ForTenant;
+pub use tenant::TenantClient;
 pub use turns::{Loop, Turn};
 #[cfg(feature = "agent")]
 pub(crate) use unregistered::Unregistered;

@@ -1,6 +1,6 @@
 //! A call whose response is over the limit: its failure is given to the run's code, which may handle it.
 //!
-//! Returned by the code, the failure halts the run. When the run goes on it does not count any more: the call is asked again, and under
+//! Returned by the code, the failure blocks the run. When the run goes on it does not count any more: the call is asked again, and under
 //! a higher limit its lookup may have brought the response.
 
 use super::failure::{Failure, FailureCode};
@@ -16,7 +16,7 @@ pub(super) fn record_of(failure: &Failure) -> Option<RecordId> {
     failure.detail.get("record").filter(|_| is_oversized)?.as_str()?.parse().ok()
 }
 
-/// The identity of the checkpoint by which the failure is given to the code from now on: another one after each halt.
+/// The identity of the checkpoint by which the failure is given to the code from now on: another one after each block.
 pub(super) async fn given_as(
     live: &Live,
     identity: &Identity,
@@ -24,12 +24,12 @@ pub(super) async fn given_as(
 ) -> Result<Identity, ExecError> {
     let asked = live.core.group.escalation_of(&live.tenant, record).await;
     let asked = asked.map_err(|source| ExecError::Store { key: live.id.to_string(), source })?;
-    let halted =
+    let blocked =
         asked.iter().filter(|asked| asked.run == Some(live.id) && asked.kind == EscalationKind::Quarantined);
-    Ok(identity.after_halts(halted.count()))
+    Ok(identity.after_blocks(blocked.count()))
 }
 
-/// What the code was given in an earlier life, where `first` was the first time. `None` if the run has halted with it since, and the call
+/// What the code was given in an earlier life, where `first` was the first time. `None` if the run has blocked with it since, and the call
 /// is asked again.
 pub(super) async fn given(live: &Live, open: &Open, first: Failure) -> Result<Option<Failure>, ExecError> {
     let Some(record) = record_of(&first) else { return Ok(Some(first)) };

@@ -47,7 +47,7 @@ pub(super) async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Resul
                 live.id, open.identity, op.hash
             );
             let kind = EscalationKind::Diverged;
-            return live.stop(Stop::Halt { kind, question, record: None, kept: Vec::new() }).await;
+            return live.stop(Stop::Block { kind, question, record: None, kept: Vec::new() }).await;
         }
         if let Some(stored) = past.value {
             let given = match live.core.load(&live.tenant, &stored).await {
@@ -58,7 +58,7 @@ pub(super) async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Resul
             };
             match given {
                 Ok(Some(failure)) => return Ok(Past::Over(Err(failure))),
-                Ok(None) => {} // it halted the run, and is asked again
+                Ok(None) => {} // it blocked the run, and is asked again
                 Err(error) => return Err(live.failure(error).await),
             }
         }
@@ -101,7 +101,7 @@ async fn is_recorded_request(live: &Live, op: &Operation) -> Result<bool, Failur
 /// What the record of another says, if that is over. Read at work, and not at rest: or the replay would be taken for
 /// quiescent, and what the run asked for behind this call for something that it does not ask for again.
 async fn read_back(live: &Arc<Live>, op: &Operation, recorded: &Recorded) -> Result<Past, Failure> {
-    let Recorded::Use = recorded else { return Ok(Past::Unsettled) };
+    let Recorded::SharedEffect = recorded else { return Ok(Past::Unsettled) };
     let (core, key) = (&live.core, &op.key);
     let found = core.group.record_find(&live.tenant, key).await;
     let read = match found {

@@ -39,7 +39,7 @@ pub(super) enum Recorded {
     /// Its record, owned by this run: what it is bound to, and what came of it if that is known.
     Own { record: RecordId, request_hash: RequestHash, response: Option<Stored> },
     /// It was answered from another's record.
-    Use,
+    SharedEffect,
 }
 
 impl Replay {
@@ -151,7 +151,7 @@ impl Replay {
         }
         self.turns.values().any(|turn| turn.uses.contains_key(key)).then(|| {
             self.asked_uses.insert(key.clone());
-            Recorded::Use
+            Recorded::SharedEffect
         })
     }
 

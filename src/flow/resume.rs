@@ -44,16 +44,16 @@ impl When {
     }
 }
 
-/// Looks for recorded effects that nothing asked for. What their tools' policies do not adopt is to halt the run.
+/// Looks for recorded effects that nothing asked for. What their tools' policies do not adopt is to block the run.
 pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>, ExecError> {
-    let halt = |question, record: &Record| {
+    let block = |question, record: &Record| {
         let record = Some(record.id);
-        Some(Stop::Halt { kind: EscalationKind::Diverged, question, record, kept: Vec::new() })
+        Some(Stop::Block { kind: EscalationKind::Diverged, question, record, kept: Vec::new() })
     };
     for past in unasked_calls(live, when) {
         let Some(record) = settled(live, past.record).await? else { continue };
         if let Some(unstable) = unstable_key(live, &past) {
-            return Ok(halt(unstable, &record));
+            return Ok(block(unstable, &record));
         }
         match policy(live, &record) {
             Divergence::Adopt => {
@@ -61,7 +61,7 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
             }
             Divergence::Compensate if undone(live, &record).await? => {}
             Divergence::Compensate | Divergence::Escalate => {
-                return Ok(halt(diverged(live, &record), &record));
+                return Ok(block(diverged(live, &record), &record));
             }
         }
     }
@@ -76,7 +76,7 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
         told(live, &deeds)
     );
     let kept = deeds.iter().map(Identity::kept_id).collect();
-    Ok(Some(Stop::Halt { kind: EscalationKind::Diverged, question, record: None, kept }))
+    Ok(Some(Stop::Block { kind: EscalationKind::Diverged, question, record: None, kept }))
 }
 
 /// Undoes what the resumed path does not ask for, where that takes nobody's word.
@@ -251,29 +251,29 @@ impl Asked {
         };
         let question =
             format!("run {run}: {failure}. What the run did before stands. {then} abandon the run?");
-        // By its record it is found that the run was halted with this failure.
+        // By its record it is found that the run was blocked with this failure.
         let record = oversized::record_of(failure);
         Self { record, detail: failure.detail.clone(), ..Self::of(kind, question) }
     }
 }
 
 /// Stops the run with an open question about nothing but itself; it goes on when that is answered.
-pub(super) async fn halt(live: &Arc<Live>, kind: EscalationKind, question: String) -> End {
-    halt_on(live, Asked::of(kind, question)).await
+pub(super) async fn block(live: &Arc<Live>, kind: EscalationKind, question: String) -> End {
+    block_on(live, Asked::of(kind, question)).await
 }
 
 /// Stops the run with an open question; it goes on when that is answered.
 ///
 /// # Crash
 /// The run's row and the question are one transaction.
-pub(super) async fn halt_on(live: &Arc<Live>, asked: Asked) -> End {
+pub(super) async fn block_on(live: &Arc<Live>, asked: Asked) -> End {
     live.end();
     let core = &live.core;
     let Asked { kind, question, record, kept, command, detail } = asked;
-    tracing::warn!(tenant = %live.tenant, run = %live.id, ?kind, %question, "halted");
+    tracing::warn!(tenant = %live.tenant, run = %live.id, ?kind, %question, "blocked");
     let failure = serde_json::json!({"kind": kind, "message": question, "detail": detail});
-    let failure = Payload::of(&failure).unwrap_or_else(|_| Payload::stored("{\"message\":\"halted\"}"));
-    let state = RunState::Halted { failure };
+    let failure = Payload::of(&failure).unwrap_or_else(|_| Payload::stored("{\"message\":\"blocked\"}"));
+    let state = RunState::Blocked { failure };
     let run = live.next_run(|run| {
         run.state = state.clone();
         run.give_place_free(); // an open question is to hold up nobody else
@@ -308,7 +308,7 @@ fn kept_mark(live: &Live, id: String) -> Step {
     live.step(&identity, StepKind::Kept, None, Stored::Inline(Payload::stored("null")))
 }
 
-/// A halted run that is not to go on: its failed row, and what it had done as open questions, to be written
+/// A blocked run that is not to go on: its failed row, and what it had done as open questions, to be written
 /// with the answer that ends it.
 pub(super) async fn abandoned(
     core: &Arc<Core>,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::failure::{Became, EffectEnd, Failure, FailureCode};
+use super::failure::{EffectEnd, EffectOutcome, Failure, FailureCode};
 use super::family::{self, Family};
 use super::identity::{Identity, Kind};
 use super::live::Live;
@@ -63,7 +63,7 @@ fn begun(live: &Live, failure: &Failure) -> Step {
     live.step(&identity, StepKind::Undoing, None, Stored::Inline(failure.payload()))
 }
 
-/// A halted run that is not to go on: with what it goes on to undo, if there is anything.
+/// A blocked run that is not to go on: with what it goes on to undo, if there is anything.
 pub(super) async fn of_abandoned(
     core: &Arc<Core>,
     run: &Run,
@@ -118,7 +118,7 @@ struct Saga<'a> {
 
 /// How one effect stands.
 enum Stands {
-    Over(Option<Became>),
+    Over(Option<EffectOutcome>),
     /// It has become undone just now: there may be others by now.
     Changed,
     /// Somebody is asked.
@@ -248,14 +248,14 @@ impl<'a> Saga<'a> {
             let undone = core.load(&live.tenant, compensation).await?;
             let rest = || undone.decode::<Undone>().ok()?.rest().map(ToOwned::to_owned);
             let became = if *whole {
-                Became::Undone
+                EffectOutcome::Undone
             } else {
-                Became::UndoneInPart { rest: rest().unwrap_or_default() }
+                EffectOutcome::UndoneInPart { rest: rest().unwrap_or_default() }
             };
             return Ok(Stands::Over(Some(became)));
         }
         if let Some(why) = self.stands.get(&record.id) {
-            return Ok(Stands::Over(Some(Became::Stands { why: why.clone() })));
+            return Ok(Stands::Over(Some(EffectOutcome::Stands { why: why.clone() })));
         }
         match due_for(core, &record, family, false).await? {
             Due::Nothing => Ok(Stands::Over(None)),
@@ -277,7 +277,7 @@ impl<'a> Saga<'a> {
 
     fn stays(&mut self, record: &Record, why: String) -> Stands {
         self.stands.insert(record.id, why.clone());
-        Stands::Over(Some(Became::Stands { why }))
+        Stands::Over(Some(EffectOutcome::Stands { why }))
     }
 
     async fn undone(&mut self, record: &Record, family: &[RunId]) -> Result<Stands, ExecError> {

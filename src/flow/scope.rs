@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::identity::Kind;
 use super::label::Label;
 use super::live::Open;
-use super::tenant::ForTenant;
+use super::tenant::TenantClient;
 use crate::id::RunId;
 use crate::ledger::{Approval, Key};
 use crate::payload::Payload;
@@ -51,7 +51,7 @@ impl Ctx {
     }
 }
 
-impl ForTenant {
+impl TenantClient {
     /// What the operations of a run came to whose type is one of these.
     pub(crate) async fn responses(
         &self,

@@ -47,13 +47,13 @@ impl Ctx {
     /// # use std::time::Duration;
     /// # use counterfoil::{Ctx, Failure};
     /// async fn order(ctx: Ctx, _order: u32) -> Result<&'static str, Failure> {
-    ///     match ctx.within("payment", Duration::from_hours(72), ctx.signal::<u64>("paid")).await? {
+    ///     match ctx.timeout("payment", Duration::from_hours(72), ctx.signal::<u64>("paid")).await? {
     ///         Ok(paid) => paid.map(|_| "paid"),
     ///         Err(_elapsed) => Ok("forgotten"),
     ///     }
     /// }
     /// ```
-    pub async fn within<F>(
+    pub async fn timeout<F>(
         &self,
         label: impl Into<Label>,
         limit: Duration,

@@ -20,7 +20,7 @@ use crate::exec::{Core, to_the_end};
 use crate::id::{RunId, Tenant};
 use crate::ledger::{RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError};
-use crate::store::{Change, InQueue, Lane, Refusal, Run, Store as _, Ticket, Verdict};
+use crate::store::{Change, InQueue, OrderingKey, Refusal, Run, Store as _, Ticket, Verdict};
 
 pub(super) type Canonical = dyn Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> + Send + Sync;
 
@@ -75,7 +75,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
 
     /// How long the run may take, from now on; this, and not what is said [of its workflow](crate::flow::EngineBuilder::deadline). A
     /// run that has not ended by then is cancelled, as by [`RunHandle::cancel`]: whether it is under way, waits, is queued, paused or
-    /// halted. A call that is under way is followed to its end first. A start whose key was used before is given the run that there
+    /// blocked. A call that is under way is followed to its end first. A start whose key was used before is given the run that there
     /// is, with the deadline that this one has.
     ///
     /// # Crash
@@ -184,7 +184,7 @@ impl NewRun {
     }
 
     /// Its row, and the change that writes it.
-    pub(super) fn row(&self, core: &Core, lane: Option<Lane>) -> (Box<Run>, Change) {
+    pub(super) fn row(&self, core: &Core, lane: Option<OrderingKey>) -> (Box<Run>, Change) {
         let now = core.now();
         let (stored, large) = core.storable(self.input.clone());
         let row = NewRow {

@@ -22,14 +22,14 @@ use crate::tool::canonical;
 
 /// The engine as one tenant sees it.
 #[derive(Clone)]
-pub struct ForTenant {
+pub struct TenantClient {
     inner: Arc<Inner>,
     tenant: Tenant,
 }
 
 /// The inbox.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl ForTenant {
+impl TenantClient {
     /// Processes a message of this tenant once: see [`Executor::process_once`](crate::Executor::process_once).
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl ForTenant {
     }
 }
 
-impl ForTenant {
+impl TenantClient {
     pub(super) const fn new(inner: Arc<Inner>, tenant: Tenant) -> Self {
         Self { inner, tenant }
     }
@@ -138,7 +138,7 @@ impl ForTenant {
     /// Answers an open question.
     ///
     /// About a call: [`Committed`](Resolution::Committed) with its result, [`NotCommitted`](Resolution::NotCommitted)
-    /// to try it again, [`Abandon`](Resolution::Abandon) to let it fail. About a halted run: `NotCommitted` to go
+    /// to try it again, [`Abandon`](Resolution::Abandon) to let it fail. About a blocked run: `NotCommitted` to go
     /// on, `Abandon` to let the run fail. About an effect that nobody owns: `Abandon` to keep it. About one that
     /// happened twice, or perhaps did: `Abandon` when that is dealt with.
     ///

@@ -11,7 +11,7 @@ use super::identity::{Identity, Kind};
 use super::inbox::Wanted;
 use super::label::Label;
 use super::signal::NewSignal;
-use super::tenant::ForTenant;
+use super::tenant::TenantClient;
 use crate::clock::Timestamp;
 use crate::exec::{ExecError, to_the_end};
 use crate::id::RunId;
@@ -41,7 +41,7 @@ impl Ctx {
     }
 }
 
-impl ForTenant {
+impl TenantClient {
     /// Writes something of a guard's, and tells a run of it under a name of the engine's own: the run hears it, or is woken.
     ///
     /// # Crash

@@ -28,7 +28,7 @@ impl Ctx {
     ///
     /// The closure gets the connection, sqlx's `SqliteConnection` or `PgConnection` as the engine's store is, and must leave the
     /// transaction open: no COMMIT, no ROLLBACK. It has five seconds, and no context. An error it returns rolls its changes
-    /// back, and is recorded. A connection of another kind of database halts the run with a question.
+    /// back, and is recorded. A connection of another kind of database blocks the run with a question.
     ///
     /// # Crash
     /// Changes and record are both there, or neither.
@@ -114,7 +114,7 @@ impl Ctx {
             }
             TransactionError::EndedInside => {
                 let question = format!("run {}: the {}: {error}", self.live.id, open.identity);
-                return self.halt(EscalationKind::Damaged, question).await;
+                return self.block(EscalationKind::Damaged, question).await;
             }
             TransactionError::Refused(refusal) => {
                 return self.live.stop(Stop::Failed(ExecError::Refused { key: key(), refusal })).await;
@@ -137,6 +137,6 @@ impl Ctx {
             "run {}: the {identity}: {NO_DATABASE}. Nothing was done. Mend the code and go on, or abandon?",
             self.live.id
         );
-        self.halt(EscalationKind::Quarantined, question).await
+        self.block(EscalationKind::Quarantined, question).await
     }
 }

@@ -41,7 +41,7 @@ pub struct Loop<'a, S, O> {
 
 impl Ctx {
     /// A loop that may go on for months: the state is recorded at the end of each turn, and a resume begins with the
-    /// last turn. What finished turns recorded is neither read nor held in memory; [`RunHandle::turns`] shows it.
+    /// last turn. What finished turns recorded is neither read nor held in memory; [`RunHandle::history`] shows it.
     ///
     /// Each turn is given the state and a context of its own, which is the one to use in it: steps, timers, drawn values
     /// and calls without a key are the turn's, and the same names are new in the next one. A call with a key is one effect
@@ -72,7 +72,7 @@ impl Ctx {
     /// durable before anything of a later turn leaves the engine. Before it is durable the turn is resumed, from its
     /// records.
     ///
-    /// [`RunHandle::turns`]: crate::flow::RunHandle::turns
+    /// [`RunHandle::history`]: crate::flow::RunHandle::turns
     pub fn turns<'a, S, O, F, Fut>(&self, label: impl Into<Label>, state: S, mut turn: F) -> Loop<'a, S, O>
     where
         F: FnMut(S, Self) -> Fut + Send + 'a,
@@ -111,7 +111,7 @@ impl Ctx {
     /// It is one transaction. Before it is durable the run comes to this place again, from its records; after, it begins
     /// with the new input.
     ///
-    /// The run halts if the input is not one that the workflow takes, or is too large.
+    /// The run is blocked if the input is not one that the workflow takes, or is too large.
     pub async fn continue_as_new<I, T>(&self, input: &I) -> Result<T, Failure>
     where
         I: Serialize + ?Sized,
@@ -340,7 +340,7 @@ impl<'a> Present<'a> {
     }
 
     /// No effect of the turn is forgotten: what an earlier life of it recorded and this one did not ask for is kept and
-    /// listed, or halts the run (invariant 7). Before anything of the next turn goes out.
+    /// listed, or blocks the run (invariant 7). Before anything of the next turn goes out.
     async fn settle(&self) -> Vec<Escalation> {
         let over = resume::When::TurnOver(self.number);
         let settled = match resume::unasked(self.live, over).await {

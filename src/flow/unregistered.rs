@@ -1,4 +1,4 @@
-//! What a run asks for and this engine does not know: the run halts, and goes on by itself with an engine that knows it.
+//! What a run asks for and this engine does not know: the run is blocked, and goes on by itself with an engine that knows it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use super::workflow::Workflows;
 use crate::payload::Payload;
 use crate::tool::Registry;
 
-/// What a run asks for and is not registered. It is stored with the halted run.
+/// What a run asks for and is not registered. It is stored with the blocked run.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unregistered {
@@ -18,9 +18,9 @@ pub(crate) enum Unregistered {
 }
 
 impl Unregistered {
-    /// What a halted run asked for, by what its row says.
-    pub(super) fn of(halted: &Payload) -> Option<Self> {
-        serde_json::from_value(halted.value().ok()?.get_mut("detail")?.take()).ok()
+    /// What a blocked run asked for, by what its row says.
+    pub(super) fn of(blocked: &Payload) -> Option<Self> {
+        serde_json::from_value(blocked.value().ok()?.get_mut("detail")?.take()).ok()
     }
 
     /// This engine knows it.

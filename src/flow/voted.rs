@@ -1,12 +1,12 @@
 //! Questions that reviewers answer by their votes: a guard (layer 5) counts them, and the last one is written with the answer.
 
 use super::error::RunError;
-use super::tenant::ForTenant;
+use super::tenant::TenantClient;
 use crate::exec::{Said, to_the_end};
 use crate::id::EscalationId;
 use crate::store::{Change, Escalation, Store as _, StoreError, Verdict};
 
-impl ForTenant {
+impl TenantClient {
     /// A question, if it is open.
     pub(crate) async fn asks(&self, question: EscalationId) -> Result<Option<Escalation>, StoreError> {
         let (core, tenant) = self.core();

@@ -25,7 +25,7 @@ impl EndWaiters {
         self.by_run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Resolves when the run is over or halted.
+    /// Resolves when the run is over or blocked.
     pub(super) fn wait(&self, tenant: &Tenant, id: RunId) -> oneshot::Receiver<RunState> {
         let (sender, receiver) = oneshot::channel();
         let waiting = || Waiting { tenant: tenant.clone(), callers: Vec::new() };
@@ -44,7 +44,7 @@ impl EndWaiters {
         }
     }
 
-    /// The run is over or halted: its callers are told.
+    /// The run is over or blocked: its callers are told.
     pub(super) fn tell(&self, id: RunId, state: &RunState) {
         for caller in self.by_run().remove(&id).into_iter().flat_map(|waiting| waiting.callers) {
             let _ = caller.send(state.clone()); // it may have gone

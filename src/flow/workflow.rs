@@ -72,7 +72,7 @@ pub(super) struct Registered {
     pub(super) version: u32,
     pub(super) start: Arc<Start>,
     /// The versions whose runs it can carry on, as its author says.
-    takes_over: BTreeSet<u32>,
+    replaces: BTreeSet<u32>,
     /// The tools that it calls, if it says so.
     pub(super) calls: Option<BTreeSet<String>>,
     /// The queue that its runs are put into, unless another one is chosen.
@@ -124,12 +124,12 @@ impl Workflows {
         self.functions.insert(type_name::<W>());
         self.last = Some(place);
         let start = erased(workflow);
-        let takes_over = BTreeSet::new();
+        let replaces = BTreeSet::new();
         let (name, calls, queue, budget, deadline) = (checked, None, None, None, None);
         let retention = Retention::tombstone_after(KEPT);
         versions.insert(
             version,
-            Registered { name, version, start, takes_over, calls, queue, budget, deadline, retention },
+            Registered { name, version, start, replaces, calls, queue, budget, deadline, retention },
         );
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Workflows {
     /// Every version whose runs can be carried on.
     pub(super) fn carried(&self) -> Vec<(Name, u32)> {
         let versions = |workflow: &Registered| {
-            let all = workflow.takes_over.iter().copied().chain([workflow.version]);
+            let all = workflow.replaces.iter().copied().chain([workflow.version]);
             all.map(|version| (workflow.name.clone(), version)).collect::<Vec<_>>()
         };
         self.all().flat_map(versions).collect()
@@ -224,7 +224,7 @@ impl Workflows {
                 let reason = format!("version {} takes over older ones only, not {version}", last.version);
                 return Err((last.name.to_string(), reason));
             }
-            last.takes_over.insert(version);
+            last.replaces.insert(version);
         }
         Ok(())
     }
@@ -232,7 +232,7 @@ impl Workflows {
     /// What carries on a run that this version began: itself, or else the newest of those that take it over.
     pub(super) fn find(&self, name: &str, version: u32) -> Option<&Registered> {
         let versions = self.by_name.get(name)?;
-        let heir = || versions.values().rev().find(|newer| newer.takes_over.contains(&version));
+        let heir = || versions.values().rev().find(|newer| newer.replaces.contains(&version));
         versions.get(&version).or_else(heir)
     }
 

@@ -34,7 +34,7 @@ use super::rows::part;
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
 use crate::flow::{
-    Ctx, Failure, FailureCode, ForTenant, Guarded, Guess, Guessed, Label, Proposal, exec_in_run,
+    Ctx, Failure, FailureCode, Guarded, Guess, Guessed, Label, Proposal, TenantClient, exec_in_run,
 };
 use crate::id::{Name, RunId, Tenant, checked};
 use crate::ledger::Key;
@@ -279,7 +279,7 @@ fn read(row: &Document) -> Result<Versions, StoreError> {
     serde_json::from_str(&row.body).map_err(|error| damaged(error.to_string()))
 }
 
-impl ForTenant {
+impl TenantClient {
     /// An artifact with what it holds: this version of it, or the last one.
     pub async fn artifact(
         &self,

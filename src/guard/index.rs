@@ -56,7 +56,7 @@ use serde_json::Value;
 use super::rows::{Row, part, read};
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
-use crate::flow::{Ctx, Failure, FailureCode, ForTenant, Guarded, Label, Proposal, exec_in_run};
+use crate::flow::{Ctx, Failure, FailureCode, Guarded, Label, Proposal, TenantClient, exec_in_run};
 use crate::id::{RunId, Tenant, checked};
 use crate::payload::{Payload, hex};
 use crate::store::{Change, Store as _, StoreError};
@@ -214,7 +214,7 @@ impl Index {
     }
 }
 
-impl ForTenant {
+impl TenantClient {
     /// Where an alias points to.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ use sha2::{Digest as _, Sha256};
 use super::rows::{Row, part, read};
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
-use crate::flow::{Ctx, Failure, FailureCode, ForTenant, Guarded, Label, Proposal, exec_in_run};
+use crate::flow::{Ctx, Failure, FailureCode, Guarded, Label, Proposal, TenantClient, exec_in_run};
 use crate::id::{RunId, Tenant, checked};
 use crate::payload::{Payload, hex};
 use crate::store::{Change, Store as _, StoreError};
@@ -162,7 +162,7 @@ impl Ctx {
     }
 }
 
-impl ForTenant {
+impl TenantClient {
     /// A document as it was ingested: this version of it, or the last one.
     ///
     /// # Errors

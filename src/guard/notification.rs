@@ -8,7 +8,7 @@
 //! ```
 //! use counterfoil::guard::notification::Identity;
 //! use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, contract, effect};
-//! use counterfoil::{Key, Package};
+//! use counterfoil::{Key, ApprovalSubject};
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Serialize, Deserialize)]
@@ -40,7 +40,7 @@
 //! }
 //!
 //! impl NeedsApproval for SendLetter {
-//!     fn package(&self, letter: &Letter) -> Package {
+//!     fn package(&self, letter: &Letter) -> ApprovalSubject {
 //!         letter.identity().package(&letter.text)
 //!     }
 //! }
@@ -50,7 +50,7 @@
 
 use serde::Serialize;
 
-use crate::ledger::{Key, Package};
+use crate::ledger::{ApprovalSubject, Key};
 
 /// The identity of a notice within its tenant: case, draft, recipient and kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -94,8 +94,8 @@ impl Identity {
     }
 
     /// The package that people approve: this notice, for its recipient, with this content.
-    pub fn package<T: Serialize + ?Sized>(&self, content: &T) -> Package {
-        Package::of(&self.kind, &(&self.case, &self.draft, content)).for_whom(&self.recipient)
+    pub fn package<T: Serialize + ?Sized>(&self, content: &T) -> ApprovalSubject {
+        ApprovalSubject::of(&self.kind, &(&self.case, &self.draft, content)).for_whom(&self.recipient)
     }
 }
 

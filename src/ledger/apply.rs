@@ -113,8 +113,13 @@ pub enum Event {
 /// Applies an event that `fence` reports at `at`. The new record differs in revision by one.
 ///
 /// # Errors
-/// [`Illegal`] if the state machine has no such transition; the record is unchanged.
-pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Result<Record, Illegal> {
+/// [`InvalidTransition`] if the state machine has no such transition; the record is unchanged.
+pub fn apply(
+    record: &Record,
+    event: Event,
+    fence: Fence,
+    at: Timestamp,
+) -> Result<Record, InvalidTransition> {
     let mut next = record.clone();
     next.revision += 1;
     next.updated_at = at.max(record.updated_at);
@@ -195,7 +200,7 @@ pub fn apply(record: &Record, event: Event, fence: Fence, at: Timestamp) -> Resu
         ) => {
             next.state = State::Compensated { response: response.clone(), compensation, whole };
         }
-        (_, event) => return Err(Illegal::of(record, &event, mine)),
+        (_, event) => return Err(InvalidTransition::of(record, &event, mine)),
     }
     next.sealed_at = match (record.is_settled(), next.is_settled()) {
         (_, false) => None,
@@ -259,7 +264,7 @@ impl Event {
 #[error("the record of {key} is {state}{}{} and takes no `{event}`: read it again and decide anew",
     if *parked { ", with an open escalation," } else { "" },
     if *fenced { " (and belongs to another worker by now)" } else { "" })]
-pub struct Illegal {
+pub struct InvalidTransition {
     /// The operation.
     pub key: String,
     /// Its state.
@@ -272,7 +277,7 @@ pub struct Illegal {
     pub parked: bool,
 }
 
-impl Illegal {
+impl InvalidTransition {
     fn of(record: &Record, event: &Event, mine: bool) -> Self {
         Self {
             key: record.key.to_string(),

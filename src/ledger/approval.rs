@@ -8,21 +8,21 @@ use crate::payload::{Payload, PayloadDigest, PayloadError, hex};
 /// What is to be decided on: what, for whom, with which content.
 ///
 /// ```
-/// use counterfoil::Package;
-/// let a = Package::of("notice", &"Dear Ann, …");
-/// let b = Package::of("notice", &"Dear Bob, …");
+/// use counterfoil::ApprovalSubject;
+/// let a = ApprovalSubject::of("notice", &"Dear Ann, …");
+/// let b = ApprovalSubject::of("notice", &"Dear Bob, …");
 /// assert_ne!(a.digest()?, b.digest()?);
 /// # Ok::<(), counterfoil::PayloadError>(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct Package {
+pub struct ApprovalSubject {
     what: String,
     for_whom: Option<String>,
     content: Result<Payload, PayloadError>,
 }
 
-impl Package {
+impl ApprovalSubject {
     /// A package of this kind and content. Content that has no JSON form is reported when it is used.
     pub fn of<T: Serialize + ?Sized>(what: impl Into<String>, content: &T) -> Self {
         Self { what: what.into(), for_whom: None, content: Payload::of(content) }
@@ -32,8 +32,8 @@ impl Package {
     /// another, also where the content is the same.
     ///
     /// ```
-    /// # use counterfoil::Package;
-    /// let refund = || Package::of("refund", &1999);
+    /// # use counterfoil::ApprovalSubject;
+    /// let refund = || ApprovalSubject::of("refund", &1999);
     /// assert_ne!(refund().for_whom("ann").digest()?, refund().for_whom("bob").digest()?);
     /// # Ok::<(), counterfoil::PayloadError>(())
     /// ```
@@ -85,7 +85,7 @@ pub struct Approval {
 
 impl Approval {
     /// Records that somebody approved this package.
-    pub fn of(by: impl Into<String>, package: &Package) -> Result<Self, PayloadError> {
+    pub fn of(by: impl Into<String>, package: &ApprovalSubject) -> Result<Self, PayloadError> {
         Ok(Self { by: by.into(), package: hex(&package.digest()?.0), expires_at: None, review: None })
     }
 
@@ -98,7 +98,7 @@ impl Approval {
 
     /// Checks the approval against what is about to be sent. Called directly before each dispatch, and not
     /// before a stored result is given back: what was sent stays sent when its approval has expired.
-    pub fn check(&self, package: &Package, now: Timestamp) -> Result<(), ApprovalError> {
+    pub fn check(&self, package: &ApprovalSubject, now: Timestamp) -> Result<(), ApprovalError> {
         let digest = package.digest().map_err(|e| ApprovalError::Unreadable { reason: e.to_string() })?;
         if self.package != hex(&digest.0) {
             return Err(ApprovalError::OtherContent { what: package.what.clone(), by: self.by.clone() });

@@ -99,7 +99,7 @@ pub enum CircuitState {
 
 /// The right to send one call. What becomes of it is told to the circuit that gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Through {
+pub struct BreakerPermit {
     ahead: u64,
 }
 
@@ -150,21 +150,21 @@ impl Circuit {
     }
 
     /// Lets a call through, or not yet. An open circuit whose time is over lets one go ahead.
-    pub fn pass(&mut self, rule: &Breaker, now: Boot) -> Option<Through> {
+    pub fn pass(&mut self, rule: &Breaker, now: Boot) -> Option<BreakerPermit> {
         if self.state == CircuitState::Closed {
-            return Some(Through { ahead: self.ahead });
+            return Some(BreakerPermit { ahead: self.ahead });
         }
         if !self.wait(now).is_zero() {
             return None;
         }
         self.ahead += 1; // the one before it that went ahead is given up
         self.enter(CircuitState::HalfOpen { until: later(now, rule.pause(self.times)) }, now);
-        Some(Through { ahead: self.ahead })
+        Some(BreakerPermit { ahead: self.ahead })
     }
 
     /// What has become of a call. Of one that went out before the circuit opened it says nothing new.
-    pub fn report(&mut self, rule: &Breaker, through: Through, health: Health, now: Boot) {
-        if through.ahead != self.ahead {
+    pub fn report(&mut self, rule: &Breaker, permit: BreakerPermit, health: Health, now: Boot) {
+        if permit.ahead != self.ahead {
             return; // so a half-open circuit hears of the call that has gone ahead, and of no other
         }
         match (self.state, health) {

@@ -39,15 +39,17 @@ impl Price {
     /// Whether an operation may be tried once more after so many attempts.
     ///
     /// # Errors
-    /// [`UsedUp`], which names the budget.
-    pub fn afford(&self, attempts: u32) -> Result<(), UsedUp> {
+    /// [`BudgetExceeded`], which names the budget.
+    pub fn afford(&self, attempts: u32) -> Result<(), BudgetExceeded> {
         match self.at_most {
-            Some(allowed) if self.of(attempts.saturating_add(1)) > allowed => Err(UsedUp::OperationCost {
-                unit: self.unit.to_string(),
-                allowed,
-                spent: self.of(attempts),
-                asked: self.per_attempt,
-            }),
+            Some(allowed) if self.of(attempts.saturating_add(1)) > allowed => {
+                Err(BudgetExceeded::OperationCost {
+                    unit: self.unit.to_string(),
+                    allowed,
+                    spent: self.of(attempts),
+                    asked: self.per_attempt,
+                })
+            }
             _ => Ok(()),
         }
     }
@@ -57,11 +59,11 @@ impl Price {
 ///
 /// ```
 /// use std::time::Duration;
-/// use counterfoil::ledger::{Budget, Price, Spent};
+/// use counterfoil::ledger::{Budget, Price, BudgetUsage};
 ///
-/// let budget = Budget::default().attempts(10).cost("cent", 100).within(Duration::from_hours(1));
+/// let budget = Budget::default().attempts(10).cost("cent", 100).timeout(Duration::from_hours(1));
 /// let mail = Price::new(40, "cent");
-/// let mut spent = Spent::default();
+/// let mut spent = BudgetUsage::default();
 /// spent.add(2, Some(&mail));
 /// let error = budget.afford(&spent, Some(&mail), Duration::ZERO).unwrap_err();
 /// assert_eq!(error.budget(), "run.cost");
@@ -69,7 +71,7 @@ impl Price {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     attempts: Option<u64>,
-    within: Option<Duration>,
+    timeout: Option<Duration>,
     cost: BTreeMap<Cow<'static, str>, u64>,
 }
 
@@ -82,13 +84,13 @@ impl Budget {
 
     /// It calls nothing any more so long after it was begun.
     #[must_use]
-    pub fn within(self, within: Duration) -> Self {
-        Self { within: Some(within), ..self }
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
     }
 
     /// How long after its beginning the run may call anything.
     pub(crate) const fn time(&self) -> Option<Duration> {
-        self.within
+        self.timeout
     }
 
     /// So much of this unit.
@@ -101,20 +103,25 @@ impl Budget {
     /// Whether one more attempt at this price may be made.
     ///
     /// # Errors
-    /// [`UsedUp`], which names the budget.
-    pub fn afford(&self, spent: &Spent, price: Option<&Price>, elapsed: Duration) -> Result<(), UsedUp> {
+    /// [`BudgetExceeded`], which names the budget.
+    pub fn afford(
+        &self,
+        spent: &BudgetUsage,
+        price: Option<&Price>,
+        elapsed: Duration,
+    ) -> Result<(), BudgetExceeded> {
         if let Some(allowed) = self.attempts.filter(|allowed| spent.attempts >= *allowed) {
-            return Err(UsedUp::RunAttempts { allowed });
+            return Err(BudgetExceeded::RunAttempts { allowed });
         }
-        if let Some(allowed) = self.within.filter(|allowed| elapsed >= *allowed) {
-            return Err(UsedUp::RunTime { allowed });
+        if let Some(allowed) = self.timeout.filter(|allowed| elapsed >= *allowed) {
+            return Err(BudgetExceeded::RunTime { allowed });
         }
         let Some(price) = price else { return Ok(()) };
         let Some(&allowed) = self.cost.get(&price.unit) else { return Ok(()) };
         let spent = spent.cost.get(&price.unit).copied().unwrap_or(0);
         if spent.saturating_add(price.per_attempt) > allowed {
             let (unit, asked) = (price.unit.to_string(), price.per_attempt);
-            return Err(UsedUp::RunCost { unit, allowed, spent, asked });
+            return Err(BudgetExceeded::RunCost { unit, allowed, spent, asked });
         }
         Ok(())
     }
@@ -122,12 +129,12 @@ impl Budget {
 
 /// What a run has used up, as its records count it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct BudgetUsage {
     attempts: u64,
     cost: BTreeMap<Cow<'static, str>, u64>,
 }
 
-impl Spent {
+impl BudgetUsage {
     /// So many attempts at this price.
     pub fn add(&mut self, attempts: u32, price: Option<&Price>) {
         self.attempts = self.attempts.saturating_add(attempts.into());
@@ -155,7 +162,7 @@ impl Spent {
 /// Which budget is used up. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum UsedUp {
+pub enum BudgetExceeded {
     /// The attempts of a run.
     #[error("the run's budget of {allowed} attempts is used up")]
     RunAttempts {
@@ -204,7 +211,7 @@ pub enum UsedUp {
     },
 }
 
-impl UsedUp {
+impl BudgetExceeded {
     /// The name of the budget, to be matched on.
     pub const fn budget(&self) -> &'static str {
         match self {

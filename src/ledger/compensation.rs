@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::contract::{Contract, LookupOffer};
 use super::effect::EffectClass;
-use super::record::{Record, State, Was};
+use super::record::{FinalState, Record, State};
 use crate::id::{EscalationId, RunId};
 
 /// When a tool's effects are undone.
@@ -162,7 +162,7 @@ pub fn due(
         (State::Started, Some(_)) if record.escalation.is_some() && is_ours => {
             record.escalation.map_or(Due::Nothing, Due::Settle)
         }
-        (State::Gone { was: Was::Committed, .. }, _) => {
+        (State::Gone { was: FinalState::Committed, .. }, _) => {
             leave("its record's time was over: what is left no longer says how to undo it")
         }
         (

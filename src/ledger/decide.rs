@@ -1,7 +1,7 @@
 //! What a request means, in the light of the record that exists.
 
 use super::hash::RequestHash;
-use super::record::{Record, State, Was};
+use super::record::{FinalState, Record, State};
 use super::retry::RecordedFailure;
 use crate::clock::Timestamp;
 use crate::id::EscalationId;
@@ -69,7 +69,7 @@ pub enum Decision {
     /// Done long ago: its answer is no longer kept, and it is not done again.
     Gone {
         /// How it stood.
-        was: Was,
+        was: FinalState,
     },
 }
 

@@ -6,7 +6,7 @@ use super::retry::ErrorKind;
 
 /// What the external system said about a call of unknown outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding<T> {
+pub enum LookupResult<T> {
     /// It happened once. The output, and the provider's own id for it.
     Committed {
         /// What the call would have returned.
@@ -59,13 +59,13 @@ pub struct Found<T> {
     pub output: Option<T>,
 }
 
-impl<T> Finding<T> {
+impl<T> LookupResult<T> {
     /// The world holds these effects, the first one first: the id of each at the provider, and its output.
     ///
     /// ```
-    /// use counterfoil::ledger::Finding;
-    /// let charges = Finding::duplicated([("ch_1", 500), ("ch_2", 500)]);
-    /// # assert!(matches!(charges, Finding::Duplicated { effects } if effects.len() == 2));
+    /// use counterfoil::ledger::LookupResult;
+    /// let charges = LookupResult::duplicated([("ch_1", 500), ("ch_2", 500)]);
+    /// # assert!(matches!(charges, LookupResult::Duplicated { effects } if effects.len() == 2));
     /// ```
     pub fn duplicated<I: Into<String>>(effects: impl IntoIterator<Item = (I, T)>) -> Self {
         let found = |(id, output): (I, T)| Found { external_ref: Some(id.into()), output: Some(output) };
@@ -73,21 +73,21 @@ impl<T> Finding<T> {
     }
 
     /// Turns the output into another type.
-    pub fn try_map<U, E>(self, mut f: impl FnMut(T) -> Result<U, E>) -> Result<Finding<U>, E> {
+    pub fn try_map<U, E>(self, mut f: impl FnMut(T) -> Result<U, E>) -> Result<LookupResult<U>, E> {
         Ok(match self {
             Self::Committed { output, external_ref } => {
-                Finding::Committed { output: f(output)?, external_ref }
+                LookupResult::Committed { output: f(output)?, external_ref }
             }
-            Self::NotFound => Finding::NotFound,
-            Self::Failed { kind, message } => Finding::Failed { kind, message },
-            Self::Pending { external_ref, look_again } => Finding::Pending { external_ref, look_again },
-            Self::Foreign { what } => Finding::Foreign { what },
-            Self::Unknown => Finding::Unknown,
+            Self::NotFound => LookupResult::NotFound,
+            Self::Failed { kind, message } => LookupResult::Failed { kind, message },
+            Self::Pending { external_ref, look_again } => LookupResult::Pending { external_ref, look_again },
+            Self::Foreign { what } => LookupResult::Foreign { what },
+            Self::Unknown => LookupResult::Unknown,
             Self::Duplicated { effects } => {
                 let mapped = effects.into_iter().map(|Found { external_ref, output }| {
                     Ok(Found { external_ref, output: output.map(&mut f).transpose()? })
                 });
-                Finding::Duplicated { effects: mapped.collect::<Result<_, E>>()? }
+                LookupResult::Duplicated { effects: mapped.collect::<Result<_, E>>()? }
             }
         })
     }

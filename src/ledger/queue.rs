@@ -94,7 +94,7 @@ impl Queue {
     }
 
     /// A run that waits as a row, for a signal, a timer, a child or an answer, gives its place free, and queues again
-    /// before it goes on. Otherwise it keeps its place until it ends or is halted: so that with `per_key(1)` no other
+    /// before it goes on. Otherwise it keeps its place until it ends or is blocked: so that with `per_key(1)` no other
     /// run of the key comes in between.
     pub fn free_while_waiting(mut self) -> Self {
         self.frees_while_waiting = true;

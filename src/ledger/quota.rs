@@ -43,7 +43,7 @@ impl Throttle {
 ///     .rate(Rate::per_second(5))
 ///     .breaker(Breaker::default())
 ///     .provider("mail.example", Throttle::rate(Rate::per_second(20).burst(5))) // with all tools that name it
-///     .within(Duration::from_mins(10))
+///     .timeout(Duration::from_mins(10))
 ///     .price(Price::new(2, "cent").at_most(6));
 /// assert!(!quota.is_none());
 /// ```
@@ -54,7 +54,7 @@ pub struct Quota {
     /// What holds back the calls of all tools that name this provider; they must declare it alike.
     pub provider: Option<(Cow<'static, str>, Throttle)>,
     /// An operation that has not had its turn by then has expired: it is not sent any more.
-    pub within: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// What an attempt costs.
     pub price: Option<Price>,
 }
@@ -82,8 +82,8 @@ impl Quota {
 
     /// An operation that has not been sent so long after it was asked for has expired.
     #[must_use]
-    pub const fn within(mut self, within: Duration) -> Self {
-        self.within = Some(within);
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
@@ -95,7 +95,7 @@ impl Quota {
 
     /// Nothing is limited.
     pub const fn is_none(&self) -> bool {
-        self.own.is_none() && self.provider.is_none() && self.within.is_none() && self.price.is_none()
+        self.own.is_none() && self.provider.is_none() && self.timeout.is_none() && self.price.is_none()
     }
 
     /// Something may hold its calls back.

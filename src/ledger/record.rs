@@ -100,7 +100,7 @@ pub enum State {
     /// Its time was over. What is left keeps its key from being taken for new (DESIGN 4.10).
     Gone {
         /// How it stood.
-        was: Was,
+        was: FinalState,
         /// The digest of its outcome by the tenant's key, in hexadecimal.
         outcome: String,
     },
@@ -108,7 +108,7 @@ pub enum State {
 
 /// How an operation stood when its record's time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Was {
+pub enum FinalState {
     /// It had happened, once.
     Committed,
     /// It had happened and was undone, at least in part.
@@ -117,7 +117,7 @@ pub enum Was {
     Abandoned,
 }
 
-impl Was {
+impl FinalState {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Committed, Self::Compensated, Self::Abandoned];
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::hash::RequestHash;
-use super::record::{Owner, Record, State, Was};
+use super::record::{FinalState, Owner, Record, State};
 use crate::clock::Timestamp;
 use crate::payload::{DigestKey, Payload, Stored, hex};
 
@@ -165,11 +165,11 @@ fn tombstone(record: &Record, key: &DigestKey) -> Option<Record> {
         hex(&key.digest(parts.join("\0").as_bytes()))
     };
     let (was, outcome) = match &record.state {
-        State::Committed { response } => (Was::Committed, digest(&[response])),
+        State::Committed { response } => (FinalState::Committed, digest(&[response])),
         State::Compensated { response, compensation, .. } => {
-            (Was::Compensated, digest(&[response, compensation]))
+            (FinalState::Compensated, digest(&[response, compensation]))
         }
-        State::Abandoned { reason } => (Was::Abandoned, hex(&key.digest(reason.as_bytes()))),
+        State::Abandoned { reason } => (FinalState::Abandoned, hex(&key.digest(reason.as_bytes()))),
         State::Failed { .. } => return None,
         // Neither is ever retired; as they are, they say more than any digest.
         State::Started | State::Gone { .. } => return Some(kept_until(record, None)),

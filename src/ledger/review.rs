@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::approval::{Approval, ApprovalError, Package};
+use super::approval::{Approval, ApprovalError, ApprovalSubject};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RunId};
 use crate::payload::{MAX_EXACT_INTEGER, PayloadError};
@@ -245,7 +245,7 @@ impl Review {
     /// # Errors
     /// If its content has no JSON form.
     pub(crate) fn opened(
-        package: &Package,
+        package: &ApprovalSubject,
         digest: &str,
         version: u32,
         policy: &ReviewPolicy,

@@ -61,12 +61,12 @@ impl Decided {
             Outcome::Done(answer) if answer.first => Self::Executed,
             // It happened, now or before, and is not done again.
             Outcome::Done(_) | Outcome::ResponseTooLarge(_) => Self::Replayed,
-            Outcome::Failed(_) | Outcome::Later { .. } => Self::Freed,
+            Outcome::Failed(_) | Outcome::Deferred { .. } => Self::Freed,
             Outcome::InProgress | Outcome::Pending { .. } => Self::InProgress,
             Outcome::Conflict(_) => Self::Conflict,
             Outcome::Parked { .. } => Self::OutcomeUnknown,
             Outcome::Compensated { .. } | Outcome::Abandoned { .. } => Self::Settled,
-            Outcome::Gone { .. } => Self::Gone,
+            Outcome::Expired { .. } => Self::Gone,
         }
     }
 }

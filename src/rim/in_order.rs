@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::{BoxFuture, join_all};
 
-use crate::exec::outbox::{Acked, Event, SinkError};
+use crate::exec::outbox::{Event, PublishResult, SinkError};
 
 /// Sends each event of a batch by itself. One that fails holds back those behind it of its aggregate, and no other.
 ///
@@ -13,7 +13,7 @@ use crate::exec::outbox::{Acked, Event, SinkError};
 pub(super) async fn by_aggregate<'a>(
     batch: &'a [Event],
     send: impl Fn(&'a Event) -> BoxFuture<'a, Result<(), SinkError>> + Sync,
-) -> Result<Acked, SinkError> {
+) -> Result<PublishResult, SinkError> {
     let send = &send;
     let mut aggregates = BTreeMap::<_, Vec<_>>::new();
     for (place, event) in batch.iter().enumerate() {
@@ -34,5 +34,5 @@ pub(super) async fn by_aggregate<'a>(
     if nothing && let Some((_, error)) = failed.next() {
         return Err(error);
     }
-    Ok(failed.fold(Acked::all(), |acked, (place, error)| acked.except(place, error)))
+    Ok(failed.fold(PublishResult::all(), |acked, (place, error)| acked.except(place, error)))
 }

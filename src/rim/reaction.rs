@@ -253,11 +253,11 @@ async fn called(executor: &Executor, request: ToolRequest) -> Result<Result<(), 
         | Outcome::Pending { .. }
         | Outcome::Compensated { .. }
         | Outcome::Abandoned { .. }
-        | Outcome::Gone { .. } => Ok(()),
+        | Outcome::Expired { .. } => Ok(()),
         Outcome::Failed(failure) => Err(failure.message),
         Outcome::Conflict(conflict) => {
             Err(format!("another call was made under this key before: {conflict:?}"))
         }
-        Outcome::InProgress | Outcome::Later { .. } => return Err(ReactionError::Unsettled),
+        Outcome::InProgress | Outcome::Deferred { .. } => return Err(ReactionError::Unsettled),
     })
 }

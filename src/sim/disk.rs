@@ -19,7 +19,7 @@ use super::world::World;
 use crate::clock::{Clock as _, Timestamp};
 use crate::flow::{Engine, EngineBuilder};
 use crate::store::{
-    Asked, Change, Escalation, FIRST_LATE_QUESTION, LEDGER_KIND, Model, Store, StoreError, Verdict,
+    Change, Escalation, FIRST_LATE_QUESTION, LEDGER_KIND, Model, Store, StoreError, StoreFuture, Verdict,
     WorkerChange,
 };
 
@@ -223,7 +223,7 @@ impl Mounted {
 }
 
 impl Store for Mounted {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
             self.or_dead().await;
             let (disk, life) = (&*self.disk, self.process.life);

@@ -6,7 +6,7 @@ use super::machine::{Told, Trial};
 use super::timeline::Happened;
 use super::world::Effect;
 use crate::ledger::Record;
-use crate::store::{Escalation, EscalationKind, Run, Use};
+use crate::store::{Escalation, EscalationKind, Run, SharedEffect};
 
 /// How a simulation ended: what a check looks at.
 pub struct End<'a> {
@@ -53,11 +53,11 @@ impl End<'_> {
     }
 
     /// The runs that were answered from another one's record.
-    pub fn uses(&self) -> Vec<Use> {
+    pub fn uses(&self) -> Vec<SharedEffect> {
         self.trial.disk.model.uses()
     }
 
-    /// What somebody [beside](super::Simulation::beside) the run was told, as often as they were told anything.
+    /// What somebody [beside](super::Simulation::with_actor) the run was told, as often as they were told anything.
     pub fn heard(&self, by: &str) -> Vec<&str> {
         let events = self.trial.events.iter();
         let told = events.filter_map(|event| match &event.what {

@@ -11,14 +11,16 @@ use crate::id::EscalationId;
 use crate::payload::Payload;
 use crate::store::own::{OwnDatabase, TransactionsOn, Unseen, Within, Work};
 use crate::store::sqlite::{TransactionError, inbox};
-use crate::store::{Asked, Change, Counting, Delivery, Known, OutboxEvent, SetAside, StoreError, Verdict};
+use crate::store::{
+    Change, Counting, Delivery, Known, OutboxEvent, SetAside, StoreError, StoreFuture, Verdict,
+};
 
 impl OwnDatabase for Database {
     fn on_sqlite(&self) -> Option<&dyn TransactionsOn<SqliteConnection>> {
         Some(self)
     }
 
-    fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>> {
+    fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>> {
         Box::pin(async {
             let mut held = self.hold().await;
             standing_still(async {
@@ -29,14 +31,14 @@ impl OwnDatabase for Database {
         })
     }
 
-    fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>> {
+    fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>> {
         Box::pin(async {
             let mut held = self.hold().await;
             self.count(&mut held, delivery).await
         })
     }
 
-    fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> Asked<'a, i64> {
+    fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64> {
         Box::pin(async move {
             let mut held = self.hold().await;
             let written = standing_still(async {
@@ -56,7 +58,7 @@ impl OwnDatabase for Database {
         tries: i64,
         why: &'a SetAside,
         question: EscalationId,
-    ) -> Asked<'a, Option<EscalationId>> {
+    ) -> StoreFuture<'a, Option<EscalationId>> {
         Box::pin(async move {
             let mut held = self.hold().await;
             let written = standing_still(async {
@@ -70,7 +72,7 @@ impl OwnDatabase for Database {
         })
     }
 
-    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> Asked<'a, ()> {
+    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let mut held = self.hold().await;
             let written = standing_still(async {

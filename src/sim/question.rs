@@ -38,7 +38,7 @@ pub fn truthful(question: &Question<'_>) -> Option<Resolution> {
             None => Resolution::NotCommitted,
         },
         EscalationKind::Restored => return None, // it is not lifted while anything may be lost
-        kind if kind.halts_its_run() => Resolution::NotCommitted,
+        kind if kind.blocks_its_run() => Resolution::NotCommitted,
         _ => Resolution::Abandon,
     })
 }

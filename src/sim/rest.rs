@@ -10,7 +10,7 @@ use super::world::World;
 use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Record, State};
 use crate::payload::Stored;
-use crate::store::{Escalation, EscalationKind, Evidence, Model, Run, RunState, Use};
+use crate::store::{Escalation, EscalationKind, Evidence, Model, Run, RunState, SharedEffect};
 use crate::tool::Undoing;
 
 /// What holds when nothing is left to do. `told`: what callers were told in the lives that the ledger knows of; `restored`:
@@ -78,18 +78,18 @@ pub(super) fn at_rest(
 struct Rest {
     records: Vec<Record>,
     runs: Vec<Run>,
-    uses: Vec<Use>,
+    uses: Vec<SharedEffect>,
     questions: Vec<Escalation>,
     evidence: Vec<Evidence>,
 }
 
 impl Rest {
     fn open_question(&self, record: &Record) -> Option<&Escalation> {
-        let halts_owner =
-            |q: &Escalation| q.kind.halts_its_run() && q.run.is_some() && q.run == record.owner.run;
+        let blocks_owner =
+            |q: &Escalation| q.kind.blocks_its_run() && q.run.is_some() && q.run == record.owner.run;
         // What a failed run left behind is asked about without the record waiting for it.
         let orphaned = |q: &Escalation| q.kind == EscalationKind::Orphaned && q.record == Some(record.id);
-        let about = |q: &Escalation| Some(q.id) == record.escalation || orphaned(q) || halts_owner(q);
+        let about = |q: &Escalation| Some(q.id) == record.escalation || orphaned(q) || blocks_owner(q);
         self.questions.iter().find(|q| q.answer.is_none() && about(q))
     }
 
@@ -148,12 +148,12 @@ impl Rest {
             RunState::Queued => {
                 violated(Rule::NothingDropped, format!("run {} is queued and nobody admits it", run.id));
             }
-            RunState::Waiting { .. } | RunState::Halted { .. } if !self.is_asked_about(run) => {
+            RunState::Waiting { .. } | RunState::Blocked { .. } if !self.is_asked_about(run) => {
                 violated(Rule::NothingDropped, format!("run {} waits and nobody asks", run.id));
             }
             _ => {}
         }
-        // One that is halted has not ended: its own question is open, or that was found above.
+        // One that is blocked has not ended: its own question is open, or that was found above.
         if matches!(run.state, RunState::Failed { .. }) {
             let family = family(run, &self.runs.iter());
             for record in self
@@ -293,7 +293,7 @@ pub(super) fn is_marked(world: &World, record: &Record, questions: &[Escalation]
         // When its run goes on, the call is reconciled.
         || record.state == State::Started
             && questions.iter().any(|q| {
-                q.answer.is_none() && q.kind.halts_its_run() && q.run.is_some() && q.run == record.owner.run
+                q.answer.is_none() && q.kind.blocks_its_run() && q.run.is_some() && q.run == record.owner.run
             })
 }
 

@@ -10,7 +10,7 @@ use super::wire::{Request, WAY};
 use super::world::{Effect, World};
 use crate::clock::Clock as _;
 use crate::id::Tenant;
-use crate::ledger::Finding;
+use crate::ledger::LookupResult;
 use crate::tool::{Call, Done, ToolError};
 
 /// What a simulated provider offers.
@@ -176,9 +176,9 @@ impl Service {
     }
 
     /// Looks up what became of a request about `reference`, over all pages.
-    pub async fn find(&self, call: &Call, reference: &str) -> Result<Finding<Value>, ToolError> {
+    pub async fn find(&self, call: &Call, reference: &str) -> Result<LookupResult<Value>, ToolError> {
         if !self.offer.can_look_up() {
-            return Ok(Finding::Unknown);
+            return Ok(LookupResult::Unknown);
         }
         let (mut ids, mut next) = (Vec::new(), Some(0));
         while let Some(page) = next {
@@ -187,10 +187,10 @@ impl Service {
             next = page.next;
         }
         match self.world.finding(call, ids) {
-            Finding::Committed { external_ref, .. }
+            LookupResult::Committed { external_ref, .. }
                 if let Some(look_again) = self.unfinished(external_ref.as_deref()) =>
             {
-                Ok(Finding::Pending { external_ref, look_again })
+                Ok(LookupResult::Pending { external_ref, look_again })
             }
             found => found.try_map(|id| Ok(json!({ "id": id }))),
         }

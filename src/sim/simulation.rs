@@ -28,7 +28,7 @@ type Operator = dyn Fn(&Question<'_>) -> Option<Resolution>;
 /// ```
 /// use counterfoil::sim::{Offer, Service, Simulation};
 /// use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
-/// use counterfoil::{Ctx, Failure, Key, ledger::Finding};
+/// use counterfoil::{Ctx, Failure, Key, ledger::LookupResult};
 /// use serde_json::Value;
 ///
 /// struct OpenTicket(Service);
@@ -48,7 +48,7 @@ type Operator = dyn Fn(&Question<'_>) -> Option<Resolution>;
 /// }
 ///
 /// impl Reconcile for OpenTicket {
-///     async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
+///     async fn reconcile(&self, call: &Call, case: &String) -> Result<LookupResult<Value>, ToolError> {
 ///         self.0.find(call, case).await
 ///     }
 /// }
@@ -171,13 +171,13 @@ impl Simulation {
             workers: 1,
             fails: 0,
         };
-        simulation.also(Self::TENANT, Self::KEY, workflow, input)
+        simulation.with_run(Self::TENANT, Self::KEY, workflow, input)
     }
 
     /// Asks for one more run at the same time: of the same workflow, or of one that [`engine`](Self::engine)
     /// registers; by this tenant, under this start key.
     #[must_use]
-    pub fn also<W, I, O>(mut self, tenant: &str, key: &str, workflow: W, input: I) -> Self
+    pub fn with_run<W, I, O>(mut self, tenant: &str, key: &str, workflow: W, input: I) -> Self
     where
         W: Workflow<I, O> + Clone,
         I: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
@@ -195,7 +195,7 @@ impl Simulation {
     /// refused; answers a question; calls a tool. As a client does, they ask anew in each life of the process, and
     /// when an operator has answered. What this returns is what they were told: [`End::heard`].
     #[must_use]
-    pub fn beside<F, A>(mut self, who: &str, ask: F) -> Self
+    pub fn with_actor<F, A>(mut self, who: &str, ask: F) -> Self
     where
         F: Fn(Engine, World) -> A + 'static,
         A: Future<Output = String> + Send + 'static,
@@ -246,7 +246,7 @@ impl Simulation {
 
     /// Only one crash at a time, and no fault together with a crash: quicker.
     #[must_use]
-    pub fn singles_only(self) -> Self {
+    pub fn single_crashes(self) -> Self {
         Self { pairs: false, ..self }
     }
 
@@ -274,7 +274,7 @@ impl Simulation {
 
     /// Only what chance adds: for more seeds, when everything else was tried.
     #[must_use]
-    pub fn chance_only(self) -> Self {
+    pub fn random_only(self) -> Self {
         Self { singles: false, ..self }
     }
 }

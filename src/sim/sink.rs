@@ -6,7 +6,7 @@ use super::schedule::Fault;
 use super::wire::WAY;
 use super::world::World;
 use crate::clock::Clock as _;
-use crate::exec::outbox::{Acked, Event, Sink, SinkError};
+use crate::exec::outbox::{Event, PublishResult, Sink, SinkError};
 
 /// Whoever is published to in a simulation: made by [`World::sink`]. It remembers what it was given, as often as it was.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl Listener {
 }
 
 impl Sink for Listener {
-    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
         let (world, clock) = (&self.world, self.world.clock());
         let fault = world.next_fault();
         clock.sleep(WAY).await;
@@ -42,7 +42,7 @@ impl Sink for Listener {
             Some(Fault::Refused) => {
                 let others = batch.iter().filter(|event| event.aggregate != batch[0].aggregate);
                 others.for_each(|event| self.hears(std::slice::from_ref(event)));
-                return Ok(Acked::all().except(0, SinkError::refused("422: simulated")));
+                return Ok(PublishResult::all().except(0, SinkError::refused("422: simulated")));
             }
             Some(Fault::RateLimited) => {
                 return Err(SinkError::unavailable("429: simulated").retry_after(Duration::from_secs(2)));
@@ -61,7 +61,7 @@ impl Sink for Listener {
         match fault {
             Some(Fault::Hangs) => std::future::pending().await,
             Some(Fault::FailsAfter | Fault::AnswerLost) => Err(reset()),
-            _ => Ok(Acked::all()),
+            _ => Ok(PublishResult::all()),
         }
     }
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::crash::{CrashPoint, Probe};
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
-use crate::store::{Asked, Change, DECLARATION_KIND, Run, RunState, StepKind, Store, Verdict, WorkerChange};
+use crate::store::{
+    Change, DECLARATION_KIND, Run, RunState, StepKind, Store, StoreFuture, Verdict, WorkerChange,
+};
 
 /// A store, watched. It changes nothing, and passes the suite of the store behind it.
 pub(super) struct Watched {
@@ -163,9 +165,9 @@ impl Watched {
 
     fn noting<'a, T>(
         &'a self,
-        asked: Asked<'a, T>,
+        asked: StoreFuture<'a, T>,
         records: impl Fn(&T) -> &[Record] + Send + 'a,
-    ) -> Asked<'a, T>
+    ) -> StoreFuture<'a, T>
     where
         T: Send + 'a,
     {
@@ -180,7 +182,7 @@ impl Watched {
 }
 
 impl Store for Watched {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
             let mut boundaries = Vec::with_capacity(changes.len());
             for change in changes {
@@ -203,15 +205,19 @@ impl Store for Watched {
         })
     }
 
-    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
+    fn record_find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        key: &'a OperationKey,
+    ) -> StoreFuture<'a, Option<Record>> {
         self.noting(self.store.record_find(tenant, key), Option::as_slice)
     }
 
-    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Option<Record>> {
+    fn record_at<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> StoreFuture<'a, Option<Record>> {
         self.noting(self.store.record_at(tenant, id), Option::as_slice)
     }
 
-    fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>> {
+    fn record_orphans(&self, after: RecordId, limit: u32) -> StoreFuture<'_, Vec<Record>> {
         self.noting(self.store.record_orphans(after, limit), Vec::as_slice)
     }
 

@@ -195,7 +195,7 @@ impl Suite {
                         break 'time;
                     }
                     let simulation =
-                        simulation().seed(seed).random_or(options.random, MIXTURES).chance_only();
+                        simulation().seed(seed).random_or(options.random, MIXTURES).random_only();
                     let report = simulation.explore_while(|_| progress.is_before(until));
                     explored.add(seed, report, self.command.as_deref());
                 }

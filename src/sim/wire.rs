@@ -11,7 +11,7 @@ use super::timeline::Happened;
 use super::world::World;
 use crate::clock::Clock as _;
 use crate::id::Tenant;
-use crate::ledger::{ErrorKind, Finding, OperationKey};
+use crate::ledger::{ErrorKind, LookupResult, OperationKey};
 use crate::tool::{Call, Done, ToolError};
 
 /// How long a request takes to arrive, and its answer to come back.
@@ -188,7 +188,7 @@ impl World {
         call: &Call,
         system: &str,
         reference: &str,
-    ) -> Result<Finding<String>, ToolError> {
+    ) -> Result<LookupResult<String>, ToolError> {
         self.clock().sleep(WAY).await;
         self.is_looked_up()?;
         let mut found = self.found(system, reference);
@@ -197,12 +197,12 @@ impl World {
     }
 
     /// What a lookup says that has shown these effects.
-    pub(super) fn finding(&self, call: &Call, ids: Vec<String>) -> Finding<String> {
+    pub(super) fn finding(&self, call: &Call, ids: Vec<String>) -> LookupResult<String> {
         self.note(Happened::LookedUp { operation: call.operation_key().clone(), found: ids.len() });
         match ids.as_slice() {
-            [] => Finding::NotFound,
-            [id] => Finding::Committed { output: id.clone(), external_ref: Some(id.clone()) },
-            _ => Finding::duplicated(ids.into_iter().map(|id| (id.clone(), id))),
+            [] => LookupResult::NotFound,
+            [id] => LookupResult::Committed { output: id.clone(), external_ref: Some(id.clone()) },
+            _ => LookupResult::duplicated(ids.into_iter().map(|id| (id.clone(), id))),
         }
     }
 }

@@ -281,7 +281,7 @@ impl World {
     }
 
     /// What was published to the [sink](Self::sink) by now, as often as it was: for a consumer that is simulated
-    /// [beside](super::Simulation::beside) the engine.
+    /// [beside](super::Simulation::with_actor) the engine.
     pub fn published(&self) -> Vec<outbox::Event> {
         self.state().heard.clone()
     }

@@ -7,7 +7,7 @@ use super::outbox::{OutboxEvent, Published};
 use super::run::{Run, RunState};
 use super::schedule::Schedule;
 use super::signal::Signal;
-use super::{Evidence, Step, Use};
+use super::{Evidence, SharedEffect, Step};
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{Admission, Basis, ContractClass, Look, Record, RequestHash, State};
@@ -15,7 +15,7 @@ use crate::payload::{DigestKey, Payload, PayloadDigest, Stored, hex};
 
 /// One activation of a run: changes of one lane never overtake one another, and a refused one stops the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Lane(pub u64);
+pub struct OrderingKey(pub u64);
 
 /// One change with everything that follows from it: all of it becomes durable, or nothing.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub struct Change {
     /// evidence, which a fenced worker may still leave.
     pub fence: Option<Fence>,
     /// The order it belongs to.
-    pub lane: Option<Lane>,
+    pub lane: Option<OrderingKey>,
     /// The new state of a record: at revision 1 a new one, otherwise one revision on from what is stored.
     pub record: Option<Box<Record>>,
     /// The look at a record that is to come, by the same rule as `record`; one that is not to come goes.
@@ -32,7 +32,7 @@ pub struct Change {
     /// Checkpoints of a run.
     pub steps: Vec<Step>,
     /// A run was answered from a record that another run owns.
-    pub used: Option<Box<Use>>,
+    pub used: Option<Box<SharedEffect>>,
     /// The new state of a run, by the same rule as `record`.
     pub run: Option<Box<Run>>,
     /// With a run: the checkpoints of its turns after its [base](Run::base), up to this one, go.
@@ -254,7 +254,7 @@ impl Change {
 
     /// Puts the change in a lane.
     #[must_use]
-    pub fn in_lane(mut self, lane: Option<Lane>) -> Self {
+    pub fn in_lane(mut self, lane: Option<OrderingKey>) -> Self {
         self.lane = lane;
         self
     }

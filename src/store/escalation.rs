@@ -105,7 +105,7 @@ impl EscalationKind {
     }
 
     /// It is about a run, which goes on or ends with its answer.
-    pub(crate) const fn halts_its_run(self) -> bool {
+    pub(crate) const fn blocks_its_run(self) -> bool {
         matches!(self, Self::Diverged | Self::Damaged | Self::Quarantined | Self::Unregistered | Self::Paused)
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};
 
-use super::{Asked, Change, Lane, Refusal, Store, StoreError, Verdict};
+use super::{Change, OrderingKey, Refusal, Store, StoreError, StoreFuture, Verdict};
 use crate::clock::SharedClock;
 use crate::panics::{caught, quietly};
 
@@ -72,13 +72,13 @@ struct Queue {
     closed: bool,
     ended: bool,
     /// Lanes with a refused change: nothing of theirs is written any more.
-    stopped: HashSet<Lane>,
+    stopped: HashSet<OrderingKey>,
     /// How many changes have been queued, and how many of them are written or refused.
     queued: u64,
     judged: u64,
     /// Lanes that have ended, each with how many changes had been queued by then: as soon as these are judged,
     /// it can be forgotten whether the lane was stopped.
-    ending: VecDeque<(u64, Lane)>,
+    ending: VecDeque<(u64, OrderingKey)>,
 }
 
 #[derive(Debug)]
@@ -198,7 +198,7 @@ impl Group {
 
     /// Forgets a lane that has ended, so that refused ones do not add up. What it has queued by now is still
     /// refused behind a refused change.
-    pub fn end_lane(&self, lane: Lane) {
+    pub fn end_lane(&self, lane: OrderingKey) {
         let mut queue = self.shared.queue();
         let queued = queue.queued;
         queue.ending.push_back((queued, lane));
@@ -494,7 +494,7 @@ fn merge(stopped: Vec<bool>, written: Vec<Verdict>) -> Vec<Verdict> {
 }
 
 impl Store for Group {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
             let tickets: Vec<_> = changes.iter().map(|change| self.submit(change.clone())).collect();
             let mut verdicts = Vec::with_capacity(tickets.len());

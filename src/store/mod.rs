@@ -59,7 +59,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 
 pub use aggregate::Aggregate;
-pub use change::{Change, Lane, Refusal, Retired, RetiredRun, UnderWay, Verdict, WorkerChange};
+pub use change::{Change, OrderingKey, Refusal, Retired, RetiredRun, UnderWay, Verdict, WorkerChange};
 pub use document::Document;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, part};
 pub use error::{OpenError, StoreError};
@@ -82,8 +82,8 @@ pub use signal::{CANCEL, COMMAND, DEADLINE};
 pub use sql::Queried;
 pub use step::{PastStep, Step, StepKind, Turns};
 pub use transaction::TransactionError;
-pub use used::Use;
-pub use worker::{Pulse, Worker};
+pub use used::SharedEffect;
+pub use worker::{ClusterStatus, Worker};
 
 pub use crate::ledger::{Admission, Queue};
 
@@ -94,7 +94,7 @@ use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
 /// The result of asking a store: the future is boxed, so that stores can be wrapped as `dyn Store`.
-pub type Asked<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Durable state.
 ///
@@ -108,7 +108,7 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 ///    (unless by the very same row: then an earlier answer was lost, and it is admitted), as `Stale` if a record, run or
 ///    escalation is not at the revision that the change was computed from, as `UnderWay` if the tenant that it erases is
 ///    not at its end, as `Invalid` if it cannot be stored.
-/// 3. Changes of one [`Lane`] are judged in order. When one is refused, all later ones of that lane in the batch
+/// 3. Changes of one [`OrderingKey`] are judged in order. When one is refused, all later ones of that lane in the batch
 ///    are refused as `Predecessor`; a refused *question* ([`Change::is_question`]) is an answer and holds up nothing.
 /// 4. If the batch as a whole fails, the error says so, and the same changes may be written again: one that is
 ///    durable after all is admitted as the same again (2). Which of them those are is known by reading back.
@@ -124,19 +124,19 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Crash
     /// Before it returns: each change is there wholly or not at all. After: every admitted change is there.
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>>;
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>>;
 
     /// The store behind this one, which is asked all that this one does not answer by itself: so a wrapper is its `commit`, this,
     /// and what it changes. None of a store that answers everything.
     ///
     /// ```
-    /// use counterfoil::store::{Asked, Change, Model, Store, Verdict};
+    /// use counterfoil::store::{StoreFuture, Change, Model, Store, Verdict};
     ///
     /// #[derive(Debug)]
     /// struct Logged(Model);
     ///
     /// impl Store for Logged {
-    ///     fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    ///     fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
     ///         println!("{} changes", changes.len());
     ///         self.0.commit(changes)
     ///     }
@@ -159,7 +159,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     reads!(pass_on);
 
     /// Who is there, what time it is for leases, and what is due next.
-    fn pulse(&self) -> Asked<'_, Pulse> {
+    fn pulse(&self) -> StoreFuture<'_, ClusterStatus> {
         passed(self, |store| store.pulse())
     }
     /// Fails if what was opened is not what is there any more: a file that was removed or replaced. Asked directly before each
@@ -173,11 +173,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         self.behind().is_some_and(Store::is_shared)
     }
     /// Tells the other workers that there is something to look at. Only a hint: it may be lost, or merged with others.
-    fn wake_others(&self) -> Asked<'_, ()> {
+    fn wake_others(&self) -> StoreFuture<'_, ()> {
         passed(self, |store| store.wake_others())
     }
     /// Resolves when another worker has given a hint, or one may have been lost.
-    fn woken(&self) -> Asked<'_, ()> {
+    fn woken(&self) -> StoreFuture<'_, ()> {
         passed(self, |store| store.woken())
     }
 }
@@ -187,7 +187,7 @@ macro_rules! pass_on {
     ($($(#[$meaning:meta])+ $question:ident($($named:ident: $kind:ty),*) -> $answer:ty;)+) => {
         $($(#[$meaning])+
         #[allow(clippy::elidable_lifetime_names, reason = "what some questions name lives as long as the answer")]
-        fn $question<'a>(&'a self, $($named: $kind),*) -> Asked<'a, $answer> {
+        fn $question<'a>(&'a self, $($named: $kind),*) -> StoreFuture<'a, $answer> {
             passed(self, |store| store.$question($($named),*))
         })+
     };
@@ -200,8 +200,8 @@ pub type Passing = Box<dyn Send>;
 /// Asks the store behind a wrapper.
 fn passed<'a, T: Send + 'a>(
     wrapper: &'a (impl Store + ?Sized),
-    question: impl FnOnce(&'a dyn Store) -> Asked<'a, T>,
-) -> Asked<'a, T> {
+    question: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T>,
+) -> StoreFuture<'a, T> {
     let Some(behind) = wrapper.behind() else {
         let detail = "this store does not answer that question".to_owned();
         return Box::pin(async { Err(StoreError::Io { detail }) });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::{Asked, Change, Delivery, Known, SetAside, Step, TransactionError};
+use super::{Change, Delivery, Known, SetAside, Step, StoreFuture, TransactionError};
 use crate::clock::{Clock, Timestamp};
 use crate::id::EscalationId;
 use crate::ledger::Origin;
@@ -34,7 +34,7 @@ pub trait OwnDatabase: Send + Sync {
     fn continuity<'a>(
         &'a self,
         before: Option<&'a Origin>,
-    ) -> Asked<'a, (Option<&'static str>, Option<Origin>)> {
+    ) -> StoreFuture<'a, (Option<&'static str>, Option<Origin>)> {
         let _ = before;
         Box::pin(async { Ok((None, None)) })
     }
@@ -45,7 +45,7 @@ pub trait OwnDatabase: Send + Sync {
     }
 
     /// Marks it. `raise`: for what was written since it was opened.
-    fn mark(&self, raise: bool) -> Asked<'_, ()> {
+    fn mark(&self, raise: bool) -> StoreFuture<'_, ()> {
         let _ = raise;
         Box::pin(async { Ok(()) })
     }
@@ -56,13 +56,13 @@ pub trait OwnDatabase: Send + Sync {
     }
 
     /// The end of a message that nobody will process any more. Nothing is counted.
-    fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>>;
+    fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>>;
 
     /// Counts a try. Returns the end of a message that is not to be tried.
-    fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>>;
+    fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>>;
 
     /// Writes down why the try has failed. Returns the number of tries.
-    fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> Asked<'a, i64>;
+    fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64>;
 
     /// Sets the message aside after so many tries, and names the question about it, unless it has one. Returns the question; none if another
     /// delivery of the message has been processed meanwhile.
@@ -72,13 +72,18 @@ pub trait OwnDatabase: Send + Sync {
         tries: i64,
         why: &'a SetAside,
         question: EscalationId,
-    ) -> Asked<'a, Option<EscalationId>>;
+    ) -> StoreFuture<'a, Option<EscalationId>>;
 
     /// Somebody has answered this question: the message may be tried again, from the first time on.
-    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> Asked<'a, ()>;
+    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> StoreFuture<'a, ()>;
 
     /// Retires a few of a consumer's messages that were processed until then. Whether there may be more. A simulation keeps all.
-    fn inbox_retire<'a>(&'a self, consumer: &'a str, until: Timestamp, is_left: bool) -> Asked<'a, bool> {
+    fn inbox_retire<'a>(
+        &'a self,
+        consumer: &'a str,
+        until: Timestamp,
+        is_left: bool,
+    ) -> StoreFuture<'a, bool> {
         let _ = (consumer, until, is_left);
         Box::pin(async { Ok(false) })
     }
@@ -89,7 +94,7 @@ pub trait OwnDatabase: Send + Sync {
         consumer: &'a str,
         after: Timestamp,
         is_left: bool,
-    ) -> Asked<'a, Option<Timestamp>> {
+    ) -> StoreFuture<'a, Option<Timestamp>> {
         let _ = (consumer, after, is_left);
         Box::pin(async { Ok(None) })
     }
@@ -160,15 +165,15 @@ pub trait TransactionsOn<C>: Send + Sync {
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 macro_rules! messages {
     () => {
-        fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>> {
+        fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>> {
             Box::pin(self.inbox_known(delivery))
         }
 
-        fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> Asked<'a, Option<Known>> {
+        fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>> {
             Box::pin(self.inbox_count(delivery))
         }
 
-        fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> Asked<'a, i64> {
+        fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64> {
             Box::pin(self.inbox_failed(delivery, detail))
         }
 
@@ -178,11 +183,11 @@ macro_rules! messages {
             tries: i64,
             why: &'a SetAside,
             question: EscalationId,
-        ) -> Asked<'a, Option<EscalationId>> {
+        ) -> StoreFuture<'a, Option<EscalationId>> {
             Box::pin(self.inbox_set_aside(delivery, tries, why, question))
         }
 
-        fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> Asked<'a, ()> {
+        fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> StoreFuture<'a, ()> {
             Box::pin(self.inbox_again(delivery, question))
         }
 
@@ -191,7 +196,7 @@ macro_rules! messages {
             consumer: &'a str,
             until: crate::clock::Timestamp,
             is_left: bool,
-        ) -> Asked<'a, bool> {
+        ) -> StoreFuture<'a, bool> {
             Box::pin(self.inbox_retire(consumer, until, is_left))
         }
 
@@ -200,7 +205,7 @@ macro_rules! messages {
             consumer: &'a str,
             after: crate::clock::Timestamp,
             is_left: bool,
-        ) -> Asked<'a, Option<crate::clock::Timestamp>> {
+        ) -> StoreFuture<'a, Option<crate::clock::Timestamp>> {
             Box::pin(self.inbox_next_over(consumer, after, is_left))
         }
     };

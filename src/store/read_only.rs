@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Asked, Change, Passing, Store, StoreError, Verdict};
+use super::{Change, Passing, Store, StoreError, StoreFuture, Verdict};
 
 /// Passes reads on and counts those under way. Every write is refused.
 pub(crate) struct ReadOnly {
@@ -39,7 +39,7 @@ impl Drop for Read {
 }
 
 impl Store for ReadOnly {
-    fn commit<'a>(&'a self, _: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, _: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async { Err(StoreError::Closed) })
     }
 
@@ -53,12 +53,12 @@ impl Store for ReadOnly {
     }
 
     /// Nobody need be told: nothing changes here.
-    fn wake_others(&self) -> Asked<'_, ()> {
+    fn wake_others(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
     // It takes as long as it takes: nobody waits for an answer.
-    fn woken(&self) -> Asked<'_, ()> {
+    fn woken(&self) -> StoreFuture<'_, ()> {
         self.store.woken()
     }
 }

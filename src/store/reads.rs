@@ -36,7 +36,7 @@ macro_rules! reads {
             /// The earliest instant after `after` at which a run of a workflow ended, of which more than a tombstone is left.
             run_over_next(workflow: &'a str, after: Timestamp) -> Option<Timestamp>;
             /// The runs that were answered from a record which another run owns.
-            record_uses(tenant: &'a Tenant, id: RecordId) -> Vec<Use>;
+            record_uses(tenant: &'a Tenant, id: RecordId) -> Vec<SharedEffect>;
             /// What fenced workers learned about a record too late, the earliest first.
             record_evidence(tenant: &'a Tenant, id: RecordId) -> Vec<Evidence>;
 
@@ -60,7 +60,7 @@ macro_rules! reads {
             run_due(until: Timestamp, limit: u32) -> Vec<Run>;
 
             /// Runs whose deadline has passed, the earliest first, that are to be [cancelled](DEADLINE) for it. One that has received that
-            /// command is not among them, nor is one that is to receive it, unless it is halted: that one receives nothing by itself.
+            /// command is not among them, nor is one that is to receive it, unless it is blocked: that one receives nothing by itself.
             run_overdue(until: Timestamp, limit: u32) -> Vec<Run>;
 
             /// The earliest instant after `after` that anything waits for: a run's timer or deadline, a schedule, a queue or a

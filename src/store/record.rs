@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::StoreError;
 use super::cell::{Cells, as_json, table};
 use super::row::{Form, Put, Row, Take};
-use crate::ledger::{Basis, Owner, Record, State, Was};
+use crate::ledger::{Basis, FinalState, Owner, Record, State};
 use crate::payload::Stored;
 
 table! { Record in "record", Moves by (id) with (tenant, key) {
@@ -152,7 +152,7 @@ fn state(status: i64, outcome: Option<String>, compensation: Option<String>) -> 
         (5, Some(reason), None) => State::Abandoned { reason },
         (7, Some(outcome), None) => {
             let (name, outcome) = outcome.split_once(' ')?;
-            let was = Was::ALL.into_iter().find(|was| was.name() == name)?;
+            let was = FinalState::ALL.into_iter().find(|was| was.name() == name)?;
             State::Gone { was, outcome: outcome.to_owned() }
         }
         _ => return None,

@@ -111,7 +111,7 @@ pub enum RunState {
         outcome: String,
     },
     /// It was stopped with an open escalation: diverged, damaged, quarantined, of an unknown workflow.
-    Halted {
+    Blocked {
         /// Why, as JSON.
         failure: Payload,
     },
@@ -163,7 +163,7 @@ impl RunState {
             Self::Waiting { .. } => 2,
             Self::Succeeded { .. } | Self::Expired { succeeded: true, .. } => 3,
             Self::Failed { .. } | Self::Expired { succeeded: false, .. } => 4,
-            Self::Halted { .. } => 5,
+            Self::Blocked { .. } => 5,
         }
     }
 
@@ -176,7 +176,7 @@ impl RunState {
             Self::Succeeded { .. } => "succeeded",
             Self::Failed { .. } => "failed",
             Self::Expired { .. } => "expired",
-            Self::Halted { .. } => "halted",
+            Self::Blocked { .. } => "blocked",
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::cell::Declared as _;
 use super::{
-    Aggregate, Document, Escalation, Evidence, OutboxEvent, Run, Schedule, Signal, Step, Use, Worker,
+    Aggregate, Document, Escalation, Evidence, OutboxEvent, Run, Schedule, SharedEffect, Signal, Step, Worker,
 };
 use crate::ledger::{Look, Record};
 
@@ -84,7 +84,7 @@ pub(in crate::store) static TABLES: [&Table; 19] = [
     Schedule::TABLE,
     Document::TABLE,
     Step::TABLE,
-    Use::TABLE,
+    SharedEffect::TABLE,
     Signal::TABLE,
     Aggregate::TABLE,
     OutboxEvent::TABLE,

@@ -7,7 +7,7 @@ use crate::id::{RecordId, RunId, Tenant};
 
 /// A run that was answered from a record which another run (or nobody's run) owns (SAGA-6).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Use {
+pub struct SharedEffect {
     /// Whose it is.
     pub tenant: Tenant,
     /// The record that answered.
@@ -23,8 +23,8 @@ pub struct Use {
 }
 
 // The same use again says nothing new.
-table! { Use in "use", Keep by (tenant, run, turn, record) {
+table! { SharedEffect in "use", Keep by (tenant, run, turn, record) {
     tenant, run, record, turn, step, at
 } }
 
-impl Row for Use {}
+impl Row for SharedEffect {}

@@ -29,7 +29,7 @@ pub struct Worker {
 
 /// What a worker that shares its store looks at from time to time, read in one query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pulse {
+pub struct ClusterStatus {
     /// What time it is by the store's clock, which alone measures leases.
     pub time: Timestamp,
     /// The workers that have not ended, and those that have and are not yet settled, in the order of their fences.

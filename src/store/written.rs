@@ -2,7 +2,7 @@
 
 use super::{
     Admission, Aggregate, Change, Document, Escalation, Evidence, OutboxEvent, Published, Retired,
-    RetiredRun, Run, Schedule, Signal, Step, Use, WorkerChange,
+    RetiredRun, Run, Schedule, SharedEffect, Signal, Step, WorkerChange,
 };
 use crate::id::Tenant;
 use crate::ledger::{Look, Record};
@@ -29,7 +29,7 @@ pub(crate) enum Written<'c> {
     Step(&'c Step),
     /// The checkpoints of a run's turns go, up to this one.
     Prune(&'c Run, u32),
-    Use(&'c Use),
+    SharedEffect(&'c SharedEffect),
     Question(&'c Escalation),
     Signal(&'c Signal),
     Received(&'c Signal),
@@ -83,7 +83,10 @@ impl Change {
         let calls = calls.chain(look.iter().map(|row| Written::Look(row)));
         let steps = steps.iter().map(Written::Step);
         let steps = steps.chain(run.iter().zip(*prune).map(|(run, last)| Written::Prune(run, last)));
-        let told = used.iter().map(|row| Written::Use(row)).chain(escalations.iter().map(Written::Question));
+        let told = used
+            .iter()
+            .map(|row| Written::SharedEffect(row))
+            .chain(escalations.iter().map(Written::Question));
         let told = told.chain(signal.iter().map(|row| Written::Signal(row)));
         let told = told.chain(received.iter().map(|row| Written::Received(row)));
         workers
@@ -124,7 +127,7 @@ impl<'c> Written<'c> {
             Self::Look(row) => Some(&row.tenant),
             Self::Run(row) => Some(&row.tenant),
             Self::Step(row) => Some(&row.tenant),
-            Self::Use(row) => Some(&row.tenant),
+            Self::SharedEffect(row) => Some(&row.tenant),
             Self::Question(row) => Some(&row.tenant),
             Self::Signal(row) | Self::Received(row) => Some(&row.tenant),
             Self::Schedule(row) => Some(&row.tenant),

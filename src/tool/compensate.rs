@@ -18,8 +18,8 @@ use super::prepared::written;
 use super::{Call, Done, Prepared, Tool, ToolError, ToolSpec, registry::Unprepared};
 use crate::id::{IdError, Name, Tenant};
 use crate::ledger::{
-    BoundFields, Compensation, Contract, Divergence, EffectClass, Finding, Key, LookupOffer, OperationKey,
-    Quota, Scopes, Undone,
+    BoundFields, Compensation, Contract, Divergence, EffectClass, Key, LookupOffer, LookupResult,
+    OperationKey, Quota, Scopes, Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -27,8 +27,8 @@ use crate::payload::{DigestKey, Payload, PayloadError};
 /// are undone when the run that owns them fails or is cancelled, the last one first.
 ///
 /// ```
-/// use counterfoil::ledger::{Finding, Undone};
-/// use counterfoil::tool::{Call, Compensate, Done, Forward, Tool, ToolError, contract, effect};
+/// use counterfoil::ledger::{LookupResult, Undone};
+/// use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Tool, ToolError, contract, effect};
 /// use counterfoil::Key;
 ///
 /// struct Charge;
@@ -53,7 +53,7 @@ use crate::payload::{DigestKey, Payload, PayloadError};
 ///     async fn compensate(
 ///         &self,
 ///         call: &Call,
-///         forward: &Forward<u64, String>,
+///         forward: &OriginalCall<u64, String>,
 ///     ) -> Result<Done<Undone>, ToolError> {
 ///         // POST /refunds with `Idempotency-Key: call.key()`. After a crash the forward key may be all there is.
 ///         let charge = forward.output().cloned().unwrap_or_else(|| format!("by reference {}", forward.key()));
@@ -63,9 +63,9 @@ use crate::payload::{DigestKey, Payload, PayloadError};
 ///     async fn find_compensation(
 ///         &self,
 ///         _: &Call,
-///         _: &Forward<u64, String>,
-///     ) -> Result<Finding<Undone>, ToolError> {
-///         Ok(Finding::Unknown) // this provider offers no lookup: it replays keys
+///         _: &OriginalCall<u64, String>,
+///     ) -> Result<LookupResult<Undone>, ToolError> {
+///         Ok(LookupResult::Unknown) // this provider offers no lookup: it replays keys
 ///     }
 /// }
 /// ```
@@ -99,23 +99,23 @@ pub trait Compensate: Tool<Effect: IsUndoable, Output: Sync> {
     fn compensate(
         &self,
         call: &Call,
-        forward: &Forward<Self::Input, Self::Output>,
+        forward: &OriginalCall<Self::Input, Self::Output>,
     ) -> impl Future<Output = Result<Done<Undone>, ToolError>> + Send;
 
     /// Asks the external system whether it is undone: by this compensation or by anybody else. Asked if the contract offers a
     /// lookup: when the outcome of a compensation is unknown, or was refused as done before, and before it is sent where a second
-    /// undoing would not collide with that of somebody else. Of a [surplus](Forward::is_surplus) effect it says whether that one is
+    /// undoing would not collide with that of somebody else. Of a [surplus](OriginalCall::is_surplus) effect it says whether that one is
     /// undone.
     fn find_compensation(
         &self,
         call: &Call,
-        forward: &Forward<Self::Input, Self::Output>,
-    ) -> impl Future<Output = Result<Finding<Undone>, ToolError>> + Send;
+        forward: &OriginalCall<Self::Input, Self::Output>,
+    ) -> impl Future<Output = Result<LookupResult<Undone>, ToolError>> + Send;
 }
 
 /// The call that is to be undone, as far as it is known: after a crash its key may be all there is.
 #[derive(Clone, Debug)]
-pub struct Forward<I = Value, O = Value> {
+pub struct OriginalCall<I = Value, O = Value> {
     key: String,
     operation_key: OperationKey,
     external_ref: Option<String>,
@@ -124,7 +124,7 @@ pub struct Forward<I = Value, O = Value> {
     output: Option<O>,
 }
 
-impl<I, O> Forward<I, O> {
+impl<I, O> OriginalCall<I, O> {
     /// The key under which it went downstream: the same text that its `call.key()` was.
     pub fn key(&self) -> &str {
         &self.key
@@ -190,8 +190,8 @@ impl Undoing {
         .hashed()
     }
 
-    fn forward<I: DeserializeOwned, O: DeserializeOwned>(&self) -> Forward<I, O> {
-        Forward {
+    fn forward<I: DeserializeOwned, O: DeserializeOwned>(&self) -> OriginalCall<I, O> {
+        OriginalCall {
             key: self.wire_key.clone(),
             operation_key: OperationKey::stored(self.key.as_str()),
             external_ref: self.external_ref.clone(),
@@ -215,7 +215,7 @@ pub(crate) trait Undoes: Send + Sync {
         &'a self,
         call: &'a Call,
         undoing: &'a Undoing,
-    ) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>>;
+    ) -> BoxFuture<'a, Result<LookupResult<Undone>, ToolError>>;
 }
 
 /// What undoes the effects of a tool, and when. The tool's types are forgotten.
@@ -261,16 +261,16 @@ impl<T: Compensate> Undoes for ByTool<T> {
         &'a self,
         call: &'a Call,
         undoing: &'a Undoing,
-    ) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>> {
+    ) -> BoxFuture<'a, Result<LookupResult<Undone>, ToolError>> {
         Box::pin(async move { self.tool.find_compensation(call, &undoing.forward()).await })
     }
 }
 
-pub(super) type UndoFn = dyn for<'a> Fn(&'a Call, Forward) -> BoxFuture<'a, Result<Done<Undone>, ToolError>>
+pub(super) type UndoFn = dyn for<'a> Fn(&'a Call, OriginalCall) -> BoxFuture<'a, Result<Done<Undone>, ToolError>>
     + Send
     + Sync
     + 'static;
-pub(super) type FindFn = dyn for<'a> Fn(&'a Call, Forward) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>>
+pub(super) type FindFn = dyn for<'a> Fn(&'a Call, OriginalCall) -> BoxFuture<'a, Result<LookupResult<Undone>, ToolError>>
     + Send
     + Sync
     + 'static;
@@ -299,10 +299,10 @@ impl Undoes for ByFunctions {
         &'a self,
         call: &'a Call,
         undoing: &'a Undoing,
-    ) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>> {
+    ) -> BoxFuture<'a, Result<LookupResult<Undone>, ToolError>> {
         match &self.find {
             Some(find) => find(call, undoing.forward()),
-            None => Box::pin(async { Ok(Finding::Unknown) }),
+            None => Box::pin(async { Ok(LookupResult::Unknown) }),
         }
     }
 }
@@ -395,7 +395,10 @@ impl Prepared for Ready {
         })
     }
 
-    fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+    fn reconcile<'a>(
+        &'a self,
+        call: &'a Call,
+    ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
         if self.spec.contract.lookup == LookupOffer::None {
             return None;
         }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use futures_util::future::BoxFuture;
 
 use super::{Call, Reconcile, Tool, ToolError, effect};
-use crate::ledger::{self, ContractClass, Finding, LookupOffer};
+use crate::ledger::{self, ContractClass, LookupOffer, LookupResult};
 
 /// What a provider offers.
 pub trait Contract: Send + Sync + 'static {
@@ -33,7 +33,7 @@ pub trait Demands<T: Tool> {
 }
 
 /// A lookup under way.
-pub type Reconciling<'a, T> = BoxFuture<'a, Result<Finding<<T as Tool>::Output>, ToolError>>;
+pub type Reconciling<'a, T> = BoxFuture<'a, Result<LookupResult<<T as Tool>::Output>, ToolError>>;
 
 macro_rules! classes {
     ($($(#[$doc:meta])* $name:ident: $($demands:ident)?;)*) => {$(

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::compensate::{ByFunctions, Compensator, FindFn, Forward, UndoFn};
+use super::compensate::{ByFunctions, Compensator, FindFn, OriginalCall, UndoFn};
 use super::prepared::written;
 use super::registry::{Unprepared, kept};
 use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::{Name, Tenant};
 use crate::ledger::{
-    BoundFields, Compensation, Contract, ContractClass, Divergence, EffectClass, ErrorKind, Finding, Key,
-    KeyError, LookupOffer, LookupPolicy, Package, Quota, Retention, RetryPolicy, ReviewPolicy, Scopes,
-    Undone,
+    ApprovalSubject, BoundFields, Compensation, Contract, ContractClass, Divergence, EffectClass, ErrorKind,
+    Key, KeyError, LookupOffer, LookupPolicy, LookupResult, Quota, Retention, RetryPolicy, ReviewPolicy,
+    Scopes, Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -24,9 +24,9 @@ type CallFn =
 type UpgradeFn = dyn Fn(u32, Value) -> Option<Value> + Send + Sync;
 type KeyFn = dyn Fn(&Value) -> Option<Key> + Send + Sync;
 pub(super) type ScopesFn = dyn Fn(&Tenant, &Value) -> Option<Scopes> + Send + Sync;
-type PackageFn = dyn Fn(&Value) -> Package + Send + Sync;
+type PackageFn = dyn Fn(&Value) -> ApprovalSubject + Send + Sync;
 type RefreshFn = dyn Fn() -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync;
-type ReconcileFn = dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Finding<Value>, ToolError>>
+type ReconcileFn = dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<LookupResult<Value>, ToolError>>
     + Send
     + Sync
     + 'static;
@@ -135,7 +135,7 @@ impl DynamicTool {
     /// How to find out what became of a call.
     pub fn reconcile<F>(mut self, reconcile: F) -> Self
     where
-        F: for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Finding<Value>, ToolError>>
+        F: for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<LookupResult<Value>, ToolError>>
             + Send
             + Sync
             + 'static,
@@ -181,7 +181,7 @@ impl DynamicTool {
     }
 
     /// What must be approved before a call may go out.
-    pub fn package(mut self, package: impl Fn(&Value) -> Package + Send + Sync + 'static) -> Self {
+    pub fn package(mut self, package: impl Fn(&Value) -> ApprovalSubject + Send + Sync + 'static) -> Self {
         self.functions.package = Some(Arc::new(package));
         self
     }
@@ -197,7 +197,7 @@ impl DynamicTool {
     /// for surplus effects.
     pub fn compensate<F>(mut self, policy: Compensation, undo: F) -> Self
     where
-        F: for<'a> Fn(&'a Call, Forward) -> BoxFuture<'a, Result<Done<Undone>, ToolError>>
+        F: for<'a> Fn(&'a Call, OriginalCall) -> BoxFuture<'a, Result<Done<Undone>, ToolError>>
             + Send
             + Sync
             + 'static,
@@ -210,7 +210,7 @@ impl DynamicTool {
     /// How to find out whether it is undone. Without it the provider is taken for one that cannot be asked.
     pub fn find_compensation<F>(mut self, find: F) -> Self
     where
-        F: for<'a> Fn(&'a Call, Forward) -> BoxFuture<'a, Result<Finding<Undone>, ToolError>>
+        F: for<'a> Fn(&'a Call, OriginalCall) -> BoxFuture<'a, Result<LookupResult<Undone>, ToolError>>
             + Send
             + Sync
             + 'static,
@@ -369,7 +369,7 @@ impl Prepared for WithValue {
         self.functions.key.as_ref()?(&self.input)
     }
 
-    fn package(&self) -> Option<Package> {
+    fn package(&self) -> Option<ApprovalSubject> {
         Some(self.functions.package.as_ref()?(&self.input))
     }
 
@@ -400,7 +400,10 @@ impl Prepared for WithValue {
         })
     }
 
-    fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+    fn reconcile<'a>(
+        &'a self,
+        call: &'a Call,
+    ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
         let finding = self.functions.reconcile.as_ref()?(call, self.input.clone());
         Some(Box::pin(async move { finding.await?.try_map(|output| written(&output)) }))
     }
@@ -472,7 +475,7 @@ mod tests {
         let reads = undoable(EffectClass::ReadOnly).register(&mut Registry::default());
         assert!(matches!(reads, Err(RegisterError::NothingToUndo { .. })), "{reads:?}");
         let half = tool(EffectClass::Payment)
-            .find_compensation(|_, _| Box::pin(async { Ok(Finding::Unknown) }))
+            .find_compensation(|_, _| Box::pin(async { Ok(LookupResult::Unknown) }))
             .register(&mut Registry::default());
         assert!(matches!(half, Err(RegisterError::NoCompensation { .. })), "{half:?}");
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::compensate::Compensator;
 use super::{Compensate, NeedsApproval, Tool};
-use crate::ledger::{EffectClass, Package, ReviewPolicy};
+use crate::ledger::{ApprovalSubject, EffectClass, ReviewPolicy};
 
 /// What a tool does to the world.
 pub trait Effect: Send + Sync + 'static {
@@ -20,7 +20,7 @@ pub trait Effect: Send + Sync + 'static {
 )]
 pub trait Demands<T: Tool> {
     /// What must be approved, if anything.
-    fn package(tool: &T, input: &T::Input) -> Option<Package>;
+    fn package(tool: &T, input: &T::Input) -> Option<ApprovalSubject>;
 
     /// The people who are asked for the approval, if one is needed.
     fn review(_tool: &T) -> Option<ReviewPolicy> {
@@ -59,8 +59,8 @@ mod sealed {
 /// cancelled, what its undoable tools did is undone.
 ///
 /// ```
-/// # use counterfoil::ledger::{Finding, Undone};
-/// # use counterfoil::tool::{Call, Compensate, Done, Forward, Tool, ToolError, contract};
+/// # use counterfoil::ledger::{LookupResult, Undone};
+/// # use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Tool, ToolError, contract};
 /// use counterfoil::tool::effect;
 ///
 /// struct Charge;
@@ -77,13 +77,13 @@ mod sealed {
 /// #     }
 /// }
 /// # impl Compensate for Charge {
-/// #     async fn compensate(&self, _: &Call, _: &Forward<u64, String>) -> Result<Done<Undone>, ToolError> {
+/// #     async fn compensate(&self, _: &Call, _: &OriginalCall<u64, String>) -> Result<Done<Undone>, ToolError> {
 /// #         Ok(Undone::whole().into())
 /// #     }
 /// #     async fn find_compensation(
-/// #         &self, _: &Call, _: &Forward<u64, String>,
-/// #     ) -> Result<Finding<Undone>, ToolError> {
-/// #         Ok(Finding::Unknown)
+/// #         &self, _: &Call, _: &OriginalCall<u64, String>,
+/// #     ) -> Result<LookupResult<Undone>, ToolError> {
+/// #         Ok(LookupResult::Unknown)
 /// #     }
 /// # }
 ///
@@ -101,7 +101,7 @@ impl<E: LeavesMark> IsUndoable for Undoable<E> {}
 impl<E: Unapproved> Unapproved for Undoable<E> {}
 
 impl<T: Compensate, E: Demands<T>> Demands<T> for Undoable<E> {
-    fn package(tool: &T, input: &T::Input) -> Option<Package> {
+    fn package(tool: &T, input: &T::Input) -> Option<ApprovalSubject> {
         E::package(tool, input)
     }
 
@@ -119,7 +119,7 @@ impl<T: Compensate, E: Demands<T>> Demands<T> for Undoable<E> {
 ///
 /// ```
 /// # use counterfoil::tool::{Call, Done, Tool, ToolError, contract, NeedsApproval};
-/// # use counterfoil::Package;
+/// # use counterfoil::ApprovalSubject;
 /// use counterfoil::tool::effect;
 ///
 /// struct Transfer;
@@ -137,8 +137,8 @@ impl<T: Compensate, E: Demands<T>> Demands<T> for Undoable<E> {
 /// }
 ///
 /// impl NeedsApproval for Transfer {
-///     fn package(&self, cents: &u64) -> Package {
-///         Package::of("transfer", cents)
+///     fn package(&self, cents: &u64) -> ApprovalSubject {
+///         ApprovalSubject::of("transfer", cents)
 ///     }
 /// }
 ///
@@ -154,7 +154,7 @@ impl<E: LeavesMark> Effect for Approved<E> {
 impl<E: LeavesMark> LeavesMark for Approved<E> {}
 
 impl<T: NeedsApproval, E: LeavesMark> Demands<T> for Approved<E> {
-    fn package(tool: &T, input: &T::Input) -> Option<Package> {
+    fn package(tool: &T, input: &T::Input) -> Option<ApprovalSubject> {
         Some(tool.package(input))
     }
 
@@ -192,7 +192,7 @@ macro_rules! classes {
         impl Unapproved for $name {}
 
         impl<T: Tool> Demands<T> for $name {
-            fn package(_: &T, _: &T::Input) -> Option<Package> {
+            fn package(_: &T, _: &T::Input) -> Option<ApprovalSubject> {
                 None
             }
         }
@@ -227,7 +227,7 @@ macro_rules! approved_classes {
         }
 
         impl<T: NeedsApproval> Demands<T> for $name {
-            fn package(tool: &T, input: &T::Input) -> Option<Package> {
+            fn package(tool: &T, input: &T::Input) -> Option<ApprovalSubject> {
                 Some(tool.package(input))
             }
 

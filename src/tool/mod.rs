@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 pub use call::Call;
 pub(crate) use call::Noting;
 pub(crate) use compensate::Undoing;
-pub use compensate::{Compensate, Forward};
+pub use compensate::{Compensate, OriginalCall};
 pub use dynamic::DynamicTool;
 pub(crate) use dynamic::Once;
 pub use error::{Accepted, Done, ToolError};
@@ -43,8 +43,8 @@ pub(crate) use watched::{Touch, Witness};
 
 use crate::id::Tenant;
 use crate::ledger::{
-    self, BoundFields, Divergence, Finding, Key, LookupPolicy, Package, Quota, Retention, RetryPolicy,
-    ReviewPolicy, Scopes,
+    self, ApprovalSubject, BoundFields, Divergence, Key, LookupPolicy, LookupResult, Quota, Retention,
+    RetryPolicy, ReviewPolicy, Scopes,
 };
 
 /// Something that touches the world.
@@ -175,7 +175,7 @@ pub trait Reconcile: Tool {
         &self,
         call: &Call,
         input: &Self::Input,
-    ) -> impl Future<Output = Result<Finding<Self::Output>, ToolError>> + Send;
+    ) -> impl Future<Output = Result<LookupResult<Self::Output>, ToolError>> + Send;
 }
 
 /// What somebody must approve before the effect may go out.
@@ -186,7 +186,7 @@ pub trait Reconcile: Tool {
 )]
 pub trait NeedsApproval: Tool {
     /// The package that is compared with the approved one directly before each dispatch.
-    fn package(&self, input: &Self::Input) -> Package;
+    fn package(&self, input: &Self::Input) -> ApprovalSubject;
 
     /// The people who are asked when a call of a run has an approval that does not count any more: it has expired, was used up, or was of
     /// another content. The run waits for the decision. One person whom the host lets, unless it is said.

@@ -9,7 +9,7 @@ use super::effect::Demands as _;
 use super::{Call, Done, Tool, ToolError, ToolSpec};
 use crate::clock::Timestamp;
 use crate::id::Tenant;
-use crate::ledger::{Finding, Key, Package, Record, RequestHash, Scopes};
+use crate::ledger::{ApprovalSubject, Key, LookupResult, Record, RequestHash, Scopes};
 use crate::payload::{DigestKey, Payload, PayloadError, noticing};
 
 /// One tool, one input.
@@ -20,7 +20,7 @@ pub(crate) trait Prepared: Send + Sync {
         None
     }
     /// What must be approved, if anything.
-    fn package(&self) -> Option<Package> {
+    fn package(&self) -> Option<ApprovalSubject> {
         None
     }
     /// What the provider scopes the call's key and its lookup to, if that differs from call to call.
@@ -34,7 +34,7 @@ pub(crate) trait Prepared: Send + Sync {
     fn reconcile<'a>(
         &'a self,
         _call: &'a Call,
-    ) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+    ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
         None
     }
     /// Gets a new credential. `None` where the tool has no way to.
@@ -123,7 +123,7 @@ impl<T: Tool> Prepared for Typed<T> {
         self.tool.key(&self.input)
     }
 
-    fn package(&self) -> Option<Package> {
+    fn package(&self) -> Option<ApprovalSubject> {
         T::Effect::package(&self.tool, &self.input)
     }
 
@@ -143,7 +143,10 @@ impl<T: Tool> Prepared for Typed<T> {
         })
     }
 
-    fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+    fn reconcile<'a>(
+        &'a self,
+        call: &'a Call,
+    ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
         let finding = T::Contract::reconcile(&self.tool, call, &self.input)?;
         Some(Box::pin(async move { finding.await?.try_map(|output| written(&output)) }))
     }

@@ -8,7 +8,7 @@ use super::{Call, Done, Prepared, ToolError, ToolSpec};
 use crate::clock::Timestamp;
 use crate::crash::{CrashPoint, Probe};
 use crate::id::Tenant;
-use crate::ledger::{Finding, Key, Package, Record, RequestHash, RetryDecision, Scopes};
+use crate::ledger::{ApprovalSubject, Key, LookupResult, Record, RequestHash, RetryDecision, Scopes};
 use crate::payload::{DigestKey, Payload, PayloadError};
 
 /// How a tool touches the world.
@@ -76,7 +76,7 @@ impl Prepared for Watched {
         self.tool.key()
     }
 
-    fn package(&self) -> Option<Package> {
+    fn package(&self) -> Option<ApprovalSubject> {
         self.tool.package()
     }
 
@@ -107,12 +107,15 @@ impl Prepared for Watched {
         self.tool.refresh()
     }
 
-    fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+    fn reconcile<'a>(
+        &'a self,
+        call: &'a Call,
+    ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
         let finding = self.tool.reconcile(call)?;
         Some(Box::pin(async move {
             self.by.probe.cross(CrashPoint::BeforeLookup).await;
             let found = finding.await;
-            let nothing = matches!(found, Ok(Finding::NotFound));
+            let nothing = matches!(found, Ok(LookupResult::NotFound));
             let touch = if nothing { Touch::FoundNothing } else { Touch::Looked };
             self.by.touches(touch, call, self.spec());
             self.by.probe.cross(CrashPoint::AfterLookup).await;

@@ -124,12 +124,12 @@ fn a_run_that_kills_its_process_each_time_is_quarantined() {
         };
         // The first process was not the second's to count: ten more died while they had the run.
         assert_eq!(deaths, 11);
-        assert!(matches!(&last.ended, Ended::Halted(why) if why.contains("died 11 times")), "{last:?}");
+        assert!(matches!(&last.ended, Ended::Blocked(why) if why.contains("died 11 times")), "{last:?}");
         assert_eq!(last.questions, [EscalationKind::Quarantined]);
         assert_eq!(bench.requests().await, 0);
 
         // It is not lost: the cause is mended, somebody says so, and it goes on.
-        let mended = bench.report(&Order { go_on: true, ..bench.order(class) }).await;
+        let mended = bench.report(&Order { resume: true, ..bench.order(class) }).await;
         assert_eq!(mended.ended, Ended::Succeeded, "{mended:?}");
         assert_eq!(bench.effects(&poison).await, 1);
     });

@@ -18,7 +18,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::http::{HandlerCall, Idempotency, LedgerTransaction, RequestScope};
-use counterfoil::ledger::Finding;
+use counterfoil::ledger::LookupResult;
 use counterfoil::{Executor, Tenant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ pub(crate) async fn play(own: Serves) -> Result<i32, Failed> {
     let charges = guard(&executor).reconcile(lookup(), move |call, _| {
         let found = find(&asked, &call.key);
         async move {
-            Ok(found.map_or(Finding::NotFound, |number| Finding::Committed {
+            Ok(found.map_or(LookupResult::NotFound, |number| LookupResult::Committed {
                 output: Response::new(Bytes::from(number.to_string())),
                 external_ref: Some(number.to_string()),
             }))

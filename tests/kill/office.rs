@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock};
-use counterfoil::flow::{FailureCode, ForTenant, RunError, RunHandle, Sent};
+use counterfoil::flow::{FailureCode, RunError, RunHandle, Sent, TenantClient};
 use counterfoil::store::{Run, RunState};
 use counterfoil::{Ctx, Engine, Failure, Queue, Turn};
 use serde::{Deserialize, Serialize};
@@ -101,7 +101,7 @@ pub(crate) async fn play(own: Own) -> Result<i32, Failed> {
 }
 
 /// The same in each life: what an earlier one has done is found.
-async fn day(tenant: &ForTenant, name: &str) -> Result<(), Failed> {
+async fn day(tenant: &TenantClient, name: &str) -> Result<(), Failed> {
     let office = tenant.run(office, name.to_owned()).key("day").start().await?;
     tenant.schedule(BULLETIN).every(TICK).queue(DESK).run(bulletin, name.to_owned()).await?;
     lunch(&office).await?;
@@ -115,7 +115,7 @@ async fn day(tenant: &ForTenant, name: &str) -> Result<(), Failed> {
     unless_over(office.signal("closing", PEOPLE[2]).id("closing").await)?;
     while let Err(error) = office.result().await {
         match error {
-            RunError::Halted { .. } => go_on(&office).await?, // an earlier life has paused it and got no further
+            RunError::Blocked { .. } => resume(&office).await?, // an earlier life has paused it and got no further
             error => return Err(error.into()),
         }
     }
@@ -131,15 +131,15 @@ async fn lunch(office: &RunHandle<Vec<String>>) -> Result<(), Failed> {
     if paused == Some(Sent::New) {
         say(&Message::Told(PAUSED.to_owned()))?;
         // It does not end before it is told to, so this is the pause.
-        if let Err(RunError::Halted { .. }) = office.result().await {
-            go_on(office).await?;
+        if let Err(RunError::Blocked { .. }) = office.result().await {
+            resume(office).await?;
         }
     }
     Ok(())
 }
 
-async fn go_on(office: &RunHandle<Vec<String>>) -> Result<(), Failed> {
-    office.go_on("manager", "back to work").await?;
+async fn resume(office: &RunHandle<Vec<String>>) -> Result<(), Failed> {
+    office.resume("manager", "back to work").await?;
     say(&Message::Told(WENT_ON.to_owned()))
 }
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock};
-use counterfoil::flow::{Became, FailureCode, RunError, RunHandle};
-use counterfoil::ledger::{Contract, Finding, Undone};
+use counterfoil::flow::{EffectOutcome, FailureCode, RunError, RunHandle};
+use counterfoil::ledger::{Contract, LookupResult, Undone};
 use counterfoil::sim::CrashPoint;
 use counterfoil::store::RunState;
 use counterfoil::store::postgres::Options;
-use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, EscalationId, Failure, Key, Tenant};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
@@ -78,13 +78,13 @@ macro_rules! booking {
         }
 
         impl Reconcile for $tool {
-            async fn reconcile(&self, call: &Call, order: &String) -> Result<Finding<usize>, ToolError> {
+            async fn reconcile(&self, call: &Call, order: &String) -> Result<LookupResult<usize>, ToolError> {
                 Ok(found(&self.0.books($name, order), call.key()))
             }
         }
 
         impl Compensate for $tool {
-            async fn compensate(&self, _: &Call, forth: &Forward<String, usize>) -> Result<Done<Undone>, ToolError> {
+            async fn compensate(&self, _: &Call, forth: &OriginalCall<String, usize>) -> Result<Done<Undone>, ToolError> {
                 append(&self.0.books("struck", forth.input().unwrap()), forth.key());
                 Ok(Undone::whole().into())
             }
@@ -92,8 +92,8 @@ macro_rules! booking {
             async fn find_compensation(
                 &self,
                 _: &Call,
-                forth: &Forward<String, usize>,
-            ) -> Result<Finding<Undone>, ToolError> {
+                forth: &OriginalCall<String, usize>,
+            ) -> Result<LookupResult<Undone>, ToolError> {
                 found(&self.0.books("struck", forth.input().unwrap()), forth.key()).try_map(|_| Ok(Undone::whole()))
             }
         }
@@ -105,9 +105,9 @@ booking! {
     Charge = "charge";
 }
 
-fn found(books: &Path, key: &str) -> Finding<usize> {
-    let entry = |output: usize| Finding::Committed { output, external_ref: None };
-    find(books, key).map_or(Finding::NotFound, entry)
+fn found(books: &Path, key: &str) -> LookupResult<usize> {
+    let entry = |output: usize| LookupResult::Committed { output, external_ref: None };
+    find(books, key).map_or(LookupResult::NotFound, entry)
 }
 
 async fn order(ctx: Ctx, order: String) -> Result<(), Failure> {
@@ -147,7 +147,8 @@ async fn cancelled(run: &RunHandle<()>) -> Result<String, Failed> {
     }
     match run.result().await {
         Err(RunError::Failed { failure, .. }) if failure.code == FailureCode::Cancelled => {
-            let undone = failure.effects.iter().filter(|effect| effect.became == Became::Undone).count();
+            let undone =
+                failure.effects.iter().filter(|effect| effect.became == EffectOutcome::Undone).count();
             Ok(format!("{undone} undone"))
         }
         other => Ok(format!("{other:?}")),

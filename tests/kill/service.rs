@@ -14,9 +14,9 @@ use axum::{Json, Router};
 use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::door::Reaction;
 use counterfoil::exec::ToolRequest;
-use counterfoil::flow::ForTenant;
+use counterfoil::flow::TenantClient;
 use counterfoil::http::{HandlerCall, Idempotency, LedgerTransaction, RequestScope};
-use counterfoil::ledger::{Contract, ContractClass, Finding};
+use counterfoil::ledger::{Contract, ContractClass, LookupResult};
 use counterfoil::queue::{Incoming, NatsQueue, QueueConsumer};
 use counterfoil::sim::CrashPoint;
 use counterfoil::tool::contract::Contract as _;
@@ -142,9 +142,10 @@ impl Tool for Charge {
 }
 
 impl Reconcile for Charge {
-    async fn reconcile(&self, call: &Call, _: &Asked) -> Result<Finding<usize>, ToolError> {
-        let found = |output: usize| Finding::Committed { output, external_ref: Some(output.to_string()) };
-        Ok(find(&self.0, call.key()).map_or(Finding::NotFound, found))
+    async fn reconcile(&self, call: &Call, _: &Asked) -> Result<LookupResult<usize>, ToolError> {
+        let found =
+            |output: usize| LookupResult::Committed { output, external_ref: Some(output.to_string()) };
+        Ok(find(&self.0, call.key()).map_or(LookupResult::NotFound, found))
     }
 }
 
@@ -179,7 +180,7 @@ fn enter(db: &mut SqliteConnection) -> BoxFuture<'_, Result<(), Error>> {
 }
 
 /// What a message does, whichever door it comes by.
-fn reaction(shop: &ForTenant, asked: Asked) -> Result<Reaction<SqliteConnection>, Failed> {
+fn reaction(shop: &TenantClient, asked: Asked) -> Result<Reaction<SqliteConnection>, Failed> {
     let (tenant, input) = (Tenant::new(TENANT)?, serde_json::to_value(asked)?);
     let call = |tool: &str| Reaction::call(ToolRequest::new(tenant, tool, input));
     Ok(match asked.does {
@@ -217,7 +218,7 @@ pub(crate) async fn play(own: Service) -> Result<i32, Failed> {
 }
 
 /// Runs that have not ended, or confirming lookups that are due.
-async fn is_at_work(own: &Service, shop: &ForTenant, watch: &Lived) -> Result<bool, Failed> {
+async fn is_at_work(own: &Service, shop: &TenantClient, watch: &Lived) -> Result<bool, Failed> {
     if shop.runs(None).await?.iter().any(|run| !run.state.is_final()) {
         return Ok(true);
     }
@@ -246,7 +247,7 @@ impl Open {
     }
 }
 
-async fn open(own: &Service, executor: &Executor, shop: &ForTenant) -> Result<Open, Failed> {
+async fn open(own: &Service, executor: &Executor, shop: &TenantClient) -> Result<Open, Failed> {
     let app = match own.door {
         Door::Http => behind_http(own, executor)?,
         Door::Webhook => behind_webhook(executor, shop.clone())?,
@@ -257,7 +258,7 @@ async fn open(own: &Service, executor: &Executor, shop: &ForTenant) -> Result<Op
     Ok(Open::Serving)
 }
 
-fn behind_webhook(executor: &Executor, shop: ForTenant) -> Result<Router, Failed> {
+fn behind_webhook(executor: &Executor, shop: TenantClient) -> Result<Router, Failed> {
     let source = Webhook::source("shop", Scheme::standard_webhooks(), [SECRET], Tenant::new(TENANT)?)?;
     let webhook = source.on(executor, move |event: WebhookEvent| {
         let shop = shop.clone();
@@ -266,7 +267,7 @@ fn behind_webhook(executor: &Executor, shop: ForTenant) -> Result<Router, Failed
     Ok(Router::new().route("/hook", post_service(webhook)))
 }
 
-async fn behind_queue(own: &Service, executor: &Executor, shop: ForTenant) -> Result<Open, Failed> {
+async fn behind_queue(own: &Service, executor: &Executor, shop: TenantClient) -> Result<Open, Failed> {
     let queue = NatsQueue::new(nats(own.port).await?, &*own.stream, &*own.stream);
     let consumer = QueueConsumer::new(executor, &Tenant::new(TENANT)?, "service", queue).in_order();
     let consuming = consumer.start(move |message: Incoming| {
@@ -287,7 +288,7 @@ fn behind_http(own: &Service, executor: &Executor) -> Result<Router, Failed> {
     let charges = guard().reconcile(lookup(), move |call, _| {
         let found = find(&asked, &call.key).map(|place| place.to_string());
         async move {
-            Ok(found.map_or(Finding::NotFound, |place| Finding::Committed {
+            Ok(found.map_or(LookupResult::NotFound, |place| LookupResult::Committed {
                 output: Response::new(Bytes::from(place.clone())),
                 external_ref: Some(place),
             }))

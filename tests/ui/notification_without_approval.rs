@@ -1,7 +1,7 @@
 //! A notification that is awaited without an approval.
 
 use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Failure, Package};
+use counterfoil::{Ctx, Failure, ApprovalSubject};
 
 struct SendNotice;
 
@@ -17,8 +17,8 @@ impl Tool for SendNotice {
 }
 
 impl NeedsApproval for SendNotice {
-    fn package(&self, text: &String) -> Package {
-        Package::of("notice", text)
+    fn package(&self, text: &String) -> ApprovalSubject {
+        ApprovalSubject::of("notice", text)
     }
 }
 

@@ -1,10 +1,10 @@
 //! What does compile: a payment that can be looked up and undone, a notification that is approved and can be corrected.
 
-use counterfoil::ledger::{Finding, Undone};
+use counterfoil::ledger::{LookupResult, Undone};
 use counterfoil::tool::{
-    Call, Compensate, Done, Forward, NeedsApproval, Reconcile, Tool, ToolError, contract, effect,
+    Call, Compensate, Done, NeedsApproval, OriginalCall, Reconcile, Tool, ToolError, contract, effect,
 };
-use counterfoil::{Approval, Ctx, Failure, Package};
+use counterfoil::{Approval, ApprovalSubject, Ctx, Failure};
 
 struct Pay;
 
@@ -20,17 +20,21 @@ impl Tool for Pay {
 }
 
 impl Reconcile for Pay {
-    async fn reconcile(&self, _: &Call, _: &u32) -> Result<Finding<u32>, ToolError> {
-        Ok(Finding::NotFound)
+    async fn reconcile(&self, _: &Call, _: &u32) -> Result<LookupResult<u32>, ToolError> {
+        Ok(LookupResult::NotFound)
     }
 }
 
 impl Compensate for Pay {
-    async fn compensate(&self, _: &Call, _: &Forward<u32, u32>) -> Result<Done<Undone>, ToolError> {
+    async fn compensate(&self, _: &Call, _: &OriginalCall<u32, u32>) -> Result<Done<Undone>, ToolError> {
         Ok(Undone::whole().into())
     }
-    async fn find_compensation(&self, _: &Call, _: &Forward<u32, u32>) -> Result<Finding<Undone>, ToolError> {
-        Ok(Finding::Unknown)
+    async fn find_compensation(
+        &self,
+        _: &Call,
+        _: &OriginalCall<u32, u32>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
+        Ok(LookupResult::Unknown)
     }
 }
 
@@ -48,27 +52,27 @@ impl Tool for SendNotice {
 }
 
 impl Reconcile for SendNotice {
-    async fn reconcile(&self, _: &Call, _: &String) -> Result<Finding<u32>, ToolError> {
-        Ok(Finding::NotFound)
+    async fn reconcile(&self, _: &Call, _: &String) -> Result<LookupResult<u32>, ToolError> {
+        Ok(LookupResult::NotFound)
     }
 }
 
 impl NeedsApproval for SendNotice {
-    fn package(&self, text: &String) -> Package {
-        Package::of("notice", text)
+    fn package(&self, text: &String) -> ApprovalSubject {
+        ApprovalSubject::of("notice", text)
     }
 }
 
 impl Compensate for SendNotice {
-    async fn compensate(&self, _: &Call, _: &Forward<String, u32>) -> Result<Done<Undone>, ToolError> {
+    async fn compensate(&self, _: &Call, _: &OriginalCall<String, u32>) -> Result<Done<Undone>, ToolError> {
         Ok(Undone::whole().into())
     }
     async fn find_compensation(
         &self,
         _: &Call,
-        _: &Forward<String, u32>,
-    ) -> Result<Finding<Undone>, ToolError> {
-        Ok(Finding::Unknown)
+        _: &OriginalCall<String, u32>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
+        Ok(LookupResult::Unknown)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A payment that needs an approval is not sent without one.
 
 use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Failure, Package};
+use counterfoil::{Ctx, Failure, ApprovalSubject};
 
 struct Transfer;
 
@@ -18,8 +18,8 @@ impl Tool for Transfer {
 }
 
 impl NeedsApproval for Transfer {
-    fn package(&self, cents: &u64) -> Package {
-        Package::of("transfer", cents)
+    fn package(&self, cents: &u64) -> ApprovalSubject {
+        ApprovalSubject::of("transfer", cents)
     }
 }
 

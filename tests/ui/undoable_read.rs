@@ -1,7 +1,7 @@
 //! A compensation of what leaves nothing behind.
 
-use counterfoil::ledger::{Finding, Undone};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Tool, ToolError, contract, effect};
+use counterfoil::ledger::{LookupResult, Undone};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Tool, ToolError, contract, effect};
 
 struct Search;
 
@@ -17,11 +17,11 @@ impl Tool for Search {
 }
 
 impl Compensate for Search {
-    async fn compensate(&self, _: &Call, _: &Forward<String, u32>) -> Result<Done<Undone>, ToolError> {
+    async fn compensate(&self, _: &Call, _: &OriginalCall<String, u32>) -> Result<Done<Undone>, ToolError> {
         Ok(Undone::whole().into())
     }
-    async fn find_compensation(&self, _: &Call, _: &Forward<String, u32>) -> Result<Finding<Undone>, ToolError> {
-        Ok(Finding::Unknown)
+    async fn find_compensation(&self, _: &Call, _: &OriginalCall<String, u32>) -> Result<LookupResult<Undone>, ToolError> {
+        Ok(LookupResult::Unknown)
     }
 }
 

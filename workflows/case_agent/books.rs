@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use counterfoil::ledger::{ErrorKind, Finding};
+use counterfoil::ledger::{ErrorKind, LookupResult};
 #[cfg(feature = "sim")]
 use counterfoil::sim::Service;
 use counterfoil::tool::{Call, Done, ToolError};
@@ -42,11 +42,11 @@ impl Books {
     }
 
     /// Finds what is written under this key.
-    pub async fn find(&self, call: &Call, kind: &str, what: &str) -> Result<Finding<String>, ToolError> {
+    pub async fn find(&self, call: &Call, kind: &str, what: &str) -> Result<LookupResult<String>, ToolError> {
         match self {
             Self::File(path) => {
                 let found = line(&path.lock().unwrap_or_else(PoisonError::into_inner), call.key());
-                Ok(found.map_or(Finding::NotFound, |id| Finding::Committed {
+                Ok(found.map_or(LookupResult::NotFound, |id| LookupResult::Committed {
                     output: id.clone(),
                     external_ref: Some(id),
                 }))

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::path::Path;
 
 use counterfoil::exec::OwnConnection;
-use counterfoil::flow::{EngineBuilder, ForTenant, RunError, RunHandle};
-use counterfoil::ledger::{Contract, Finding, KeyError, OperationKey, Package, RetryPolicy};
+use counterfoil::flow::{EngineBuilder, RunError, RunHandle, TenantClient};
+use counterfoil::ledger::{ApprovalSubject, Contract, KeyError, LookupResult, OperationKey, RetryPolicy};
 use counterfoil::tool::contract::Contract as _;
 use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Tenant};
@@ -86,13 +86,13 @@ macro_rules! senders {
         }
 
         impl NeedsApproval for $name {
-            fn package(&self, notice: &Notice) -> Package {
+            fn package(&self, notice: &Notice) -> ApprovalSubject {
                 package(notice)
             }
         }
 
         $(impl $reconcile for $name {
-            async fn reconcile(&self, call: &Call, notice: &Notice) -> Result<Finding<Receipt>, ToolError> {
+            async fn reconcile(&self, call: &Call, notice: &Notice) -> Result<LookupResult<Receipt>, ToolError> {
                 self.provider.find(call, notice).await
             }
         })?
@@ -211,7 +211,7 @@ impl Class {
     }
 
     /// Starts the workflow for a case, or finds the run that was started for it.
-    pub async fn start(self, tenant: &ForTenant, case: Case) -> Result<RunHandle<Receipt>, RunError> {
+    pub async fn start(self, tenant: &TenantClient, case: Case) -> Result<RunHandle<Receipt>, RunError> {
         let key = case.id.clone();
         with_tool!(self, |workflow, _tool| tenant.run(workflow, case).key(key).start().await)
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use counterfoil::ledger::{Backoff, ErrorKind, Finding, RetryPolicy};
+use counterfoil::ledger::{Backoff, ErrorKind, LookupResult, RetryPolicy};
 use counterfoil::tool::{Call, Done, ToolError};
 use reqwest::{RequestBuilder, Response};
 use serde::Deserialize;
@@ -106,7 +106,7 @@ impl Provider {
     }
 
     /// What the provider has under our reference.
-    pub async fn find(&self, call: &Call, notice: &Notice) -> Result<Finding<Receipt>, ToolError> {
+    pub async fn find(&self, call: &Call, notice: &Notice) -> Result<LookupResult<Receipt>, ToolError> {
         match &self.place {
             Place::Http(http) => http.find(call.key(), notice).await,
             #[cfg(feature = "sim")]
@@ -160,7 +160,7 @@ impl Http {
     }
 
     /// What the provider has under our reference, over all pages.
-    pub async fn find(&self, reference: &str, notice: &Notice) -> Result<Finding<Receipt>, ToolError> {
+    pub async fn find(&self, reference: &str, notice: &Notice) -> Result<LookupResult<Receipt>, ToolError> {
         let mut found = Vec::new();
         let mut next = Some(1);
         while let Some(page) = next {
@@ -171,13 +171,15 @@ impl Http {
             next = page.next;
         }
         if found.iter().any(|shown| !shown.is(notice)) {
-            return Ok(Finding::Unknown); // not ours, under our reference: a person has to look
+            return Ok(LookupResult::Unknown); // not ours, under our reference: a person has to look
         }
         let ids: Vec<_> = found.into_iter().map(|shown| shown.id).collect();
         Ok(match ids.as_slice() {
-            [] => Finding::NotFound,
-            [id] => Finding::Committed { output: Receipt { id: id.clone() }, external_ref: Some(id.clone()) },
-            _ => Finding::duplicated(ids.into_iter().map(|id| (id.clone(), Receipt { id }))),
+            [] => LookupResult::NotFound,
+            [id] => {
+                LookupResult::Committed { output: Receipt { id: id.clone() }, external_ref: Some(id.clone()) }
+            }
+            _ => LookupResult::duplicated(ids.into_iter().map(|id| (id.clone(), Receipt { id }))),
         })
     }
 

@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
-use counterfoil::ledger::{Contract, Finding, Package, RetryPolicy, Undone};
+use counterfoil::ledger::{ApprovalSubject, Contract, LookupResult, RetryPolicy, Undone};
 use counterfoil::tool::contract::Contract as _;
 use counterfoil::tool::{
-    Call, Compensate, Done, Forward, NeedsApproval, Reconcile, Tool, ToolError, contract, effect,
+    Call, Compensate, Done, NeedsApproval, OriginalCall, Reconcile, Tool, ToolError, contract, effect,
 };
 use counterfoil::{Ctx, Failure, Key};
 
@@ -51,7 +51,7 @@ pub async fn carried_out(ctx: Ctx, case: Case, to_object: Duration) -> Result<Re
     let said = format!("Was told about case {} (version {} of the notice)", case.id, drafted.version);
     ctx.memory(&case.recipient).remember("contact", said).source(&receipt.id).await?;
 
-    match ctx.within("objection", to_object, ctx.signal::<String>("withdrawn")).await? {
+    match ctx.timeout("objection", to_object, ctx.signal::<String>("withdrawn")).await? {
         Err(_elapsed) => Ok(receipt),
         Ok(reason) => {
             let reason = reason?;
@@ -68,7 +68,7 @@ pub struct SendDecision {
 
 impl SendDecision {
     /// Which notice is corrected is always known: it holds no secret, and is short.
-    fn correction(forward: &Forward<Notice, Receipt>) -> Notice {
+    fn correction(forward: &OriginalCall<Notice, Receipt>) -> Notice {
         let (case, recipient) = match forward.input() {
             Some(notice) => (notice.case.as_str(), notice.recipient.clone()),
             None => (forward.key(), String::new()),
@@ -105,13 +105,13 @@ impl Tool for SendDecision {
 }
 
 impl NeedsApproval for SendDecision {
-    fn package(&self, notice: &Notice) -> Package {
+    fn package(&self, notice: &Notice) -> ApprovalSubject {
         package(notice)
     }
 }
 
 impl Reconcile for SendDecision {
-    async fn reconcile(&self, call: &Call, notice: &Notice) -> Result<Finding<Receipt>, ToolError> {
+    async fn reconcile(&self, call: &Call, notice: &Notice) -> Result<LookupResult<Receipt>, ToolError> {
         self.provider.find(call, notice).await
     }
 }
@@ -120,7 +120,7 @@ impl Compensate for SendDecision {
     async fn compensate(
         &self,
         call: &Call,
-        forward: &Forward<Notice, Receipt>,
+        forward: &OriginalCall<Notice, Receipt>,
     ) -> Result<Done<Undone>, ToolError> {
         let done = self.provider.create(call, &Self::correction(forward), None).await?;
         Ok(done.map(|output| Undone::whole().detail(output.id)))
@@ -129,8 +129,8 @@ impl Compensate for SendDecision {
     async fn find_compensation(
         &self,
         call: &Call,
-        forward: &Forward<Notice, Receipt>,
-    ) -> Result<Finding<Undone>, ToolError> {
+        forward: &OriginalCall<Notice, Receipt>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
         let found = self.provider.find(call, &Self::correction(forward)).await?;
         found.try_map(|receipt| Ok(Undone::whole().detail(receipt.id)))
     }
@@ -139,7 +139,7 @@ impl Compensate for SendDecision {
 /// The same in a simulated world, with its people.
 #[cfg(feature = "sim")]
 pub mod simulated {
-    use counterfoil::flow::Became;
+    use counterfoil::flow::EffectOutcome;
     use counterfoil::payload::Stored;
     use counterfoil::sim::{Effect, End, Offer, Simulation, World, truthful};
     use counterfoil::store::{Run, RunState};
@@ -158,20 +158,20 @@ pub mod simulated {
     /// Two cases, of which one is withdrawn; Ann clicks twice, Bob changes his mind too late, the citizen says so twice.
     pub fn simulation() -> Simulation {
         Simulation::of(case_desk, case("kept"))
-            .also(Simulation::TENANT, "withdrawn", case_desk, case("withdrawn"))
+            .with_run(Simulation::TENANT, "withdrawn", case_desk, case("withdrawn"))
             .engine(|engine, world| {
                 let desk = Simulated(world.service(DESK, Offer::Lookup));
                 let provider = Provider::new(Place::Simulated(desk), Duration::from_mins(1));
                 engine.tool(SendDecision { provider }).sink(world.sink())
             })
-            .beside("ann", |engine, world| decides(engine, world, "ann", HOUR))
-            .beside("bob", |engine, world| decides(engine, world, "bob", 2 * HOUR))
-            .beside("dora", withdraws)
+            .with_actor("ann", |engine, world| decides(engine, world, "ann", HOUR))
+            .with_actor("bob", |engine, world| decides(engine, world, "bob", 2 * HOUR))
+            .with_actor("dora", withdraws)
             .operator(truthful)
             .check("a notice and, if it is withdrawn, a correction", sent)
             .check("told once of each", told)
             .fails(1)
-            .singles_only()
+            .single_crashes()
     }
 
     /// Approves whatever is to be decided, twice; then rejects it, which comes too late.
@@ -239,7 +239,7 @@ pub mod simulated {
         let RunState::Failed { failure } = &run.state else { return Ok(false) };
         let failure: Failure = failure.decode().map_err(|error| error.to_string())?;
         Ok(!failure.effects.is_empty()
-            && failure.effects.iter().all(|effect| effect.became == Became::Undone))
+            && failure.effects.iter().all(|effect| effect.became == EffectOutcome::Undone))
     }
 
     /// Each kind of event of a case under one id, however often it was published.

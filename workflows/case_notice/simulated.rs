@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use counterfoil::ledger::{ErrorKind, Finding};
+use counterfoil::ledger::{ErrorKind, LookupResult};
 use counterfoil::sim::{End, Offer, Service, Simulation};
 use counterfoil::tool::{Call, Done, ToolError};
 use serde_json::Value;
@@ -81,14 +81,14 @@ impl Simulated {
     pub async fn create_as(&self, call: &Call, notice: &Notice) -> Result<Done<Receipt>, ToolError> {
         match self.create(call, notice).await {
             Err(taken) if taken.kind == ErrorKind::Duplicate => match self.find(call, notice).await? {
-                Finding::Committed { output, external_ref } => Ok(Done::found(output, external_ref)),
+                LookupResult::Committed { output, external_ref } => Ok(Done::found(output, external_ref)),
                 _ => Err(taken),
             },
             done => done,
         }
     }
 
-    pub async fn find(&self, call: &Call, notice: &Notice) -> Result<Finding<Receipt>, ToolError> {
+    pub async fn find(&self, call: &Call, notice: &Notice) -> Result<LookupResult<Receipt>, ToolError> {
         self.0.find(call, &notice.case).await?.try_map(|found| Ok(receipt(&found)))
     }
 }

@@ -1,7 +1,7 @@
 //! The chat in a simulated world: crashed in each turn, between turns, and where it goes on as new.
 
 use counterfoil::Key;
-use counterfoil::ledger::Finding;
+use counterfoil::ledger::LookupResult;
 use counterfoil::sim::{Offer, Service, Simulation};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use serde_json::Value;
@@ -31,7 +31,7 @@ impl Tool for Deliver {
 }
 
 impl Reconcile for Deliver {
-    async fn reconcile(&self, call: &Call, reply: &Reply) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, reply: &Reply) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, &reply.number.to_string()).await
     }
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock};
-use counterfoil::flow::{Became, ForTenant, RunError};
+use counterfoil::flow::{EffectOutcome, RunError, TenantClient};
 use counterfoil::inbox::{Message as Delivered, Processed};
-use counterfoil::outbox::{Acked, Event, Sink, SinkError};
+use counterfoil::outbox::{Event, PublishResult, Sink, SinkError};
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::{Ctx, Engine, Failure};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -43,10 +43,10 @@ async fn case_desk(ctx: Ctx, case: Case) -> Result<Receipt, Failure> {
 
 /// Whoever is told of events: a consumer with an inbox, and a table of its own.
 #[derive(Clone, Default)]
-struct Registry(Arc<OnceLock<ForTenant>>);
+struct Registry(Arc<OnceLock<TenantClient>>);
 
 impl Sink for Registry {
-    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
         let Some(tenant) = self.0.get() else { return Err(SinkError::unavailable("not open yet")) };
         for event in batch {
             let (aggregate, kind) = (event.aggregate.clone(), event.kind.clone());
@@ -63,7 +63,7 @@ impl Sink for Registry {
                 other => return Err(SinkError::refused(format!("{other:?}"))),
             }
         }
-        Ok(Acked::all())
+        Ok(PublishResult::all())
     }
 }
 
@@ -78,7 +78,7 @@ pub async fn live(order: &Order) -> Result<i32, Failed> {
     let engine = engine.start().await?;
     let tenant = engine.tenant(TENANT)?;
     drop(registry.0.set(tenant.clone()));
-    engine.executor().publish_soon();
+    engine.executor().notify_publisher();
     for found in day(&tenant, &order.case).await? {
         say(&Message::Told(found))?;
     }
@@ -94,7 +94,7 @@ pub async fn live(order: &Order) -> Result<i32, Failed> {
 }
 
 /// The same in each life: what an earlier one has done is found. What is wrong when it is over.
-async fn day(tenant: &ForTenant, desk: &str) -> Result<Vec<String>, Failed> {
+async fn day(tenant: &TenantClient, desk: &str) -> Result<Vec<String>, Failed> {
     let start = |which: &str| tenant.run(case_desk, case(desk, which)).key(which).start();
     let (kept, withdrawn) = (start(CASES[0]).await?, start(CASES[1]).await?);
     match withdrawn.signal("withdrawn", "moved away").id("dora").await {
@@ -113,7 +113,7 @@ async fn day(tenant: &ForTenant, desk: &str) -> Result<Vec<String>, Failed> {
     match withdrawn {
         Err(RunError::Failed { failure, .. }) => {
             let undone = failure.effects.iter().map(|effect| &effect.became).collect::<Vec<_>>();
-            if undone != [&Became::Undone] {
+            if undone != [&EffectOutcome::Undone] {
                 wrong.push(format!("withdrawn, and {undone:?}"));
             }
         }
@@ -134,7 +134,7 @@ async fn day(tenant: &ForTenant, desk: &str) -> Result<Vec<String>, Failed> {
 }
 
 /// Ann clicks twice, Bob changes his mind too late: until everything is decided, and longer.
-async fn decides(tenant: &ForTenant) -> String {
+async fn decides(tenant: &TenantClient) -> String {
     loop {
         for review in tenant.reviews(None).await.into_iter().flatten() {
             for who in ["ann", "ann", "bob"] {

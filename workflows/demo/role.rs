@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counterfoil::clock::{Boot, Clock as _, SystemClock};
 use counterfoil::exec::StartError;
-use counterfoil::flow::{ForTenant, RunError, RunHandle};
+use counterfoil::flow::{RunError, RunHandle, TenantClient};
 use counterfoil::ledger::{Basis, Look, Reason, Record, State};
 use counterfoil::sim::{CrashPoint, KillAt, Watch};
 use counterfoil::store::{EscalationKind, OpenError, Resolution, RunState, StoreError};
@@ -69,7 +69,7 @@ pub struct Order {
     /// How long a life that is asked to end may take to finish its calls.
     pub drain: Duration,
     /// Answer the open questions first: it did not happen, go on.
-    pub go_on: bool,
+    pub resume: bool,
 }
 
 impl Order {
@@ -128,8 +128,8 @@ pub enum Ended {
     Succeeded,
     /// The run waits for a person.
     Asked,
-    /// The run was halted, and waits for a person.
-    Halted(String),
+    /// The run was blocked, and waits for a person.
+    Blocked(String),
     Failed(String),
     /// The process was asked to end before the run did.
     Terminated,
@@ -240,7 +240,7 @@ async fn live(order: &Order) -> Result<i32, Failed> {
         started => started?,
     };
     let tenant = engine.tenant(TENANT)?;
-    if order.go_on {
+    if order.resume {
         for question in tenant.escalations().await? {
             tenant.resolve(question.id, Resolution::NotCommitted, "the test").await?;
         }
@@ -272,13 +272,13 @@ async fn shut_down(engine: Engine, order: &Order) {
 }
 
 /// Waits until the run has ended, or asks a person.
-async fn ended(tenant: &ForTenant, run: &RunHandle<Receipt>) -> Result<Ended, Failed> {
+async fn ended(tenant: &TenantClient, run: &RunHandle<Receipt>) -> Result<Ended, Failed> {
     let mut result = std::pin::pin!(run.result());
     loop {
         tokio::select! {
             result = &mut result => return Ok(match result {
                 Ok(_) => Ended::Succeeded,
-                Err(RunError::Halted { message, .. }) => Ended::Halted(message),
+                Err(RunError::Blocked { message, .. }) => Ended::Blocked(message),
                 Err(RunError::Failed { failure, .. }) => Ended::Failed(failure.to_string()),
                 Err(error) => return Err(error.into()),
             }),

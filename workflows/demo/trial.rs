@@ -52,7 +52,7 @@ impl Place {
             settle: self.pace.settle,
             patience: self.pace.patience,
             drain: Duration::from_secs(5),
-            go_on: false,
+            resume: false,
         }
     }
 
@@ -146,7 +146,7 @@ impl Ours {
         match self.report.ended {
             Ended::Succeeded => self.effects == 0,
             Ended::Failed(_) => false,
-            Ended::Asked | Ended::Halted(_) => self.report.questions.is_empty(),
+            Ended::Asked | Ended::Blocked(_) => self.report.questions.is_empty(),
             Ended::Terminated => true,
         }
     }

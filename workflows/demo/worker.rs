@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock, Timestamp};
-use counterfoil::flow::{EngineBuilder, ForTenant, RunError};
+use counterfoil::flow::{EngineBuilder, RunError, TenantClient};
 use counterfoil::sim::{CrashPoint, Watch};
 use counterfoil::store::Store;
 #[cfg(feature = "postgres")]
@@ -111,7 +111,7 @@ fn engine(shift: &Shift, provider: Provider) -> EngineBuilder {
         }
     };
     // The storm kills more processes than a run may take down with it, and on a busy machine before anything got anywhere.
-    engine.lease(shift.lease).max_deaths(u32::MAX).tool(SendLookup { provider })
+    engine.lease(shift.lease).max_recovery_attempts(u32::MAX).tool(SendLookup { provider })
 }
 
 /// Stands still at a crash point, as a process does that is suspended, or swapped out, or in a paused machine.
@@ -153,7 +153,7 @@ pub async fn audit(shift: &Shift) -> Result<(), Failed> {
 }
 
 /// Begins a case, or finds the run that an earlier life of this worker has begun, and waits for its end, whoever carries it out.
-async fn carry_out(ledger: &Ledger, tenant: &ForTenant, id: &str) -> Result<(), RunError> {
+async fn carry_out(ledger: &Ledger, tenant: &TenantClient, id: &str) -> Result<(), RunError> {
     match ledger {
         Ledger::Sqlite(_) => {
             tenant.run(case_notice_by::<SendLookup, SqliteConnection>, case(id)).key(id).await.map(drop)
@@ -188,7 +188,7 @@ pub async fn work(shift: &Shift) -> Result<i32, Failed> {
                         Ok(()) => break,
                         // A worker that is told to go, or was fenced, does not see the end of its runs.
                         Err(RunError::Closed { .. }) => std::future::pending::<()>().await,
-                        Err(error @ (RunError::Failed { .. } | RunError::Halted { .. })) => {
+                        Err(error @ (RunError::Failed { .. } | RunError::Blocked { .. })) => {
                             eprintln!("{id}: {error}");
                             break;
                         }

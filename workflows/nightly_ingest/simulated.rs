@@ -1,7 +1,7 @@
 //! The nightly ingest in a simulated world: wherever a process dies, no tick is lost and none begins two runs.
 
 use counterfoil::clock::Clock as _;
-use counterfoil::ledger::Finding;
+use counterfoil::ledger::LookupResult;
 use counterfoil::sim::{End, Offer, Service, Simulation};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
@@ -32,7 +32,7 @@ impl Tool for Store {
 }
 
 impl Reconcile for Store {
-    async fn reconcile(&self, call: &Call, page: &Page) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, page: &Page) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, &page.reference()).await
     }
 }
@@ -47,7 +47,7 @@ pub fn simulation() -> Simulation {
         .engine(|engine, world| {
             prepared::<Store>(engine.tool(Store(world.service("archive", Offer::Lookup))))
         })
-        .beside("admin", |engine, world| async move {
+        .with_actor("admin", |engine, world| async move {
             let set = async {
                 let acme = engine.tenant("acme").map_err(|e| e.to_string())?;
                 let two_nights = acme.schedule("nightly").cron("0 0 3 1,2 1 * 2026");

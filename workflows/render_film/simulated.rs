@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use counterfoil::ledger::{self, Finding};
+use counterfoil::ledger::{self, LookupResult};
 use counterfoil::sim::{End, Offer, Service, Simulation, World};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Completion, Engine, Tenant};
@@ -34,7 +34,7 @@ impl Tool for Render {
 }
 
 impl Reconcile for Render {
-    async fn reconcile(&self, call: &Call, film: &String) -> Result<Finding<String>, ToolError> {
+    async fn reconcile(&self, call: &Call, film: &String) -> Result<LookupResult<String>, ToolError> {
         self.0.find(call, film).await?.try_map(|found| Ok(url(&found["id"])))
     }
 }
@@ -61,7 +61,7 @@ pub fn simulation() -> Simulation {
         .engine(|engine, world| {
             engine.tool(Render(world.service("studio", Offer::Lookup).finishes_after(WORK)))
         })
-        .beside("the studio", calls_back)
+        .with_actor("the studio", calls_back)
         .check("rendered once", |end| end.exactly_once_if_succeeded("studio", FILM))
         .check("shown from the studio", shown_from_the_studio)
 }

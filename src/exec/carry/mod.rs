@@ -121,7 +121,7 @@ pub(super) async fn recorded_outcome(
         }
         Decision::Parked { escalation } => Outcome::Parked { escalation },
         Decision::Abandoned { reason } => Outcome::Abandoned { reason },
-        Decision::Gone { was } => Outcome::Gone { was },
+        Decision::Gone { was } => Outcome::Expired { was },
         _ => Outcome::InProgress,
     })
 }
@@ -248,7 +248,7 @@ impl Carrier {
                 }
                 match not_before.map(|at| (at, core.now().until(at))) {
                     Some((until, delay)) if op.lane.is_some() && delay > LONG_WAIT => {
-                        return Ok(Step::Answered(Answered::of(Outcome::Later { until })));
+                        return Ok(Step::Answered(Answered::of(Outcome::Deferred { until })));
                     }
                     Some((_, delay)) => core.clock.sleep(delay).await,
                     None => {}
@@ -324,7 +324,7 @@ impl Carrier {
             Fate::Pending(escalation) => Step::Answered(Answered::of(Outcome::Pending { escalation })),
             Fate::Later(wait) => {
                 let until = self.core.now().after(wait);
-                Step::Answered(Answered::of(Outcome::Later { until }))
+                Step::Answered(Answered::of(Outcome::Deferred { until }))
             }
             Fate::Left(..) if self.is_past_deadline() => self.until_cancelled(),
             Fate::Left(..) => Step::Answered(Answered::of(Outcome::InProgress)),
@@ -369,7 +369,7 @@ impl Carrier {
 
     /// The run is to be cancelled: its call waits for that, and has no outcome that the code could go on with.
     fn until_cancelled(&self) -> Step {
-        Step::Answered(Answered::of(Outcome::Later { until: self.core.now().after(LONG_WAIT) }))
+        Step::Answered(Answered::of(Outcome::Deferred { until: self.core.now().after(LONG_WAIT) }))
     }
 
     fn is_abandoned(&self) -> bool {

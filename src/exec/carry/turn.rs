@@ -10,7 +10,7 @@ use crate::exec::outcome::{ExecError, Outcome};
 use crate::exec::request::Wait;
 use crate::exec::seal::give_up;
 use crate::exec::throttle::{Pass, Turn};
-use crate::ledger::{ErrorKind, Record, RecordedFailure, UsedUp};
+use crate::ledger::{BudgetExceeded, ErrorKind, Record, RecordedFailure};
 
 impl Carrier {
     /// Waits for the turn of an attempt. If it does not come: what is to be done instead.
@@ -24,9 +24,9 @@ impl Carrier {
 
     async fn limited(&self, found: Option<&Record>) -> Result<Result<Pass, Step>, ExecError> {
         let Self { core, op, .. } = self;
-        let within = op.tool.spec().quota.within;
-        let left = within.map(|within| within.saturating_sub(self.waited(found)));
-        let expired = || UsedUp::OperationTime { allowed: within.unwrap_or_default() };
+        let timeout = op.tool.spec().quota.timeout;
+        let left = timeout.map(|timeout| timeout.saturating_sub(self.waited(found)));
+        let expired = || BudgetExceeded::OperationTime { allowed: timeout.unwrap_or_default() };
         if left.is_some_and(|left| left.is_zero()) {
             return self.used_up(found, &expired()).await.map(Err);
         }
@@ -36,8 +36,8 @@ impl Carrier {
         };
         match core.turn(op, found.map_or(0, |record| record.attempts), patience).await? {
             Ok(Turn::Go(mut pass)) => {
-                if within.is_some() {
-                    let left = within.unwrap_or_default().saturating_sub(self.waited(found));
+                if timeout.is_some() {
+                    let left = timeout.unwrap_or_default().saturating_sub(self.waited(found));
                     pass.get_or_insert_default().deadline = Some(core.now().after(left));
                 }
                 Ok(Ok(pass))
@@ -75,7 +75,7 @@ impl Carrier {
     /// It comes again. Where its time is limited, since when it waits is written down.
     async fn later(&self, found: Option<&Record>, wait: Duration) -> Result<Step, ExecError> {
         let until = self.core.now().after(wait);
-        if found.is_none() && self.op.lane.is_some() && self.op.tool.spec().quota.within.is_some() {
+        if found.is_none() && self.op.lane.is_some() && self.op.tool.spec().quota.timeout.is_some() {
             let message = "it waits for its turn; nothing was sent yet".to_owned();
             let failure =
                 RecordedFailure { kind: ErrorKind::RateLimited, message, detail: serde_json::Value::Null };
@@ -83,18 +83,18 @@ impl Carrier {
                 return Ok(Step::Changed);
             }
         }
-        Ok(Step::Answered(Answered::of(Outcome::Later { until })))
+        Ok(Step::Answered(Answered::of(Outcome::Deferred { until })))
     }
 
     /// Nothing is sent, and that is the end of this execution. Of what expired, a record remains.
-    async fn used_up(&self, found: Option<&Record>, used_up: &UsedUp) -> Result<Step, ExecError> {
+    async fn used_up(&self, found: Option<&Record>, used_up: &BudgetExceeded) -> Result<Step, ExecError> {
         let (core, op, failure) = (&self.core, &self.op, used_up.failure());
         tracing::info!(tenant = %op.tenant, key = %op.key, budget = used_up.budget(), "a budget is used up");
         let is_as_it_was = match found {
             Some(record) if record.not_before.is_some() => {
                 give_up(core, op, record, failure.clone()).await?.is_some()
             }
-            None if matches!(used_up, UsedUp::OperationTime { .. }) => {
+            None if matches!(used_up, BudgetExceeded::OperationTime { .. }) => {
                 unsent(core, op, failure.clone(), None).await?
             }
             _ => true,

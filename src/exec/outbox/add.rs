@@ -77,7 +77,7 @@ pub trait OutboxConnection: Send {
 /// commits. Add events last, and to several aggregates in the order of their names; on PostgreSQL, the engine's own writes
 /// wait in the same way if one of its runs emits to that aggregate.
 ///
-/// After a transaction of your own, tell the engine by [`Executor::publish_soon`](crate::Executor::publish_soon); it is
+/// After a transaction of your own, tell the engine by [`Executor::notify_publisher`](crate::Executor::notify_publisher); it is
 /// published at the next opportunity anyway.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sink::{Acked, SinkError};
+use super::sink::{PublishResult, SinkError};
 use crate::clock::Timestamp;
 use crate::ledger::Backoff;
 use crate::store::{Aggregate, Resolution};
@@ -21,7 +21,7 @@ pub(super) struct Tried<'a> {
 
 impl<'a> Tried<'a> {
     /// Of the aggregate whose events are the `events` ones of the batch from `first` on.
-    pub(super) fn of(acked: &'a Acked, first: usize, events: usize) -> Self {
+    pub(super) fn of(acked: &'a PublishResult, first: usize, events: usize) -> Self {
         let own = acked.failed.iter().filter(|(place, _)| (first..first + events).contains(place));
         match own.min_by_key(|(place, _)| *place) {
             Some((place, error)) => Self { taken: place - first, failure: Some(error) },
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn what_is_taken_counts_up_to_the_first_failure() {
         let refused = || SinkError::refused("no");
-        let acked = Acked::all().except(7, refused()).except(4, SinkError::unavailable("later"));
+        let acked = PublishResult::all().except(7, refused()).except(4, SinkError::unavailable("later"));
         assert_eq!(Tried::of(&acked, 0, 3), Tried { taken: 3, failure: None });
         let later = SinkError::unavailable("later");
         assert_eq!(Tried::of(&acked, 3, 5), Tried { taken: 1, failure: Some(&later) });

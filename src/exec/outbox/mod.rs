@@ -27,7 +27,7 @@ pub use self::add::{AddError, NewEvent, OutboxConnection, add};
 pub(super) use self::after::answered;
 pub use self::publisher::Publisher;
 pub(crate) use self::publisher::{announce, publish};
-pub use self::sink::{Acked, Event, Sink, SinkError};
+pub use self::sink::{Event, PublishResult, Sink, SinkError};
 
 /// What a worker knows about who publishes.
 #[derive(Debug, Default)]

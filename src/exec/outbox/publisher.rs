@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::after::{Policy, Tried};
-use super::sink::{Acked, AnySink, Event, Sink, SinkError};
+use super::sink::{AnySink, Event, PublishResult, Sink, SinkError};
 use super::sweep::{Sweep, Swept};
 use crate::clock::Timestamp;
 use crate::crash::{CrashPoint, Probe};
@@ -15,7 +15,7 @@ use crate::id::EscalationId;
 use crate::ledger::Backoff;
 use crate::panics::caught;
 use crate::store::{
-    Due, Escalation, EscalationKind, Lane, OutboxEvent, Refusal, Store as _, StoreError, Verdict,
+    Due, Escalation, EscalationKind, OrderingKey, OutboxEvent, Refusal, Store as _, StoreError, Verdict,
     WorkerChange,
 };
 
@@ -27,10 +27,10 @@ const LARGEST: usize = 8 << 20;
 /// A sink, and how it is published to.
 ///
 /// ```
-/// # use counterfoil::outbox::{Acked, Event, Sink, SinkError};
+/// # use counterfoil::outbox::{PublishResult, Event, Sink, SinkError};
 /// # struct Broker;
 /// # impl Sink for Broker {
-/// #     async fn publish(&self, _: &[Event]) -> Result<Acked, SinkError> { Ok(Acked::all()) }
+/// #     async fn publish(&self, _: &[Event]) -> Result<PublishResult, SinkError> { Ok(PublishResult::all()) }
 /// # }
 /// use std::time::Duration;
 /// use counterfoil::{Engine, outbox::Publisher};
@@ -166,7 +166,7 @@ enum Next {
 /// A publisher at work.
 struct Desk {
     publisher: Publisher,
-    lane: Lane,
+    lane: OrderingKey,
     /// This worker is the one that publishes.
     leads: bool,
     /// The sink as a whole has failed so often, and is not tried before.
@@ -300,7 +300,7 @@ impl Desk {
         Ok(true)
     }
 
-    async fn offers(&self, core: &Core, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn offers(&self, core: &Core, batch: &[Event]) -> Result<PublishResult, SinkError> {
         let late = core.clock.sleep(self.publisher.timeout);
         tokio::select! {
             biased; // chance is drawn in one place only, or no simulation could be repeated
@@ -312,7 +312,7 @@ impl Desk {
     }
 
     /// Hands a batch to the sink. That the sink is touched is a crash point of its own: it passes neither a tool nor the store.
-    async fn publishes(&self, probe: &Probe, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn publishes(&self, probe: &Probe, batch: &[Event]) -> Result<PublishResult, SinkError> {
         probe.cross(CrashPoint::BeforePublish).await;
         let acked = self.publisher.sink.publish(batch).await;
         probe.cross(CrashPoint::AfterPublish).await;

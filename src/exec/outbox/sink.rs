@@ -32,16 +32,16 @@ pub struct Event {
 /// Where events are published: a broker, a webhook, another service.
 ///
 /// ```
-/// use counterfoil::outbox::{Acked, Event, Sink, SinkError};
+/// use counterfoil::outbox::{PublishResult, Event, Sink, SinkError};
 ///
 /// struct Printer;
 ///
 /// impl Sink for Printer {
-///     async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+///     async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
 ///         for event in batch {
 ///             println!("{} #{}: {} {}", event.aggregate, event.seq, event.kind, event.payload.as_str());
 ///         }
-///         Ok(Acked::all())
+///         Ok(PublishResult::all())
 ///     }
 /// }
 /// let engine = counterfoil::Engine::sqlite("agents.db").sink(Printer);
@@ -52,17 +52,17 @@ pub trait Sink: Send + Sync + 'static {
     ///
     /// # Errors
     /// If none of them was taken: all are offered again, after a pause that grows. It is said of the way there, and sets no
-    /// event aside; about a single event say so in [`Acked::except`].
-    fn publish(&self, batch: &[Event]) -> impl Future<Output = Result<Acked, SinkError>> + Send;
+    /// event aside; about a single event say so in [`PublishResult::except`].
+    fn publish(&self, batch: &[Event]) -> impl Future<Output = Result<PublishResult, SinkError>> + Send;
 }
 
 /// The same, as it is handed around.
 pub(crate) trait AnySink: Send + Sync {
-    fn publish<'a>(&'a self, batch: &'a [Event]) -> BoxFuture<'a, Result<Acked, SinkError>>;
+    fn publish<'a>(&'a self, batch: &'a [Event]) -> BoxFuture<'a, Result<PublishResult, SinkError>>;
 }
 
 impl<S: Sink> AnySink for S {
-    fn publish<'a>(&'a self, batch: &'a [Event]) -> BoxFuture<'a, Result<Acked, SinkError>> {
+    fn publish<'a>(&'a self, batch: &'a [Event]) -> BoxFuture<'a, Result<PublishResult, SinkError>> {
         Box::pin(Sink::publish(self, batch))
     }
 }
@@ -70,11 +70,11 @@ impl<S: Sink> AnySink for S {
 /// What a sink has taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
-pub struct Acked {
+pub struct PublishResult {
     pub(super) failed: Vec<(usize, SinkError)>,
 }
 
-impl Acked {
+impl PublishResult {
     /// All of the batch.
     pub fn all() -> Self {
         Self::default()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::exec::core::Core;
-use crate::store::{Lane, Published, Refusal, Store as _, StoreError, Verdict};
+use crate::store::{OrderingKey, Published, Refusal, Store as _, StoreError, Verdict};
 
 /// So many are deleted in one transaction.
 const AT_ONCE: u32 = 200;
@@ -39,7 +39,7 @@ impl Sweep {
     }
 
     /// Deletes what has been kept for long enough, if it is time.
-    pub(super) async fn sweeps(&mut self, core: &Core, lane: Lane) -> Result<Swept, StoreError> {
+    pub(super) async fn sweeps(&mut self, core: &Core, lane: OrderingKey) -> Result<Swept, StoreError> {
         let now = core.now();
         if self.next.is_none_or(|next| now < next) {
             return Ok(Swept::Until(self.next));

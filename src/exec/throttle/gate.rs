@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{Boot, Clock};
 use crate::id::Tenant;
-use crate::ledger::{Bucket, Circuit, CircuitState, Health, Rate, Throttle, Through};
+use crate::ledger::{BreakerPermit, Bucket, Circuit, CircuitState, Health, Rate, Throttle};
 
 /// Where somebody stands in the line: by turn, and among equals by arrival.
 type Place = (u64, u64);
@@ -49,7 +49,7 @@ pub(super) enum Entered {
 }
 
 enum Look {
-    Go(Option<Through>),
+    Go(Option<BreakerPermit>),
     /// First in the line: look again after so long, or when something happens.
     Sleep(Duration),
     /// Not first: look again when something happens, or when it takes too long.
@@ -96,8 +96,8 @@ impl Gate {
                 line.look(&self.throttle, place, left, now)
             };
             match look {
-                Look::Go(through) => {
-                    return Entered::Through(Ticket { gate: self.clone(), through, at: now });
+                Look::Go(permit) => {
+                    return Entered::Through(Ticket { gate: self.clone(), permit, at: now });
                 }
                 Look::Later(wait) => return Entered::Later(wait),
                 Look::Closed => return Entered::Closed,
@@ -124,11 +124,11 @@ impl Gate {
     }
 
     /// What has become of a call.
-    fn tell(&self, through: Through, health: Health, now: Boot) {
+    fn tell(&self, permit: BreakerPermit, health: Health, now: Boot) {
         let Some(rule) = &self.throttle.breaker else { return };
         let mut line = self.line();
         let before = line.circuit.state();
-        line.circuit.report(rule, through, health, now);
+        line.circuit.report(rule, permit, health, now);
         let after = line.circuit.state();
         if before == after {
             return;
@@ -209,7 +209,7 @@ impl Line {
         rate: Option<&Rate>,
         place: Option<Place>,
         now: Boot,
-    ) -> Option<Through> {
+    ) -> Option<BreakerPermit> {
         if let (Some(rate), Some(bucket)) = (rate, &mut self.bucket) {
             bucket.take(rate, now);
         }
@@ -271,22 +271,22 @@ impl Drop for Standing {
 #[derive(Debug)]
 pub(super) struct Ticket {
     gate: Arc<Gate>,
-    through: Option<Through>,
+    permit: Option<BreakerPermit>,
     at: Boot,
 }
 
 impl Ticket {
     pub(super) fn tell(mut self, health: Health, now: Boot) {
-        if let Some(through) = self.through.take() {
-            self.gate.tell(through, health, now);
+        if let Some(permit) = self.permit.take() {
+            self.gate.tell(permit, health, now);
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(through) = self.through.take() {
-            self.gate.tell(through, Health::Unknown, self.at);
+        if let Some(permit) = self.permit.take() {
+            self.gate.tell(permit, Health::Unknown, self.at);
         }
     }
 }

@@ -69,7 +69,7 @@ impl Gates {
     }
 
     /// What stands before calls, by these clocks.
-    pub(super) fn reports(&self, wall: Timestamp, boot: Boot) -> Vec<GateReport> {
+    pub(super) fn reports(&self, wall: Timestamp, boot: Boot) -> Vec<ThrottleReport> {
         let report = |gate: &Arc<Gate>, is_provider| {
             let (circuit, waiting) = gate.look();
             let (state, until) = match circuit.state() {
@@ -78,7 +78,7 @@ impl Gates {
                 CircuitState::HalfOpen { .. } => (BreakerState::HalfOpen, None),
             };
             let lasted = i64::try_from(circuit.since().until(boot).as_micros()).unwrap_or(i64::MAX);
-            GateReport {
+            ThrottleReport {
                 name: gate.name.clone(),
                 is_provider,
                 state,
@@ -145,7 +145,7 @@ pub enum BreakerState {
 
 /// What stands before the calls of a tool, or of all tools of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct GateReport {
+pub struct ThrottleReport {
     /// The tool or the provider.
     pub name: String,
     /// It is a provider's, and stands before all tools that name it.

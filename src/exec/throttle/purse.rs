@@ -4,19 +4,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::ledger::{Budget, Price, Spent, UsedUp};
+use crate::ledger::{Budget, BudgetExceeded, BudgetUsage, Price};
 
 /// The budget of a run that is being carried out.
 #[derive(Debug)]
 pub(crate) struct Purse {
     budget: Budget,
     since: Timestamp,
-    spent: Mutex<Spent>,
+    spent: Mutex<BudgetUsage>,
 }
 
 impl Purse {
     /// Of a run that was begun then and has spent so much by its records.
-    pub(crate) fn new(budget: Budget, since: Timestamp, spent: Spent) -> Arc<Self> {
+    pub(crate) fn new(budget: Budget, since: Timestamp, spent: BudgetUsage) -> Arc<Self> {
         Arc::new(Self { budget, since, spent: Mutex::new(spent) })
     }
 
@@ -31,7 +31,7 @@ impl Purse {
     }
 
     /// Whether one more attempt may be made.
-    pub(super) fn afford(&self, price: Option<&Price>, now: Timestamp) -> Result<(), UsedUp> {
+    pub(super) fn afford(&self, price: Option<&Price>, now: Timestamp) -> Result<(), BudgetExceeded> {
         let spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         self.budget.afford(&spent, price, self.since.until(now))
     }
@@ -42,7 +42,11 @@ impl Purse {
     }
 
     /// Takes what an attempt costs, if there is so much: calls that are made at once do not spend the same twice.
-    pub(super) fn take(self: &Arc<Self>, price: Option<&Price>, now: Timestamp) -> Result<Taken, UsedUp> {
+    pub(super) fn take(
+        self: &Arc<Self>,
+        price: Option<&Price>,
+        now: Timestamp,
+    ) -> Result<Taken, BudgetExceeded> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         self.budget.afford(&spent, price, self.since.until(now))?;
         spent.add(1, price);

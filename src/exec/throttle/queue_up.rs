@@ -9,17 +9,17 @@ use crate::clock::Timestamp;
 use crate::exec::core::Core;
 use crate::exec::operation::Operation;
 use crate::exec::outcome::ExecError;
-use crate::ledger::UsedUp;
+use crate::ledger::BudgetExceeded;
 
 impl Operation {
     /// Whether one more attempt may be made after so many.
-    pub(in crate::exec) fn afford(&self, attempts: u32, now: Timestamp) -> Result<(), UsedUp> {
+    pub(in crate::exec) fn afford(&self, attempts: u32, now: Timestamp) -> Result<(), BudgetExceeded> {
         let price = self.tool.spec().quota.price.as_ref();
         price.map_or(Ok(()), |price| price.afford(attempts))?;
         self.purse.as_ref().map_or(Ok(()), |purse| purse.afford(price, now))
     }
 
-    fn take(&self, attempts: u32, now: Timestamp) -> Result<Option<Taken>, UsedUp> {
+    fn take(&self, attempts: u32, now: Timestamp) -> Result<Option<Taken>, BudgetExceeded> {
         let price = self.tool.spec().quota.price.as_ref();
         price.map_or(Ok(()), |price| price.afford(attempts))?;
         self.purse.as_ref().map(|purse| purse.take(price, now)).transpose()
@@ -50,7 +50,7 @@ impl Core {
         op: &Operation,
         attempts: u32,
         patience: Option<Duration>,
-    ) -> Result<Result<Turn, UsedUp>, ExecError> {
+    ) -> Result<Result<Turn, BudgetExceeded>, ExecError> {
         let taken = match op.take(attempts, self.now()) {
             Ok(taken) => taken,
             Err(used_up) => return Ok(Err(used_up)),

@@ -4,10 +4,10 @@
 
 mod fork;
 mod former;
-mod go_on;
 mod mark;
 mod marks;
 mod past;
+mod resume;
 mod retry;
 mod undone;
 
@@ -19,11 +19,11 @@ use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
 pub(super) use former::child_begun_again;
-pub use go_on::GoOn;
 pub(super) use mark::{AGAIN, Again, Mark, Place};
 use mark::{Anew, bare, next_revision};
 pub(super) use marks::{checkpoint, marks};
 use past::Past;
+pub use resume::Resume;
 
 use super::child::lineage::begun;
 use super::error::RunError;
@@ -68,11 +68,11 @@ struct Plan {
 }
 
 impl<O> RunHandle<O> {
-    /// Lets a run that failed, or was halted, go on from a step: from what failed last, unless a step is
+    /// Lets a run that failed, or was blocked, go on from a step: from what failed last, unless a step is
     /// [said](BeginAgain::from_step). What it computed from there on is done again; calls that failed are made again;
     /// children that failed, or were undone with the run, are begun again. Effects that are committed stand, and are not repeated, nor
     /// are those of a child that is begun again: see
-    /// [`effects`](BeginAgain::effects) and [`anew`](BeginAgain::anew).
+    /// [`effects`](BeginAgain::effects) and [`reissue`](BeginAgain::reissue).
     ///
     /// # Errors
     /// [`RunError::NotRetryable`] if it is under way, has succeeded, is a child whose failure its parent knows, or would
@@ -124,13 +124,13 @@ impl<How> BeginAgain<How> {
 
     /// Does this operation again, on purpose: under the next [revision](Key::revision) of its key. What is recorded
     /// of it stands beside.
-    pub fn anew(mut self, effect: &OperationKey) -> Self {
+    pub fn reissue(mut self, effect: &OperationKey) -> Self {
         self.plan.anew.push(effect.clone());
         self
     }
 
     /// The effects from that step on that stand in the world, or may: what is not repeated unless you
-    /// [say so](Self::anew), and not undone unless you [say so](Self::compensate). Nothing is begun.
+    /// [say so](Self::reissue), and not undone unless you [say so](Self::compensate). Nothing is begun.
     pub async fn effects(&self) -> Result<Vec<Record>, RunError> {
         let (_, _, past) = self.plan.look().await?;
         let from = self.plan.point(&past)?;

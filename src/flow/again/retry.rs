@@ -1,4 +1,4 @@
-//! Retry: a run that failed or was halted goes on from a step.
+//! Retry: a run that failed or was blocked goes on from a step.
 
 use super::mark::Mark;
 use super::past::{children, place};
@@ -87,7 +87,7 @@ impl Plan {
             RunState::Failed { .. } if row.parent.is_some() => {
                 Err(self.not_retryable("is a child, and its parent was told that it failed"))
             }
-            RunState::Failed { .. } | RunState::Halted { .. } => Ok(()),
+            RunState::Failed { .. } | RunState::Blocked { .. } => Ok(()),
             RunState::Succeeded { .. } => Err(self.not_retryable("has succeeded")),
             _ => Err(self.not_retryable("is under way")),
         }
@@ -97,10 +97,10 @@ impl Plan {
         RunError::NotRetryable { run: self.run, why }
     }
 
-    /// What was asked because the run had ended or was halted.
+    /// What was asked because the run had ended or was blocked.
     async fn void_questions(&self) -> Result<Vec<Escalation>, RunError> {
         let mut asked = self.core().group.escalation_about(&self.tenant, self.run).await?;
-        asked.retain(|asked| asked.kind == EscalationKind::Orphaned || asked.kind.halts_its_run());
+        asked.retain(|asked| asked.kind == EscalationKind::Orphaned || asked.kind.blocks_its_run());
         Ok(asked.into_iter().map(|asked| withdrawn(self.core(), asked)).collect())
     }
 }

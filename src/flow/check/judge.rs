@@ -83,10 +83,10 @@ impl Replayer {
         let tool = core.registry.find(&call.operation);
         let consequence = match tool.map_or(Divergence::Escalate, |tool| tool.spec().divergence) {
             _ if seen == Seen::End => Consequence::Asks,
-            _ if again.is_some() => Consequence::Halts,
+            _ if again.is_some() => Consequence::Blocks,
             Divergence::Adopt => return Ok(None),
             Divergence::Compensate => Consequence::Undoes,
-            Divergence::Escalate => Consequence::Halts,
+            Divergence::Escalate => Consequence::Blocks,
         };
         Ok(Some(LeftBehind {
             tool: call.operation.clone(),

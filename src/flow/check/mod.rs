@@ -218,13 +218,13 @@ fn came_to_rest(live: &Live) -> (ReplayOutcome, Seen) {
     }
 }
 
-/// What would halt the run.
+/// What would block the run.
 fn note(stop: Option<Stop>, report: &mut ReplayReport) {
     match stop {
-        Some(Stop::Halt { kind: EscalationKind::Diverged | EscalationKind::Damaged, question, .. }) => {
+        Some(Stop::Block { kind: EscalationKind::Diverged | EscalationKind::Damaged, question, .. }) => {
             report.changed.push(Changed { what: "recorded".into(), why: question });
         }
-        Some(Stop::Halt { question, .. }) => {
+        Some(Stop::Block { question, .. }) => {
             report.changed.push(Changed { what: "run".into(), why: question });
         }
         Some(Stop::Unmended(failure)) => {

@@ -48,7 +48,7 @@ pub struct ReplayReport {
 pub enum ReplayAnswer {
     /// The check saw the code to the end of what the run has recorded, and all of it fits.
     Ok,
-    /// The run would halt, or leave an effect behind: see `changed`, `orphaned` and `outcome`.
+    /// The run would be blocked, or leave an effect behind: see `changed`, `orphaned` and `outcome`.
     Breaks,
     /// The code may ask for more of what the run has recorded, where the check could not follow it. Whether that fits, or is
     /// asked for at all, is not known.
@@ -93,9 +93,9 @@ pub struct LeftBehind {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Consequence {
-    /// It halts the run and asks a person, before anything new goes out.
-    Halts,
-    /// It undoes the effect before anything new goes out, or halts the run where that needs a person's word.
+    /// It blocks the run and asks a person, before anything new goes out.
+    Blocks,
+    /// It undoes the effect before anything new goes out, or blocks the run where that needs a person's word.
     Undoes,
     /// It lets the run end, and asks a person what to do with the effect.
     Asks,
@@ -255,7 +255,7 @@ impl fmt::Display for LeftBehind {
         write!(f, "{} ({}) {happened}; ", self.key, self.effect.name())?;
         match (&self.asked_for_as, self.consequence) {
             (Some(key), _) => write!(f, "its key is unstable: it is {key} now"),
-            (None, Consequence::Halts) => f.write_str("the run would halt"),
+            (None, Consequence::Blocks) => f.write_str("the run would be blocked"),
             (None, Consequence::Undoes) => f.write_str("it would be undone"),
             (None, Consequence::Asks) => f.write_str("a person would be asked about it"),
         }

@@ -90,7 +90,7 @@ impl<O> RunHandle<O> {
     }
 
     /// Pauses the run where it is durable: it does nothing more, not even when its time comes, until somebody lets it
-    /// [go on](Self::go_on). It is listed as an open question.
+    /// [go on](Self::resume). It is listed as an open question.
     pub fn pause(&self, by: impl Into<String>, reason: impl Into<String>) -> GiveCommand {
         self.command(Verb::Pause, by.into(), reason.into())
     }
@@ -165,11 +165,11 @@ impl Inner {
             }
             sent => sent?,
         };
-        // A run that was halted has no task that could hear of it.
-        let halted = |run: &Run| matches!(run.state, RunState::Halted { .. });
+        // A run that was blocked has no task that could hear of it.
+        let blocked = |run: &Run| matches!(run.state, RunState::Blocked { .. });
         if verb == Verb::Cancel
-            && self.core.group.run_find(&tenant, run).await?.is_some_and(|run| halted(&run))
-            && let Some(question) = self.asked_about(&tenant, run, EscalationKind::halts_its_run).await?
+            && self.core.group.run_find(&tenant, run).await?.is_some_and(|run| blocked(&run))
+            && let Some(question) = self.asked_about(&tenant, run, EscalationKind::blocks_its_run).await?
         {
             self.cancel_children(&tenant, run, &command).await?;
             let said = Said { because: Some(command.reason), ..Said::new(Resolution::Abandon, command.by) };
@@ -234,7 +234,7 @@ impl Inner {
         }
     }
 
-    /// How a halted run fails that is not to go on: as cancelled, if it was; nobody has told it yet.
+    /// How a blocked run fails that is not to go on: as cancelled, if it was; nobody has told it yet.
     pub(super) async fn ended_by(&self, run: &Run, by: &str) -> Result<Failure, ExecError> {
         let failed = |source| ExecError::Store { key: run.id.to_string(), source };
         let said = self.core.group.signal_pending(&[(run.tenant.clone(), run.id)]).await.map_err(failed)?;

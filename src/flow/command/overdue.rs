@@ -14,7 +14,7 @@ impl Inner {
     /// worker does not know is left to those that know it.
     ///
     /// # Crash
-    /// The command is durable before anything comes of it. A halted run is listed again until it has ended.
+    /// The command is durable before anything comes of it. A blocked run is listed again until it has ended.
     pub(in crate::flow) async fn cancel_overdue(self: &Arc<Self>, now: Timestamp) -> usize {
         let mut overdue = match self.core.group.run_overdue(now, CLAIM).await {
             Ok(overdue) => overdue,

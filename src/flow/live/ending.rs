@@ -28,22 +28,22 @@ impl Live {
         self.waker.wake_by_ref();
     }
 
-    /// Gives a failure to the run's code, unless a new build can mend it: then the run halts. Handled by the code, such a failure would
+    /// Gives a failure to the run's code, unless a new build can mend it: then the run is blocked. Handled by the code, such a failure would
     /// lead the run where the mended build does not go; returned by the code, it would undo what stands.
     ///
     /// Boxed because it is rare: every call would have to carry the room for it.
     pub(in crate::flow) fn unless_mendable(&self, failure: Failure) -> BoxFuture<'_, Failure> {
         Box::pin(
-            async move { if failure.code.is_mendable() { self.halted_by(failure).await } else { failure } },
+            async move { if failure.code.is_mendable() { self.blocked_by(failure).await } else { failure } },
         )
     }
 
-    /// Takes a failure that the run's code has returned, unless the run halts with it.
+    /// Takes a failure that the run's code has returned, unless the run is blocked with it.
     pub(in crate::flow) fn unless_halting(&self, failure: Failure) -> BoxFuture<'_, Failure> {
-        Box::pin(async move { if failure.code.halts() { self.halted_by(failure).await } else { failure } })
+        Box::pin(async move { if failure.code.blocks() { self.blocked_by(failure).await } else { failure } })
     }
 
-    async fn halted_by(&self, failure: Failure) -> Failure {
+    async fn blocked_by(&self, failure: Failure) -> Failure {
         if self.has_ended() {
             return failure;
         }
@@ -54,7 +54,7 @@ impl Live {
         std::future::pending().await
     }
 
-    /// What a new build is to mend, if the run is about to halt for it. Nothing of what the code made of that is to be recorded.
+    /// What a new build is to mend, if the run is about to be blocked for it. Nothing of what the code made of that is to be recorded.
     pub(in crate::flow) fn unmended(&self) -> Option<Failure> {
         match &self.state().stop {
             Some(Stop::Unmended(failure)) => Some((**failure).clone()),

@@ -32,7 +32,7 @@ use super::inbox::Inbox;
 use super::replay::Replay;
 use crate::exec::{Core, Purse};
 use crate::id::{RunId, RunName, RunNumber, Tenant};
-use crate::store::{CANCEL, Lane, Run};
+use crate::store::{CANCEL, OrderingKey, Run};
 
 /// One activation of a run.
 pub(super) struct Live {
@@ -40,7 +40,7 @@ pub(super) struct Live {
     pub(super) tenant: Tenant,
     pub(super) id: RunId,
     number: RunNumber,
-    pub(super) lane: Lane,
+    pub(super) lane: OrderingKey,
     pub(super) waker: Arc<RunWaker>,
     /// What is done outside of loops is recorded under this number.
     pub(super) base: u32,
@@ -54,7 +54,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub(super) fn new(core: Arc<Core>, run: Run, lane: Lane, replay: Replay) -> Arc<Self> {
+    pub(super) fn new(core: Arc<Core>, run: Run, lane: OrderingKey, replay: Replay) -> Arc<Self> {
         Arc::new(Self::of(core, run, lane, replay))
     }
 
@@ -72,7 +72,7 @@ impl Live {
         Arc::new(live)
     }
 
-    fn of(core: Arc<Core>, run: Run, lane: Lane, mut replay: Replay) -> Self {
+    fn of(core: Arc<Core>, run: Run, lane: OrderingKey, mut replay: Replay) -> Self {
         let inbox = Inbox::of(replay.take_signals());
         // One that was cancelled before it began anything begins nothing, unless it turns out that it listens.
         let replaying = !replay.is_empty() || inbox.first(CANCEL).is_some();

@@ -12,14 +12,14 @@ pub(in crate::flow) enum Stop {
     /// A write failed or was refused: what is durable stands, and the run goes on from there.
     Failed(ExecError),
     /// The run waits for a decision.
-    Halt {
+    Block {
         kind: EscalationKind,
         question: String,
         record: Option<RecordId>,
         /// What is asked about beside: from now on it is kept, whatever the answer.
         kept: Vec<String>,
     },
-    /// The code asks for what only a new build can give it: the run halts.
+    /// The code asks for what only a new build can give it: the run is blocked.
     Unmended(Box<Failure>),
     /// An answer has come, or the engine wants the run to start over from what is recorded.
     Bounce,

@@ -26,14 +26,14 @@ pub(super) async fn resumed(core: &Arc<Core>, run: Box<Run>) -> Result<Arc<Live>
     Ok(Live::new(core.clone(), *run, core.new_lane(), Replay::of(history, again)))
 }
 
-/// A damaged row halts its run; others go on.
+/// A damaged row blocks its run; others go on.
 pub(in crate::flow) async fn unreadable(core: &Arc<Core>, run: Box<Run>, error: StoreError) -> End {
     let StoreError::Corrupt { .. } = error else {
         return End::Failed(ExecError::Store { key: run.id.to_string(), source: error });
     };
     let question = format!("run {}: {error}. Repair it and go on, or abandon the run?", run.id);
     let live = Live::unread(core, *run);
-    resume::halt(&live, EscalationKind::Damaged, question).await
+    resume::block(&live, EscalationKind::Damaged, question).await
 }
 
 /// The body of a run, to be polled. If it cannot be started, that ends the activation.
@@ -43,7 +43,7 @@ pub(super) async fn body(this: Activation<'_>) -> Result<Body, End> {
     let workflows = &engine.workflows;
     let Some(workflow) = workflows.find(run.workflow.as_str(), run.version) else {
         let question = workflows.unknown(&run);
-        return Err(resume::halt(live, EscalationKind::Unregistered, question).await);
+        return Err(resume::block(live, EscalationKind::Unregistered, question).await);
     };
     if workflow.version != run.version {
         tracing::info!(tenant = %run.tenant, run = %run.id, from = run.version, by = workflow.version, "taken over");
@@ -57,7 +57,7 @@ pub(super) async fn body(this: Activation<'_>) -> Result<Body, End> {
         Ok(body) => Ok(body),
         Err(error) => {
             let question = format!("run {}: {error}. Restore the type and go on, or abandon?", run.id);
-            Err(resume::halt(live, EscalationKind::Damaged, question).await)
+            Err(resume::block(live, EscalationKind::Damaged, question).await)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a command does to an activation: it is halted, or cancelled.
+//! What a command does to an activation: it is blocked, or cancelled.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::payload::{Payload, Stored};
 use crate::store::{EscalationKind, RunState, Signal, StepKind, Store as _, Turns};
 
 impl Activation<'_> {
-    /// Somebody paused the run: it is halted with the question whether it may go on.
+    /// Somebody paused the run: it is blocked with the question whether it may go on.
     pub(super) async fn pause(self, signal: Signal) -> End {
         let live = self.live;
         match command(live, Some(&signal.body)).await {
             Ok(command) => {
                 let question = command.question(live.id);
                 let (kind, command) = (EscalationKind::Paused, Some(signal));
-                resume::halt_on(live, Asked { command, ..Asked::of(kind, question) }).await
+                resume::block_on(live, Asked { command, ..Asked::of(kind, question) }).await
             }
             Err(error) => End::Failed(error),
         }
@@ -48,7 +48,7 @@ impl Activation<'_> {
     }
 
     /// A run without a place in its queue is here to hear a command, and does nothing else. It queues up again if there is
-    /// none: it has waited and given its place free, or was halted and goes on.
+    /// none: it has waited and given its place free, or was blocked and goes on.
     pub(super) async fn without_place(self) -> End {
         let live = self.live;
         live.end(); // whoever says something to it from here on is told that it came too late

@@ -5,7 +5,7 @@ use crate::store::RunState;
 
 /// How an activation ended.
 pub(in crate::flow) enum End {
-    /// The run is over, or halted: this is what its row says, durably.
+    /// The run is over, or blocked: this is what its row says, durably.
     Over(RunState),
     /// It waits, and holds no memory.
     Parked,

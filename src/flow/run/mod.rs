@@ -23,12 +23,12 @@ use super::resume::{self, Asked, When};
 use super::saga;
 use super::workflow::Body;
 use crate::exec::follow_dropped;
-use crate::store::{EscalationKind, Lane, Run};
+use crate::store::{EscalationKind, OrderingKey, Run};
 
 /// Carries out one activation.
 ///
 /// What begins and ends it is boxed: a run is in its body most of the time, and would carry room for all of it.
-pub(super) async fn activate(engine: &Arc<Inner>, run: Box<Run>, fresh: Option<Lane>) -> End {
+pub(super) async fn activate(engine: &Arc<Inner>, run: Box<Run>, fresh: Option<OrderingKey>) -> End {
     let is_fresh = fresh.is_some();
     let live = match fresh {
         Some(lane) => Live::new(engine.core.clone(), *run, lane, Replay::default()),
@@ -83,7 +83,7 @@ impl Activation<'_> {
                     drop(body); // what is dropped from here on is dropped by parking
                     return Box::pin(self.park(until, on)).await;
                 }
-                Polled::Finished(Err(failure)) if failure.code.halts() => {
+                Polled::Finished(Err(failure)) if failure.code.blocks() => {
                     return self.stopped(body, Stop::Unmended(Box::new(failure))).await;
                 }
                 // Too late: it was not under way, or not at rest, when its deadline came.
@@ -102,7 +102,7 @@ impl Activation<'_> {
                          Mend the code and go on, or abandon?",
                         live.id
                     );
-                    return Box::pin(resume::halt(live, EscalationKind::Quarantined, question)).await;
+                    return Box::pin(resume::block(live, EscalationKind::Quarantined, question)).await;
                 }
                 Polled::Stopped(stop) => return self.stopped(body, stop).await,
             }
@@ -123,11 +123,11 @@ impl Activation<'_> {
             Stop::Paused(signal) => Box::pin(self.pause(*signal)).await,
             Stop::Cancelled => Box::pin(self.cancel()).await,
             Stop::Unmended(failure) => {
-                Box::pin(resume::halt_on(live, Asked::unmended(live.id, &failure))).await
+                Box::pin(resume::block_on(live, Asked::unmended(live.id, &failure))).await
             }
-            Stop::Halt { kind, question, record, kept } => {
+            Stop::Block { kind, question, record, kept } => {
                 let asked = Asked { record, kept, ..Asked::of(kind, question) };
-                Box::pin(resume::halt_on(live, asked)).await
+                Box::pin(resume::block_on(live, asked)).await
             }
         }
     }

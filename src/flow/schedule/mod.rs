@@ -19,7 +19,7 @@ pub(super) use self::tick::own_queue;
 use super::error::RunError;
 use super::inner::Inner;
 use super::queue::Choice;
-use super::tenant::ForTenant;
+use super::tenant::TenantClient;
 use super::workflow::Workflow;
 use crate::clock::Timestamp;
 use crate::exec::to_the_end;
@@ -31,7 +31,7 @@ use crate::tool::canonical;
 /// So many are read at once.
 const PAGE: u32 = 256;
 
-impl ForTenant {
+impl TenantClient {
     /// A schedule of this name: to be set, looked at, paused or deleted.
     ///
     /// ```no_run

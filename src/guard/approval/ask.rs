@@ -8,7 +8,7 @@ use super::decide::{Approvals, OpenReview, open_review};
 use crate::exec::ExecError;
 use crate::exec::approval::{next, opened, review_of};
 use crate::id::{IdError, Name, checked};
-use crate::ledger::{Approval, Package, Review, ReviewPolicy};
+use crate::ledger::{Approval, ApprovalSubject, Review, ReviewPolicy};
 use crate::payload::{PayloadError, hex};
 use crate::store::{Change, Refusal, StoreError, Verdict};
 
@@ -69,7 +69,7 @@ pub enum AskRefused {
 pub struct Ask {
     approvals: Approvals,
     id: String,
-    package: Package,
+    package: ApprovalSubject,
     policy: ReviewPolicy,
     version: u32,
     requested_by: Option<String>,
@@ -85,12 +85,12 @@ impl Approvals {
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
     /// # let dir = tempfile::tempdir()?;
-    /// use counterfoil::{Executor, Package, Tenant, ledger::ReviewPolicy};
+    /// use counterfoil::{Executor, ApprovalSubject, Tenant, ledger::ReviewPolicy};
     ///
     /// let executor = Executor::sqlite(dir.path().join("agents.db")).open().await?;
     /// let approvals = executor.approvals(&Tenant::new("acme")?);
     /// let people = ReviewPolicy::by(["ann", "bob"]);
-    /// let package = Package::of("refund", &("order/9", 1200));
+    /// let package = ApprovalSubject::of("refund", &("order/9", 1200));
     /// let asked = approvals.ask("order/9", package, people).await?;
     /// // … in the handler of a POST request:
     /// approvals.decide(&asked.id, asked.version).approve("ann").await?;
@@ -100,7 +100,7 @@ impl Approvals {
     /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn ask(&self, id: impl Into<String>, package: Package, policy: ReviewPolicy) -> Ask {
+    pub fn ask(&self, id: impl Into<String>, package: ApprovalSubject, policy: ReviewPolicy) -> Ask {
         Ask { approvals: self.clone(), id: id.into(), package, policy, version: 1, requested_by: None }
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::exec::approval::{kind, next, read, review_of};
 use crate::exec::{Core, ExecError, Executor, Said};
-use crate::flow::{ForTenant, RunError, Told, heard_as};
+use crate::flow::{RunError, TenantClient, Told, heard_as};
 use crate::id::{DeclarationId, IdError, Name, RecordId, RunId, Tenant, checked};
 use crate::ledger::{
     EffectClass, Intent, Key, KeyError, OperationKey, Owner, Record, RequestHash, Retention, Review,
@@ -27,13 +27,13 @@ pub struct Approvals {
     pub(super) core: Arc<Core>,
     pub(super) tenant: Tenant,
     /// The engine whose runs may wait for a decision.
-    runs: Option<ForTenant>,
+    runs: Option<TenantClient>,
 }
 
 /// What somebody is asked to decide.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OpenReview {
-    /// Its id, for [`ForTenant::decide`] and [`Approvals::decide`].
+    /// Its id, for [`TenantClient::decide`] and [`Approvals::decide`].
     pub id: String,
     /// Which version of it is to be decided.
     pub version: u32,
@@ -113,7 +113,7 @@ pub struct Decide {
     vote: Option<(String, bool, String)>,
 }
 
-impl ForTenant {
+impl TenantClient {
     /// The open reviews, by id, from behind `after` on. See [`Approvals::reviews`].
     pub async fn reviews(&self, after: Option<&str>) -> Result<Vec<OpenReview>, StoreError> {
         self.approvals().reviews(after).await
@@ -170,7 +170,7 @@ impl Approvals {
         Ok(found.map(|(row, review)| open_review(&row, review.at(self.core.now()))))
     }
 
-    /// Decides. See [`ForTenant::decide`].
+    /// Decides. See [`TenantClient::decide`].
     pub fn decide(&self, id: impl Into<String>, version: u32) -> Decide {
         Decide { approvals: self.clone(), id: id.into(), version, vote: None }
     }
@@ -262,9 +262,9 @@ impl Decide {
 /// What waits for a review.
 enum Waiting<'r> {
     /// Its run.
-    Run(&'r ForTenant, RunId),
+    Run(&'r TenantClient, RunId),
     /// A question whether an effect may be undone.
-    Question(&'r ForTenant, Box<Escalation>),
+    Question(&'r TenantClient, Box<Escalation>),
     /// Whoever asked comes again.
     Nobody,
 }
@@ -272,7 +272,7 @@ enum Waiting<'r> {
 impl<'r> Waiting<'r> {
     /// `None` if nothing waits for it any more.
     async fn of(
-        runs: &'r ForTenant,
+        runs: &'r TenantClient,
         run: RunId,
         review: &Review,
         heard: &str,

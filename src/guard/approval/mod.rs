@@ -8,11 +8,11 @@
 //! # tokio::runtime::Runtime::new()?.block_on(async {
 //! # let dir = tempfile::tempdir()?;
 //! use std::time::Duration;
-//! use counterfoil::{Ctx, Engine, Failure, Package};
+//! use counterfoil::{Ctx, Engine, Failure, ApprovalSubject};
 //!
 //! async fn publish(ctx: Ctx, draft: String) -> Result<String, Failure> {
 //!     let approval = ctx
-//!         .approval(Package::of("article", &draft))
+//!         .approval(ApprovalSubject::of("article", &draft))
 //!         .reviewers(["ann", "bob"])
 //!         .expires_in(Duration::from_secs(3 * 24 * 3600))
 //!         .await?;

@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::exec::ExecError;
-use crate::flow::{Ctx, Failure, FailureCode, ForTenant, exec_in_run};
+use crate::flow::{Ctx, Failure, FailureCode, TenantClient, exec_in_run};
 use crate::guard::rows::read;
 use crate::id::{IdError, RunId, checked};
 use crate::store::{Store as _, StoreError};
@@ -134,7 +134,7 @@ pub enum EntryError {
     Exec(#[from] ExecError),
 }
 
-/// An account: of a run by [`Ctx::account`], outside of any by [`ForTenant::account`].
+/// An account: of a run by [`Ctx::account`], outside of any by [`TenantClient::account`].
 #[derive(Clone, Debug)]
 pub struct Account<By> {
     by: By,
@@ -148,7 +148,7 @@ impl Ctx {
     }
 }
 
-impl ForTenant {
+impl TenantClient {
     /// An account of the tenant.
     pub fn account(&self, name: impl Into<String>) -> Account<Self> {
         Account { by: self.clone(), name: name.into() }
@@ -162,7 +162,7 @@ impl<By: Clone> Account<By> {
     }
 }
 
-impl Account<ForTenant> {
+impl Account<TenantClient> {
     /// What it has; `None` while it has no entry. One row is read.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::rows::{ACCOUNT, ENTRY, Numbered, TRANSACTION, line, of_transaction, transaction};
 use super::{Account, Amount, Balance, Entry, EntryError, checked_names, in_run};
 use crate::exec::{Core, ExecError};
-use crate::flow::{Ctx, Failure, ForTenant, Guarded, Label, Proposal};
+use crate::flow::{Ctx, Failure, Guarded, Label, Proposal, TenantClient};
 use crate::guard::rows::{Row, read};
 use crate::id::{RunId, Tenant};
 use crate::store::{Change, Document, Store as _};
@@ -71,7 +71,7 @@ impl IntoFuture for Post<Ctx> {
     }
 }
 
-impl IntoFuture for Post<ForTenant> {
+impl IntoFuture for Post<TenantClient> {
     type Output = Result<Entry, EntryError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use super::rows::{Memory, Shelf};
 use super::{Forgotten, Memories, MemoryError, NAME, REASON, in_run, unasked};
 use crate::exec::{Core, ExecError};
-use crate::flow::{Ctx, Failure, ForTenant, Guarded, Label, Proposal};
+use crate::flow::{Ctx, Failure, Guarded, Label, Proposal, TenantClient};
 use crate::id::{MemoryId, Tenant, checked};
 use crate::store::Change;
 
@@ -55,7 +55,7 @@ impl IntoFuture for Forget<Ctx> {
     }
 }
 
-impl IntoFuture for Forget<ForTenant> {
+impl IntoFuture for Forget<TenantClient> {
     type Output = Result<Forgotten, MemoryError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 

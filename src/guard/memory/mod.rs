@@ -53,7 +53,7 @@ use sha2::Sha256;
 
 use crate::clock::Timestamp;
 use crate::exec::ExecError;
-use crate::flow::{Ctx, Failure, FailureCode, ForTenant, exec_in_run};
+use crate::flow::{Ctx, Failure, FailureCode, TenantClient, exec_in_run};
 use crate::id::{IdError, MemoryId, Name, checked};
 use crate::payload::{DigestKey, PayloadError};
 use crate::store::StoreError;
@@ -77,7 +77,7 @@ type KeyedDigest = [u8; 32];
 /// Keys that begin so are the engine's own.
 const OWN: char = '~';
 
-/// The memories about a subject: of a run by [`Ctx::memory`], outside of any by [`ForTenant::memory`].
+/// The memories about a subject: of a run by [`Ctx::memory`], outside of any by [`TenantClient::memory`].
 #[derive(Clone, Debug)]
 pub struct Memories<By> {
     by: By,
@@ -93,7 +93,7 @@ impl Ctx {
     }
 }
 
-impl ForTenant {
+impl TenantClient {
     /// What is remembered about a subject: a customer, a case, a project.
     pub fn memory(&self, subject: impl Into<String>) -> Memories<Self> {
         Memories { by: self.clone(), subject: subject.into(), similarity: Arc::new(Lexical) }

@@ -9,7 +9,7 @@ use super::rows::{Memory, Shelf, Source, sources};
 use super::{Contradicts, Memories, MemoryError, in_run, of_one, shelf, unasked};
 use crate::clock::Timestamp;
 use crate::exec::Core;
-use crate::flow::{Ctx, Failure, ForTenant, Label};
+use crate::flow::{Ctx, Failure, Label, TenantClient};
 use crate::id::{MemoryId, Tenant};
 
 /// So much is recalled at once, unless somebody says how much.
@@ -148,7 +148,7 @@ impl IntoFuture for Recall<Ctx> {
     }
 }
 
-impl IntoFuture for Recall<ForTenant> {
+impl IntoFuture for Recall<TenantClient> {
     type Output = Result<Page, MemoryError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
@@ -160,7 +160,7 @@ impl IntoFuture for Recall<ForTenant> {
     }
 }
 
-impl Memories<ForTenant> {
+impl Memories<TenantClient> {
     /// Who said a memory and in which words, the first first; from behind a [place](Said::place) on, at most a hundred. Of
     /// a forgotten one the words are gone.
     pub async fn sources(&self, memory: MemoryId, after: Option<i64>) -> Result<Vec<Said>, MemoryError> {

@@ -15,7 +15,7 @@ use super::{
     millionths, of_one, shelf, unasked,
 };
 use crate::exec::{Core, ExecError};
-use crate::flow::{Ctx, Failure, ForTenant, Guarded, Guess, Guessed, Label, Proposal};
+use crate::flow::{Ctx, Failure, Guarded, Guess, Guessed, Label, Proposal, TenantClient};
 use crate::id::{IdError, MemoryId, Name, Tenant, checked};
 use crate::payload::{DigestKey, hex};
 use crate::store::{Change, Document, StoreError};
@@ -147,7 +147,7 @@ impl IntoFuture for Remember<Ctx> {
     }
 }
 
-impl IntoFuture for Remember<ForTenant> {
+impl IntoFuture for Remember<TenantClient> {
     type Output = Result<Remembered, MemoryError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 

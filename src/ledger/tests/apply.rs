@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use super::{MINE, failure, json, record, started};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, EscalationId, Fence};
-use crate::ledger::{Approval, Basis, EffectClass, Event, Illegal, Package, Record, State, apply};
+use crate::ledger::{
+    Approval, ApprovalSubject, Basis, EffectClass, Event, InvalidTransition, Record, State, apply,
+};
 use crate::payload::{Oversized, Payload, Stored};
 
 const OTHER: Fence = Fence(2);
@@ -155,7 +157,7 @@ fn what_was_settled_without_an_instant_gets_none_later() {
 // Of two attempts of which one may have had an effect, the first one's approval is kept; of what failed for certain, the last one's.
 #[test]
 fn an_approval_is_kept_like_the_declaration() {
-    let of = |by| Some(Box::new(Approval::of(by, &Package::of("notice", "Dear Ann")).unwrap()));
+    let of = |by| Some(Box::new(Approval::of(by, &ApprovalSubject::of("notice", "Dear Ann")).unwrap()));
     let again = |record: &Record, by| {
         let event = Event::Again {
             fence: MINE,
@@ -298,7 +300,7 @@ fn undoing_in_part_can_be_completed_and_not_undone() {
 fn a_refusal_says_what_the_record_is() {
     let parked = Record { escalation: Some(EscalationId(9)), ..started() };
     let illegal = apply(&parked, commit("late"), OTHER, Timestamp(20)).unwrap_err();
-    let Illegal { state, event, .. } = &illegal;
+    let InvalidTransition { state, event, .. } = &illegal;
     assert_eq!((*state, *event), ("started", "commit"));
     let text = illegal.to_string();
     for part in ["send:case", "started", "open escalation", "`commit`", "another worker"] {

@@ -4,15 +4,15 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
-use crate::ledger::{Approval, ApprovalError, Package};
+use crate::ledger::{Approval, ApprovalError, ApprovalSubject};
 
 const NOW: Timestamp = Timestamp(1_000);
 
-fn notice(text: &str) -> Package {
-    Package::of("notice", &json!({"to": "ann", "text": text}))
+fn notice(text: &str) -> ApprovalSubject {
+    ApprovalSubject::of("notice", &json!({"to": "ann", "text": text}))
 }
 
-fn approved(package: &Package) -> Approval {
+fn approved(package: &ApprovalSubject) -> Approval {
     Approval::of("bob", package).unwrap()
 }
 
@@ -27,7 +27,7 @@ fn an_approval_holds_for_what_was_seen() {
     let approval = approved(&notice("Dear Ann"));
     assert_eq!(approval.check(&notice("Dear Ann"), NOW), Ok(()));
     // The same content, told otherwise.
-    let same = Package::of("notice", &json!({"text": "Dear Ann", "to": "ann"}));
+    let same = ApprovalSubject::of("notice", &json!({"text": "Dear Ann", "to": "ann"}));
     assert_eq!(approval.check(&same, Timestamp::MAX), Ok(()));
 }
 
@@ -36,9 +36,9 @@ fn an_approval_holds_for_what_was_seen() {
 fn an_approval_does_not_hold_for_other_content() {
     let approval = approved(&notice("Dear Ann"));
     assert_eq!(approval.check(&notice("Dear Bob"), NOW), other_content());
-    let to_another = Package::of("notice", &json!({"to": "bob", "text": "Dear Ann"}));
+    let to_another = ApprovalSubject::of("notice", &json!({"to": "bob", "text": "Dear Ann"}));
     assert_eq!(approval.check(&to_another, NOW), other_content());
-    let more = Package::of("notice", &json!({"to": "ann", "text": "Dear Ann", "cc": null}));
+    let more = ApprovalSubject::of("notice", &json!({"to": "ann", "text": "Dear Ann", "cc": null}));
     assert_eq!(approval.check(&more, NOW), other_content());
 }
 
@@ -46,8 +46,8 @@ fn an_approval_does_not_hold_for_other_content() {
 #[test]
 fn an_approval_does_not_hold_for_another_kind() {
     let content = json!({"id": 7});
-    let approval = approved(&Package::of("archive", &content));
-    let refused = approval.check(&Package::of("delete", &content), NOW).unwrap_err();
+    let approval = approved(&ApprovalSubject::of("archive", &content));
+    let refused = approval.check(&ApprovalSubject::of("delete", &content), NOW).unwrap_err();
     assert_eq!(refused, ApprovalError::OtherContent { what: "delete".into(), by: "bob".into() });
     assert!(refused.to_string().contains("ask again"), "{refused}");
 }
@@ -68,12 +68,12 @@ fn an_approval_ends_at_its_instant() {
 // DESIGN 4.4: content that cannot be hashed can be neither approved nor sent.
 #[test]
 fn content_without_a_json_form_is_refused() {
-    let bad = Package::of("notice", &[f64::NAN]);
+    let bad = ApprovalSubject::of("notice", &[f64::NAN]);
     assert!(Approval::of("bob", &bad).is_err());
     let checked = approved(&notice("Dear Ann")).check(&bad, NOW);
     assert!(matches!(checked, Err(ApprovalError::Unreadable { .. })), "{checked:?}");
     // Two amounts that a double would round together are not approved together.
-    assert!(Approval::of("bob", &Package::of("pay", &9_007_199_254_740_993_u64)).is_err());
+    assert!(Approval::of("bob", &ApprovalSubject::of("pay", &9_007_199_254_740_993_u64)).is_err());
 }
 
 // An approval waits for days in the store, and comes back as it was.
@@ -102,7 +102,7 @@ proptest! {
         a in ("[ab\",]{0,2}", content()),
         b in ("[ab\",]{0,2}", content()),
     ) {
-        let (pa, pb) = (Package::of(&a.0, &a.1), Package::of(&b.0, &b.1));
+        let (pa, pb) = (ApprovalSubject::of(&a.0, &a.1), ApprovalSubject::of(&b.0, &b.1));
         prop_assert_eq!(approved(&pa).check(&pb, NOW).is_ok(), a == b);
     }
 }

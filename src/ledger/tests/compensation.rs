@@ -3,8 +3,8 @@
 use super::{json, record};
 use crate::id::{EscalationId, RunId};
 use crate::ledger::{
-    Compensation, Contract, ContractClass, Due, EffectClass, LookupOffer, Owner, Record, State, Undone, Was,
-    due, undoing_looks_first,
+    Compensation, Contract, ContractClass, Due, EffectClass, FinalState, LookupOffer, Owner, Record, State,
+    Undone, due, undoing_looks_first,
 };
 
 fn policies() -> [Option<Compensation>; 5] {
@@ -110,7 +110,9 @@ fn the_report_says_when_an_effect_is_undone() {
 // Its time was over before anybody could undo it: it is not forgotten.
 #[test]
 fn what_is_gone_is_told_of_if_it_had_happened() {
-    for (was, is_left) in [(Was::Committed, true), (Was::Compensated, false), (Was::Abandoned, false)] {
+    for (was, is_left) in
+        [(FinalState::Committed, true), (FinalState::Compensated, false), (FinalState::Abandoned, false)]
+    {
         let gone = record(State::Gone { was, outcome: "00".to_owned() });
         let due = due(&gone, &[], Some(&Compensation::Automatic), &[], false);
         assert_eq!(matches!(due, Due::Leave(_)), is_left, "{was:?}");

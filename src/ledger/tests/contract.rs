@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::ledger::{
-    Confirm, Contract, ContractClass, ContractError, EffectClass, Finding, LookupOffer, Retention,
+    Confirm, Contract, ContractClass, ContractError, EffectClass, LookupOffer, LookupResult, Retention,
     RetryPolicy, Sight,
 };
 
@@ -91,15 +91,16 @@ fn the_records_of_the_doors_are_sealed_with_their_effects() {
 #[test]
 fn a_finding_keeps_what_it_is_whatever_its_output_becomes() {
     let tenfold = |n: u32| n.checked_mul(10).ok_or(n);
-    let one = |output| Finding::Committed { output, external_ref: Some("a".into()) };
-    let two = |output| Finding::duplicated([("a", output), ("b", output)]);
+    let one = |output| LookupResult::Committed { output, external_ref: Some("a".into()) };
+    let two = |output| LookupResult::duplicated([("a", output), ("b", output)]);
     assert_eq!(one(1).try_map(tenfold), Ok(one(10)));
     assert_eq!(two(1).try_map(tenfold), Ok(two(10)));
-    assert_eq!(Finding::NotFound.try_map(tenfold), Ok(Finding::NotFound));
-    assert_eq!(Finding::Unknown.try_map(tenfold), Ok(Finding::Unknown));
-    let pending = || Finding::Pending { external_ref: Some("a".into()), look_again: Duration::from_secs(1) };
+    assert_eq!(LookupResult::NotFound.try_map(tenfold), Ok(LookupResult::NotFound));
+    assert_eq!(LookupResult::Unknown.try_map(tenfold), Ok(LookupResult::Unknown));
+    let pending =
+        || LookupResult::Pending { external_ref: Some("a".into()), look_again: Duration::from_secs(1) };
     assert_eq!(pending().try_map(tenfold), Ok(pending()));
-    let foreign = || Finding::Foreign { what: "another amount".into() };
+    let foreign = || LookupResult::Foreign { what: "another amount".into() };
     assert_eq!(foreign().try_map(tenfold), Ok(foreign()));
     assert_eq!(one(u32::MAX).try_map(tenfold), Err(u32::MAX));
     assert_eq!(two(u32::MAX).try_map(tenfold), Err(u32::MAX));

@@ -3,7 +3,7 @@
 use super::{failure, json, record, started};
 use crate::clock::Timestamp;
 use crate::id::EscalationId;
-use crate::ledger::{Decision, Facts, Record, Request, RequestHash, State, Was, decide};
+use crate::ledger::{Decision, Facts, FinalState, Record, Request, RequestHash, State, decide};
 
 /// Each state, with the name it has in the table.
 fn states() -> [(&'static str, Record); 10] {
@@ -22,7 +22,7 @@ fn states() -> [(&'static str, Record); 10] {
         ("compensated", record(compensated(true))),
         ("partly", record(compensated(false))),
         ("abandoned", record(State::Abandoned { reason: "ann: leave it".into() })),
-        ("gone", record(State::Gone { was: Was::Compensated, outcome: "00".into() })),
+        ("gone", record(State::Gone { was: FinalState::Compensated, outcome: "00".into() })),
     ]
 }
 
@@ -38,7 +38,7 @@ fn answer(name: &str, alive: bool) -> Decision {
             Decision::Compensated { response: json("first"), compensation: json("undone") }
         }
         ("abandoned", _) => Decision::Abandoned { reason: "ann: leave it".into() },
-        ("gone", _) => Decision::Gone { was: Was::Compensated },
+        ("gone", _) => Decision::Gone { was: FinalState::Compensated },
         _ => unreachable!("{name} is not in the table"),
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{failure, json, started};
-use crate::ledger::{ContractClass, EffectClass, Record, State, Was, is_second_effect};
+use crate::ledger::{ContractClass, EffectClass, FinalState, Record, State, is_second_effect};
 
 fn committed() -> State {
     State::Committed { response: json("answer") }
@@ -18,7 +18,7 @@ fn denying() -> [State; 3] {
     [
         State::Failed { failure: failure("no") },
         State::Abandoned { reason: "ann left it".to_owned() },
-        State::Gone { was: Was::Committed, outcome: String::new() },
+        State::Gone { was: FinalState::Committed, outcome: String::new() },
     ]
 }
 

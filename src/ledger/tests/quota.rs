@@ -16,7 +16,7 @@ fn said() -> [(Quota, bool, bool); 7] {
         (none().breaker(breaker), true, true),
         (none().provider("mail", Throttle::rate(RATE)), true, false),
         (none().provider("mail", Throttle::breaker(breaker)), true, true),
-        (none().within(Duration::from_secs(1)), false, false),
+        (none().timeout(Duration::from_secs(1)), false, false),
         (none().price(Price::new(1, "cent")), false, false),
     ]
 }
@@ -35,12 +35,12 @@ fn what_is_said_first_stands_beside_what_is_said_later() {
         .rate(RATE)
         .breaker(Breaker::default())
         .provider("mail", Throttle::rate(RATE))
-        .within(Duration::from_secs(1))
+        .timeout(Duration::from_secs(1))
         .price(Price::new(1, "cent"));
     let own = Throttle { rate: Some(RATE), breaker: Some(Breaker::default()) };
     let provider = Some(("mail".into(), Throttle { rate: Some(RATE), breaker: None }));
-    let (within, price) = (Some(Duration::from_secs(1)), Some(Price::new(1, "cent")));
-    assert_eq!(quota, Quota { own, provider, within, price });
+    let (timeout, price) = (Some(Duration::from_secs(1)), Some(Price::new(1, "cent")));
+    assert_eq!(quota, Quota { own, provider, timeout, price });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{failure, json, record, started};
 use crate::clock::Timestamp;
 use crate::id::{EscalationId, RunId};
-use crate::ledger::{Basis, Divergence, EffectClass, Owner, Record, State, Was};
+use crate::ledger::{Basis, Divergence, EffectClass, FinalState, Owner, Record, State};
 
 // Rows of earlier builds hold these numbers and names.
 #[test]
@@ -17,7 +17,7 @@ fn the_numbers_and_names_in_rows_stand_for_ever() {
         assert_eq!(EffectClass::from_code(code), Some(class));
     }
     assert_eq!((Basis::from_code(6), EffectClass::from_code(0)), (None, None));
-    assert_eq!(Was::ALL.map(Was::name), ["committed", "compensated", "abandoned"]);
+    assert_eq!(FinalState::ALL.map(FinalState::name), ["committed", "compensated", "abandoned"]);
     let (response, compensation) = (json("first"), json("back"));
     let states = [
         State::Started,
@@ -25,7 +25,7 @@ fn the_numbers_and_names_in_rows_stand_for_ever() {
         State::Failed { failure: failure("no") },
         State::Compensated { response, compensation, whole: true },
         State::Abandoned { reason: "left".into() },
-        State::Gone { was: Was::Committed, outcome: "00".into() },
+        State::Gone { was: FinalState::Committed, outcome: "00".into() },
     ];
     let names = ["started", "committed", "failed", "compensated", "abandoned", "gone"];
     for ((state, name), code) in states.iter().zip(names).zip([1, 2, 3, 4, 5, 7]) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{failure, json, record, started};
 use crate::clock::Timestamp;
-use crate::ledger::{Owner, Record, RequestHash, Retention, State, Was};
+use crate::ledger::{FinalState, Owner, Record, RequestHash, Retention, State};
 use crate::payload::{DigestKey, Payload, Stored, hex};
 
 const DAY: Duration = Duration::from_hours(24);
@@ -88,9 +88,13 @@ fn a_tombstone_holds_the_key_and_digests() {
     };
     let (response, compensation) = (json("first"), json("back"));
     for (state, was, said) in [
-        (State::Committed { response: response.clone() }, Was::Committed, "\"first\""),
-        (State::Compensated { response, compensation, whole: true }, Was::Compensated, "\"first\"\0\"back\""),
-        (State::Abandoned { reason: "left".into() }, Was::Abandoned, "left"),
+        (State::Committed { response: response.clone() }, FinalState::Committed, "\"first\""),
+        (
+            State::Compensated { response, compensation, whole: true },
+            FinalState::Compensated,
+            "\"first\"\0\"back\"",
+        ),
+        (State::Abandoned { reason: "left".into() }, FinalState::Abandoned, "left"),
     ] {
         let before = of(state);
         let left = Retention::erased(&before, &key()).unwrap();
@@ -109,7 +113,7 @@ fn a_tombstone_holds_the_key_and_digests() {
     }
     let failed = of(State::Failed { failure: failure("no") });
     assert_eq!(Retention::erased(&failed, &key()), None, "it did not happen");
-    for state in [State::Started, State::Gone { was: Was::Committed, outcome: "00".into() }] {
+    for state in [State::Started, State::Gone { was: FinalState::Committed, outcome: "00".into() }] {
         let before = of(state);
         let revision = before.revision + 1;
         let as_it_was = Record { kept_until: None, revision, ..before.clone() };

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use crate::clock::Boot;
 use crate::ledger::{
-    Breaker, Bucket, Budget, Circuit, CircuitState, ErrorKind, Health, Price, Rate, Spent, UsedUp,
+    Breaker, Bucket, Budget, BudgetExceeded, BudgetUsage, Circuit, CircuitState, ErrorKind, Health, Price,
+    Rate,
 };
 
 const START: Boot = Boot(Duration::from_secs(100));
@@ -118,7 +119,7 @@ proptest! {
         costs in proptest::collection::vec((0..9_u64, any::<bool>()), 0..100),
     ) {
         let budget = Budget::default().cost("cent", allowed);
-        let (mut spent, mut sum) = (Spent::default(), 0);
+        let (mut spent, mut sum) = (BudgetUsage::default(), 0);
         for (cost, made) in costs {
             let price = Price::new(cost, "cent");
             let may = budget.afford(&spent, Some(&price), Duration::ZERO).is_ok();
@@ -250,24 +251,27 @@ fn what_is_allowed_may_be_used_up_to_the_last() {
     assert_eq!([0, 1, 2].map(|attempts| price.afford(attempts).is_ok()), [true, true, false]);
     assert_eq!(Price::new(10, "cent").afford(u32::MAX), Ok(()), "nothing said, nothing limited");
     let minute = Duration::from_mins(1);
-    assert_eq!([Budget::default(), Budget::default().within(minute)].map(|b| b.time()), [None, Some(minute)]);
+    assert_eq!(
+        [Budget::default(), Budget::default().timeout(minute)].map(|b| b.time()),
+        [None, Some(minute)]
+    );
 }
 
 #[test]
 fn each_budget_that_is_used_up_says_its_name() {
-    let mut spent = Spent::default();
+    let mut spent = BudgetUsage::default();
     spent.add(3, Some(&Price::new(10, "cent")));
     let price = Price::new(10, "cent").at_most(20);
     let none = Duration::ZERO;
     let cases = [
         (Budget::default().attempts(3).afford(&spent, None, none), "run.attempts"),
         (
-            Budget::default().within(Duration::from_secs(1)).afford(&spent, None, Duration::from_secs(1)),
+            Budget::default().timeout(Duration::from_secs(1)).afford(&spent, None, Duration::from_secs(1)),
             "run.time",
         ),
         (Budget::default().cost("cent", 39).afford(&spent, Some(&price), none), "run.cost"),
         (price.afford(2), "operation.cost"),
-        (Err(UsedUp::OperationTime { allowed: none }), "operation.time"),
+        (Err(BudgetExceeded::OperationTime { allowed: none }), "operation.time"),
     ];
     for (outcome, name) in cases {
         let used_up = outcome.unwrap_err();

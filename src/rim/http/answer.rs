@@ -37,7 +37,7 @@ pub(super) fn response(
             // Freed between two looks by another request: this one may come again.
             None => Details::of(Problem::InProgress, failure.message).retry_after(SOON),
         },
-        Outcome::InProgress | Outcome::Later { .. } | Outcome::Pending { .. } => {
+        Outcome::InProgress | Outcome::Deferred { .. } | Outcome::Pending { .. } => {
             return in_progress(config, status_url);
         }
         Outcome::Conflict(diff) => conflict(config, &diff),
@@ -60,7 +60,7 @@ pub(super) fn response(
                 "The request took effect, and its response is too large to be kept. It was not done again.";
             Details::of(Problem::ResponseGone, detail)
         }
-        Outcome::Gone { .. } => {
+        Outcome::Expired { .. } => {
             let detail = "The request was handled so long ago that its response is no longer kept. It was not done again.";
             Details::of(Problem::ResponseGone, detail)
         }

@@ -18,7 +18,7 @@ use super::stored::NEVER;
 use super::transaction::{On, Transactions};
 use crate::exec::{Executor, OwnConnection, Wait};
 use crate::id::Tenant;
-use crate::ledger::{Contract, ContractClass, EffectClass, Finding, Retention};
+use crate::ledger::{Contract, ContractClass, EffectClass, LookupResult, Retention};
 use crate::rim::door::LogFields;
 use crate::tool::{RegisterError, ToolError};
 
@@ -76,7 +76,7 @@ enum InFlight {
 }
 
 pub(super) type ScopeFn = dyn Fn(&Parts) -> Option<RequestScope> + Send + Sync;
-pub(super) type ReconcileFn = dyn Fn(HandlerCall, Value) -> BoxFuture<'static, Result<Finding<Response<Bytes>>, ToolError>>
+pub(super) type ReconcileFn = dyn Fn(HandlerCall, Value) -> BoxFuture<'static, Result<LookupResult<Response<Bytes>>, ToolError>>
     + Send
     + Sync;
 
@@ -343,7 +343,7 @@ impl Idempotency {
         lookup: impl Fn(HandlerCall, Value) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: Future<Output = Result<Finding<Response<Bytes>>, ToolError>> + Send + 'static,
+        F: Future<Output = Result<LookupResult<Response<Bytes>>, ToolError>> + Send + 'static,
     {
         self.config.reconcile = Some(Box::new(move |call, request| Box::pin(lookup(call, request))));
         self.config.contract = contract;

@@ -20,7 +20,7 @@ use super::route::{HandlerCall, Route, outlives};
 use super::stored::StoredResponse;
 use crate::clock::Timestamp;
 use crate::exec::Executor;
-use crate::ledger::{ErrorKind, Finding, Record, RequestHash};
+use crate::ledger::{ErrorKind, LookupResult, Record, RequestHash};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::rim::body::{BoxError, Cut, collect};
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec, canonical};
@@ -224,7 +224,10 @@ where
         Box::pin(self.handle(call))
     }
 
-    fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+    fn reconcile<'a>(
+        &'a self,
+        call: &'a Call,
+    ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
         self.route.reconcile(call, self.request(None).and_then(|(request, _)| request.value()))
     }
 

@@ -13,7 +13,7 @@ use super::stored::StoredResponse;
 use crate::clock::Timestamp;
 use crate::exec::Executor;
 use crate::id::{IdError, Name, Tenant};
-use crate::ledger::{Backoff, ErrorKind, Finding, Record, RequestHash, RetryPolicy, State};
+use crate::ledger::{Backoff, ErrorKind, LookupResult, Record, RequestHash, RetryPolicy, State};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::tool::{Call, Done, Prepared, RegisterError, ToolError, ToolSpec, Unprepared};
 
@@ -95,7 +95,7 @@ impl Route {
         &self,
         call: &Call,
         request: Result<Value, PayloadError>,
-    ) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+    ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
         let reconcile = self.config.reconcile.as_ref()?;
         let unreadable = |error: PayloadError| ToolError::new(ErrorKind::Unknown, error.to_string());
         let finding = match request {
@@ -165,7 +165,10 @@ impl Prepared for Left {
         Box::pin(async { Err(ToolError::new(ErrorKind::Validation, "its caller is gone: nothing was done")) })
     }
 
-    fn reconcile<'a>(&'a self, call: &'a Call) -> Option<BoxFuture<'a, Result<Finding<Payload>, ToolError>>> {
+    fn reconcile<'a>(
+        &'a self,
+        call: &'a Call,
+    ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
         self.route.reconcile(call, self.request.value())
     }
 

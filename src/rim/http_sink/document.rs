@@ -7,7 +7,7 @@ use std::time::Duration;
 use reqwest::{Client, StatusCode, Url};
 
 use super::{by_aggregate, client, headers, send, taken};
-use crate::exec::outbox::{Acked, Event, Sink, SinkError};
+use crate::exec::outbox::{Event, PublishResult, Sink, SinkError};
 
 /// A document, as an index keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl DocumentSink {
 }
 
 impl Sink for DocumentSink {
-    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
         by_aggregate(batch, |event| Box::pin(self.put(event))).await
     }
 }

@@ -12,7 +12,7 @@ use reqwest::{Client, RequestBuilder, Response, StatusCode};
 pub use document::{DocumentSink, IndexDocument};
 
 use super::in_order::by_aggregate;
-use crate::exec::outbox::{Acked, Event, Sink, SinkError};
+use crate::exec::outbox::{Event, PublishResult, Sink, SinkError};
 
 /// Posts each event as JSON to one URL. Feature `sink-http`.
 ///
@@ -58,7 +58,7 @@ impl HttpSink {
 }
 
 impl Sink for HttpSink {
-    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
         by_aggregate(batch, |event| Box::pin(self.post(event))).await
     }
 }

@@ -11,7 +11,7 @@ use statement::{Rows, Statement};
 
 use super::in_order::by_aggregate;
 use crate::clock::{Clock as _, SystemClock};
-use crate::exec::outbox::{Acked, Event, Sink, SinkError};
+use crate::exec::outbox::{Event, PublishResult, Sink, SinkError};
 
 /// Writes each event as a row into a table of another database. Feature `sink-sql`.
 ///
@@ -131,9 +131,9 @@ impl SqlSink {
 }
 
 impl Sink for SqlSink {
-    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
         match self.write(batch).await {
-            Ok(()) => Ok(Acked::all()),
+            Ok(()) => Ok(PublishResult::all()),
             Err(error) if error.is_refusal() => {
                 by_aggregate(batch, |event| Box::pin(self.write(std::slice::from_ref(event)))).await
             }

@@ -85,7 +85,7 @@ pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
 }
 
 /// Runs of any state whose deadline has passed, the earliest first, until they have ended or the command that cancels them is there; a
-/// halted one until it has received that.
+/// blocked one until it has received that.
 pub async fn runs_whose_deadline_has_passed(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let other = sample.for_tenant("globex");
@@ -109,9 +109,9 @@ pub async fn runs_whose_deadline_has_passed(store: &dyn Store) {
     let told = [other.signal(&active, CANCEL, DEADLINE), sample.signal(&late, CANCEL, DEADLINE)];
     admit(store, &told.each_ref().map(|signal| sent(&sample, signal))).await;
     assert_eq!(overdue(i64::MAX, 10).await, [], "they will receive it");
-    let halted = sample.run_on(&late, RunState::Halted { failure: payload(&json!("asked")) });
-    admit(store, &[sample.change().run(halted.clone())]).await;
-    assert_eq!(overdue(i64::MAX, 10).await, from_ref(&halted), "this one receives nothing");
+    let blocked = sample.run_on(&late, RunState::Blocked { failure: payload(&json!("asked")) });
+    admit(store, &[sample.change().run(blocked.clone())]).await;
+    assert_eq!(overdue(i64::MAX, 10).await, from_ref(&blocked), "this one receives nothing");
     assert_eq!(next().await, Some(Timestamp(300)));
     let received = Change { received: Some(Box::new(told[1].clone())), ..sample.change() };
     admit(store, &[received]).await;

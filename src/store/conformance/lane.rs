@@ -2,10 +2,10 @@
 
 use super::admit;
 use super::sample::Sample;
-use crate::store::{Change, Lane, Refusal, RunState, Store, Turns, Verdict};
+use crate::store::{Change, OrderingKey, Refusal, RunState, Store, Turns, Verdict};
 
-const ONE: Option<Lane> = Some(Lane(1));
-const TWO: Option<Lane> = Some(Lane(2));
+const ONE: Option<OrderingKey> = Some(OrderingKey(1));
+const TWO: Option<OrderingKey> = Some(OrderingKey(2));
 
 async fn verdicts(store: &dyn Store, changes: &[Change]) -> Vec<Option<Refusal>> {
     let refusal = |verdict| match verdict {
@@ -98,7 +98,7 @@ pub async fn verdicts_keep_their_places(store: &dyn Store) {
         let run = sample.run(&i.to_string());
         let stale = i % 3 == 0;
         let first = if stale { sample.run_on(&run, RunState::Active) } else { run.clone() };
-        let lane = Some(Lane(i));
+        let lane = Some(OrderingKey(i));
         batch.push(sample.change().run(first).in_lane(lane));
         batch.push(sample.change().step(sample.step(&run, "1")).in_lane(lane));
         expected.extend(if stale {
@@ -117,12 +117,14 @@ pub async fn is_kept_in_order(store: &dyn Store) {
     let mut batch = Vec::new();
     let mut last = runs.clone();
     batch.extend(
-        runs.iter().zip(1..).map(|(run, lane)| sample.change().run(run.clone()).in_lane(Some(Lane(lane)))),
+        runs.iter()
+            .zip(1..)
+            .map(|(run, lane)| sample.change().run(run.clone()).in_lane(Some(OrderingKey(lane)))),
     );
     for _ in 0..20 {
         for (run, lane) in last.iter_mut().zip(1..) {
             *run = sample.run_on(run, RunState::Active);
-            batch.push(sample.change().run(run.clone()).in_lane(Some(Lane(lane))));
+            batch.push(sample.change().run(run.clone()).in_lane(Some(OrderingKey(lane))));
         }
     }
     admit(store, &batch).await;

@@ -9,7 +9,7 @@ use crate::id::{DeclarationId, EscalationId, RecordId};
 use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, Scopes, State};
 use crate::payload::{Oversized, Stored};
 use crate::store::{
-    Change, Escalation, EscalationKind, Refusal, Run, RunState, Store, Use, Verdict, WaitsOn,
+    Change, Escalation, EscalationKind, Refusal, Run, RunState, SharedEffect, Store, Verdict, WaitsOn,
 };
 
 fn states() -> Vec<State> {
@@ -174,11 +174,11 @@ pub async fn orphans_are_started_and_nobodys(store: &dyn Store) {
 pub async fn orphans_are_left_by_runs_that_ended_unsettled(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
     let waits = RunState::Waiting { until: None, on: WaitsOn::ANSWER };
-    let halted = RunState::Halted { failure: payload(&json!("why")) };
+    let blocked = RunState::Blocked { failure: payload(&json!("why")) };
     let failed = RunState::Failed { failure: payload(&json!("why")) };
     let succeeded = RunState::Succeeded { output: inline(json!(7)) };
     let mut left = Vec::new();
-    let states = [RunState::Active, waits, halted, failed.clone(), succeeded.clone(), failed, succeeded];
+    let states = [RunState::Active, waits, blocked, failed.clone(), succeeded.clone(), failed, succeeded];
     for (i, state) in states.into_iter().enumerate() {
         let run = Run { state, unsettled: i > 4, ..old.run(&i.to_string()) };
         let (started, done) =
@@ -238,8 +238,8 @@ pub async fn uses_are_listed_by_run(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (record, runs) = (sample.record("a"), [sample.run("a"), sample.run("b")]);
     let uses = [0, 1].map(|i| sample.used(&record, &runs[i]));
-    let change = |used: &Use| Change { used: Some(Box::new(used.clone())), ..sample.change() };
-    let again = Use { step: "pay/2".into(), at: Timestamp(9), ..uses[0].clone() };
+    let change = |used: &SharedEffect| Change { used: Some(Box::new(used.clone())), ..sample.change() };
+    let again = SharedEffect { step: "pay/2".into(), at: Timestamp(9), ..uses[0].clone() };
     admit(
         store,
         &[sample.change().record(record.clone()), change(&uses[1]), change(&uses[0]), change(&again)],

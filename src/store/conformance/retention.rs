@@ -3,7 +3,7 @@
 use super::sample::{self, Sample};
 use super::{admit, refused};
 use crate::clock::Timestamp;
-use crate::ledger::{ErrorKind, Record, RecordedFailure, Retention, Scopes, State, Was};
+use crate::ledger::{ErrorKind, FinalState, Record, RecordedFailure, Retention, Scopes, State};
 use crate::payload::{DigestKey, Payload, Stored};
 use crate::store::{Change, Refusal, Retired, Run, RunState, Store};
 
@@ -132,7 +132,7 @@ pub async fn a_tombstone_keeps_its_key(store: &dyn Store) {
     admit(store, &[Change { evidence: Some(Box::new(sample.evidence(&committed, 1))), ..Change::default() }])
         .await;
     let left = tombstone(&committed);
-    assert!(matches!(left.state, State::Gone { was: Was::Committed, .. }), "{left:?}");
+    assert!(matches!(left.state, State::Gone { was: FinalState::Committed, .. }), "{left:?}");
     assert_eq!(
         (left.sealed_at, &left.approval, &left.scopes),
         (Some(Timestamp(5)), &None, &None),

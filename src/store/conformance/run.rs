@@ -19,7 +19,7 @@ fn states() -> Vec<RunState> {
         RunState::Succeeded { output: inline(json!(null)) },
         RunState::Succeeded { output: Stored::At(failure.digest()) },
         RunState::Failed { failure: failure.clone() },
-        RunState::Halted { failure },
+        RunState::Blocked { failure },
     ]
 }
 

@@ -14,7 +14,7 @@ use crate::ledger::{
 use crate::payload::{Payload, Stored};
 use crate::store::{
     Answer, Change, Document, Escalation, EscalationKind, Evidence, Resolution, Run, RunState, Schedule,
-    ScheduleState, Signal, Step, StepKind, Store, Use, WaitsOn, WorkerChange,
+    ScheduleState, SharedEffect, Signal, Step, StepKind, Store, WaitsOn, WorkerChange,
 };
 
 /// Text that has broken programs before.
@@ -199,8 +199,8 @@ impl Sample {
     }
 
     /// That a run was answered from a record.
-    pub fn used(&self, record: &Record, run: &Run) -> Use {
-        Use {
+    pub fn used(&self, record: &Record, run: &Run) -> SharedEffect {
+        SharedEffect {
             tenant: self.tenant.clone(),
             record: record.id,
             run: run.id,

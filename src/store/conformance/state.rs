@@ -77,7 +77,7 @@ impl Names {
                 self.instants.extend(row.due_at);
             }
             Written::Step(row) => drop(self.runs.insert(row.run)),
-            Written::Use(row) => {
+            Written::SharedEffect(row) => {
                 self.records.insert(row.record);
                 self.runs.insert(row.run);
             }

@@ -3,7 +3,7 @@
 use super::sample::{Sample, fence_others};
 use super::{admit, refused};
 use crate::ledger::{Owner, Record};
-use crate::store::{Change, History, Refusal, Run, RunState, Step, Store, Turns, Use, WaitsOn};
+use crate::store::{Change, History, Refusal, Run, RunState, SharedEffect, Step, Store, Turns, WaitsOn};
 
 fn step(sample: &Sample, run: &Run, turn: u32) -> Step {
     Step { turn, ..sample.step(run, "1") }
@@ -71,7 +71,7 @@ pub async fn history_is_read_by_turns(store: &dyn Store) {
     let mut changes = Vec::new();
     for turn in 0..6 {
         let foreign = sample.record(&format!("foreign {turn}"));
-        let used = Use { turn, ..sample.used(&foreign, &run) };
+        let used = SharedEffect { turn, ..sample.used(&foreign, &run) };
         changes.push(sample.change().record(foreign));
         changes.push(Change { used: Some(Box::new(used)), ..sample.change() });
         changes.push(sample.change().step(step(&sample, &run, turn)));
@@ -103,7 +103,7 @@ pub async fn a_record_keeps_its_turn(store: &dyn Store) {
     unusual.owner.call_id = Some("call-1".into());
     admit(store, &[sample.change().record(unusual.clone())]).await;
     assert_eq!(store.record_at(&run.tenant, unusual.id).await.unwrap(), Some(unusual));
-    let used = Use { turn: 5, ..sample.used(&started, &run) };
+    let used = SharedEffect { turn: 5, ..sample.used(&started, &run) };
     admit(store, &[Change { used: Some(Box::new(used.clone())), ..sample.change() }]).await;
     assert_eq!(store.record_uses(&run.tenant, started.id).await.unwrap(), [used]);
 }

@@ -21,9 +21,9 @@ use tokio::sync::Notify;
 use self::tables::Tables;
 use super::reads::reads;
 use super::{
-    Aggregate, Asked, Change, Document, Due, Escalation, Evidence, History, LEDGER_ID, LEDGER_KIND,
-    OutboxEvent, Published, Pulse, QuestionCount, QueueLoad, Run, Schedule, Signal, Store, StoreError, Turns,
-    Use, Verdict, Worker,
+    Aggregate, Change, ClusterStatus, Document, Due, Escalation, Evidence, History, LEDGER_ID, LEDGER_KIND,
+    OutboxEvent, Published, QuestionCount, QueueLoad, Run, Schedule, SharedEffect, Signal, Store, StoreError,
+    StoreFuture, Turns, Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
@@ -202,7 +202,7 @@ impl Model {
     }
 
     /// Every use there is, of all tenants, in the order of their places: for checks.
-    pub fn uses(&self) -> Vec<Use> {
+    pub fn uses(&self) -> Vec<SharedEffect> {
         self.state().tables.uses.values().cloned().collect()
     }
 
@@ -221,7 +221,7 @@ impl Model {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask<'a, T: Send + 'a>(&'a self, read: impl FnOnce(&Tables) -> T + Send + 'a) -> Asked<'a, T> {
+    fn ask<'a, T: Send + 'a>(&'a self, read: impl FnOnce(&Tables) -> T + Send + 'a) -> StoreFuture<'a, T> {
         Box::pin(async move {
             let state = self.state();
             if state.crashed { Err(StoreError::Closed) } else { Ok(read(&state.tables)) }
@@ -271,14 +271,14 @@ impl State {
 macro_rules! answer {
     ($($(#[$meaning:meta])+ $question:ident($($named:ident: $kind:ty),*) -> $answer:ty;)+) => {
         $(#[allow(clippy::elidable_lifetime_names, reason = "what some questions name lives as long as the answer")]
-        fn $question<'a>(&'a self, $($named: $kind),*) -> Asked<'a, $answer> {
+        fn $question<'a>(&'a self, $($named: $kind),*) -> StoreFuture<'a, $answer> {
             self.ask(move |tables| tables.$question($($named),*))
         })+
     };
 }
 
 impl Store for Model {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
             let (verdicts, batches) = self.state().write(changes)?;
             self.durable(batches).await?;
@@ -288,9 +288,9 @@ impl Store for Model {
 
     reads!(answer);
 
-    fn pulse(&self) -> Asked<'_, Pulse> {
+    fn pulse(&self) -> StoreFuture<'_, ClusterStatus> {
         let time = self.clock.as_ref().map_or(Timestamp::MIN, |clock| clock.now());
-        self.ask(move |tables| Pulse {
+        self.ask(move |tables| ClusterStatus {
             time,
             workers: tables.workers(),
             next_due: tables.next_due(Timestamp::MIN),
@@ -310,12 +310,12 @@ impl Store for Model {
         self.clock.is_some()
     }
 
-    fn wake_others(&self) -> Asked<'_, ()> {
+    fn wake_others(&self) -> StoreFuture<'_, ()> {
         self.hints.notify_waiters();
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn woken(&self) -> Asked<'_, ()> {
+    fn woken(&self) -> StoreFuture<'_, ()> {
         let hint = self.hints.notified();
         Box::pin(async move {
             hint.await;

@@ -9,7 +9,7 @@ use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
     CANCEL, COMMAND, DEADLINE, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse,
-    QuestionCount, Run, RunState, Signal, Step, Turns, Use, Worker,
+    QuestionCount, Run, RunState, SharedEffect, Signal, Step, Turns, Worker,
 };
 
 impl Tables {
@@ -88,7 +88,7 @@ impl Tables {
         self.looks.get(&(tenant.clone(), record))
     }
 
-    pub(super) fn record_uses(&self, tenant: &Tenant, id: RecordId) -> Vec<Use> {
+    pub(super) fn record_uses(&self, tenant: &Tenant, id: RecordId) -> Vec<SharedEffect> {
         self.uses.values().filter(|used| used.tenant == *tenant && used.record == id).cloned().collect()
     }
 
@@ -203,13 +203,13 @@ impl Tables {
 
     /// When the run is to be cancelled for its deadline, unless that has been seen to.
     fn cancelled_at(&self, run: &Run) -> Option<Timestamp> {
-        let halted = matches!(run.state, RunState::Halted { .. });
+        let blocked = matches!(run.state, RunState::Blocked { .. });
         let mut commands = self.signals.values().filter(|(signal, _)| {
             signal.tenant == run.tenant
                 && signal.run == run.id
                 && (signal.name.as_str(), signal.id.as_str()) == (CANCEL, DEADLINE)
         });
-        run.deadline.filter(|_| !run.state.is_final() && !commands.any(|(_, received)| *received || !halted))
+        run.deadline.filter(|_| !run.state.is_final() && !commands.any(|(_, received)| *received || !blocked))
     }
 
     pub(super) fn run_overdue(&self, until: Timestamp, limit: u32) -> Vec<Run> {
@@ -370,7 +370,7 @@ fn past_call(record: &Record) -> PastCall {
     }
 }
 
-fn past_use(used: &Use, record: &Record) -> PastUse {
+fn past_use(used: &SharedEffect, record: &Record) -> PastUse {
     PastUse {
         record: record.id,
         key: record.key.clone(),

@@ -10,8 +10,8 @@ use crate::payload::{DigestKey, Payload};
 use crate::store::row::Row as _;
 use crate::store::written::Written;
 use crate::store::{
-    Aggregate, Change, Document, Escalation, Evidence, OutboxEvent, Refusal, Run, Schedule, Signal, Step,
-    StepKind, Use, Verdict, Worker, WorkerChange,
+    Aggregate, Change, Document, Escalation, Evidence, OutboxEvent, Refusal, Run, Schedule, SharedEffect,
+    Signal, Step, StepKind, Verdict, Worker, WorkerChange,
 };
 
 type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
@@ -28,7 +28,7 @@ pub(super) struct Tables {
     pub(super) records: BTreeMap<RecordId, Record>,
     pub(super) record_keys: BTreeMap<(Tenant, OperationKey), RecordId>,
     pub(super) looks: BTreeMap<(Tenant, RecordId), Look>,
-    pub(super) uses: BTreeMap<(Tenant, RunId, u32, RecordId), Use>,
+    pub(super) uses: BTreeMap<(Tenant, RunId, u32, RecordId), SharedEffect>,
     pub(super) evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
     pub(super) escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
     pub(super) queues: BTreeMap<String, Bucket>,
@@ -128,7 +128,7 @@ impl Tables {
             | Written::Payload(..)
             | Written::Key(..)
             | Written::Prune(..)
-            | Written::Use(_)
+            | Written::SharedEffect(_)
             | Written::Evidence(_) => Ok(()),
         }
     }
@@ -181,7 +181,7 @@ impl Tables {
             | Written::Payload(..)
             | Written::Key(..)
             | Written::Prune(..)
-            | Written::Use(_)
+            | Written::SharedEffect(_)
             | Written::Evidence(_) => return None,
         })
     }
@@ -237,7 +237,7 @@ impl Tables {
                     steps.retain(|(turn, ..), _| *turn <= run.base || *turn > last);
                 }
             }
-            Written::Use(row) => {
+            Written::SharedEffect(row) => {
                 let key = (row.tenant.clone(), row.run, row.turn, row.record);
                 self.uses.entry(key).or_insert_with(|| row.clone());
             }

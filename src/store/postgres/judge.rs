@@ -14,7 +14,7 @@ use crate::store::sql::ask::Session as _;
 use crate::store::sql::judge::{is_written, open_late};
 use crate::store::sql::{payload, queue, retention, worker};
 use crate::store::table::Kind;
-use crate::store::{Change, Lane, Refusal, Verdict};
+use crate::store::{Change, OrderingKey, Refusal, Verdict};
 
 /// Judges each change by itself, in the order of the batch.
 pub(super) async fn judge(
@@ -54,7 +54,7 @@ const UNSEEN: Verdict = Verdict::Refused(Refusal::Predecessor);
 
 struct Judged {
     verdicts: Vec<Verdict>,
-    stopped: HashSet<Lane>,
+    stopped: HashSet<OrderingKey>,
 }
 
 impl Judged {

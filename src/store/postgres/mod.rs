@@ -37,7 +37,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use tokio::sync::Mutex;
 
 use super::sql::ask::Queries;
-use super::{Asked, Change, Pulse, Store, StoreError, Verdict};
+use super::{Change, ClusterStatus, Store, StoreError, StoreFuture, Verdict};
 use connect::Connector;
 use pool::Pool;
 
@@ -123,7 +123,7 @@ impl Postgres {
 }
 
 impl Store for Postgres {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(commit::commit(self, changes))
     }
 
@@ -131,7 +131,7 @@ impl Store for Postgres {
         Some(&self.readers)
     }
 
-    fn pulse(&self) -> Asked<'_, Pulse> {
+    fn pulse(&self) -> StoreFuture<'_, ClusterStatus> {
         // Each worker comes by here with its heartbeat, idle or not.
         self.readers.close_unused();
         self.guests.close_unused();
@@ -147,11 +147,11 @@ impl Store for Postgres {
         true
     }
 
-    fn wake_others(&self) -> Asked<'_, ()> {
+    fn wake_others(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.hints.give(&self.readers))
     }
 
-    fn woken(&self) -> Asked<'_, ()> {
+    fn woken(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.hints.wait())
     }
 }

@@ -10,7 +10,7 @@ use crate::payload::Payload;
 use crate::store::own::{
     OwnDatabase, Transacting, TransactionsOn, Unseen, Within, Work, messages, transactions,
 };
-use crate::store::{Asked, Change, Delivery, Known, SetAside, Step};
+use crate::store::{Change, Delivery, Known, SetAside, Step, StoreFuture};
 
 impl OwnDatabase for Postgres {
     fn on_postgres(&self) -> Option<&dyn TransactionsOn<PgConnection>> {
@@ -20,7 +20,7 @@ impl OwnDatabase for Postgres {
     fn continuity<'a>(
         &'a self,
         before: Option<&'a Origin>,
-    ) -> Asked<'a, (Option<&'static str>, Option<Origin>)> {
+    ) -> StoreFuture<'a, (Option<&'static str>, Option<Origin>)> {
         Box::pin(async move {
             let origin = self.origin().await?.map(|origin| origin.or_as_it_was(before));
             let doubt = origin.as_ref().zip(before).and_then(|(origin, before)| origin.doubt(before));

@@ -9,7 +9,7 @@ use crate::id::{Fence, Tenant};
 use crate::store::cell::Declared as _;
 use crate::store::row::Take as _;
 use crate::store::sql::reads::UNENDED;
-use crate::store::{LEDGER_ID, LEDGER_KIND, Pulse, Worker};
+use crate::store::{ClusterStatus, LEDGER_ID, LEDGER_KIND, Worker};
 
 /// A heartbeat by itself: it goes past the connection that writes, so that a long batch does not cost the lease. False
 /// if the worker has ended.
@@ -40,11 +40,11 @@ static PULSE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// One query, for an idle worker asks this and nothing else.
-pub(super) async fn pulse(pool: &Pool) -> Result<Pulse, StoreError> {
+pub(super) async fn pulse(pool: &Pool) -> Result<ClusterStatus, StoreError> {
     let query =
         || sqlx::query(PULSE.as_str()).bind(Tenant::ledger().to_string()).bind(LEDGER_KIND).bind(LEDGER_ID);
     let rows = pool.all(query).await?;
-    let mut pulse = Pulse {
+    let mut pulse = ClusterStatus {
         time: Timestamp::MIN,
         workers: Vec::new(),
         next_due: None,

@@ -48,7 +48,7 @@ impl Cells for RunState {
             Self::Queued | Self::Active => (None, WaitsOn::NOTHING, None),
             Self::Waiting { until, on } => (*until, *on, None),
             Self::Succeeded { output } => (None, WaitsOn::NOTHING, Some(output.column())),
-            Self::Failed { failure } | Self::Halted { failure } => {
+            Self::Failed { failure } | Self::Blocked { failure } => {
                 (None, WaitsOn::NOTHING, Some(failure.text()))
             }
             Self::Expired { outcome, .. } => (None, WaitsOn::NOTHING, Some(format!("#{outcome}").into())),
@@ -71,7 +71,7 @@ impl Cells for RunState {
                 Stored::from_column(&output).map(|output| Self::Succeeded { output })
             }
             (4, None, NOTHING, Some(failure)) => Some(Self::Failed { failure: Payload::stored(failure) }),
-            (5, None, NOTHING, Some(failure)) => Some(Self::Halted { failure: Payload::stored(failure) }),
+            (5, None, NOTHING, Some(failure)) => Some(Self::Blocked { failure: Payload::stored(failure) }),
             _ => None,
         };
         state.ok_or_else(|| values.damaged(&format!("state {} does not fit its outcome", columns.0)))

@@ -64,7 +64,7 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
         }
         Written::Worker(_)
         | Written::Prune(..)
-        | Written::Use(_)
+        | Written::SharedEffect(_)
         | Written::Evidence(_)
         | Written::Payload(..)
         | Written::Key(..)

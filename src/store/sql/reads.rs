@@ -15,9 +15,9 @@ use crate::store::cell::Declared as _;
 use crate::store::reads::reads;
 use crate::store::row::{Given, Take as _};
 use crate::store::{
-    Aggregate, Asked, COMMAND, Change, Document, Due, Escalation, EscalationKind, Evidence, History,
-    OutboxEvent, PastCall, PastStep, PastUse, Published, QuestionCount, QueueLoad, Run, Schedule, Signal,
-    Store, StoreError, Turns, Use, Verdict, Worker,
+    Aggregate, COMMAND, Change, Document, Due, Escalation, EscalationKind, Evidence, History, OutboxEvent,
+    PastCall, PastStep, PastUse, Published, QuestionCount, QueueLoad, Run, Schedule, SharedEffect, Signal,
+    Store, StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 
 /// A run has not ended, and is still to be cancelled at its deadline. The first condition is that of the index. The command is looked
@@ -28,7 +28,7 @@ pub(in crate::store) const UNENDED: &str = "state NOT IN (3, 4) AND coalesce((SE
 macro_rules! answer {
     ($($(#[$meaning:meta])+ $question:ident($($named:ident: $kind:ty),*) -> $answer:ty;)+) => {
         $(#[allow(clippy::elidable_lifetime_names, reason = "what some questions name lives as long as the answer")]
-        fn $question<'a>(&'a self, $($named: $kind),*) -> Asked<'a, $answer> {
+        fn $question<'a>(&'a self, $($named: $kind),*) -> StoreFuture<'a, $answer> {
             Box::pin(Queries::$question(self, $($named),*))
         })+
     };
@@ -36,7 +36,7 @@ macro_rules! answer {
 
 impl<D: Reader + Debug + 'static> Store for Queries<D> {
     /// It reads alone.
-    fn commit<'a>(&'a self, _: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, _: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async { Err(StoreError::Closed) })
     }
 
@@ -143,7 +143,7 @@ impl<D: Reader> Queries<D> {
         Ok(self.number(&sql, &[workflow.into(), after.0.into()]).await?.map(Timestamp))
     }
 
-    pub(super) async fn record_uses(&self, tenant: &Tenant, id: RecordId) -> Listed<Use> {
+    pub(super) async fn record_uses(&self, tenant: &Tenant, id: RecordId) -> Listed<SharedEffect> {
         self.rows("WHERE tenant = $1 AND record = $2 ORDER BY run, turn", &[tenant.into(), id.0.into()]).await
     }
 

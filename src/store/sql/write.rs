@@ -8,7 +8,7 @@ use crate::store::{Change, Escalation};
 /// Hands the rows that are written by the law of their table to a macro, in the order in which they are written.
 macro_rules! rows {
     ($each:ident) => {
-        $each!(Schedule, Document, Run, Record, Look, Step, Use, Signal, Evidence)
+        $each!(Schedule, Document, Run, Record, Look, Step, SharedEffect, Signal, Evidence)
     };
 }
 pub(in crate::store) use rows;

@@ -35,7 +35,7 @@ use tokio::sync::Mutex;
 
 use super::cell::Declared as _;
 use super::sql::ask::Queries;
-use super::{Asked, Change, Document, History, Pulse, Store, StoreError, Turns, Verdict};
+use super::{Change, ClusterStatus, Document, History, Store, StoreError, StoreFuture, Turns, Verdict};
 use crate::id::{RunId, Tenant};
 
 pub use super::transaction::TransactionError;
@@ -192,7 +192,7 @@ async fn empty_log(connection: &mut SqliteConnection) -> Result<bool, StoreError
 }
 
 impl Store for Sqlite {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
             match changes {
                 [change] if change.beside => Ok(vec![retention::commit(self, change).await?]),
@@ -210,15 +210,15 @@ impl Store for Sqlite {
         tenant: &'a Tenant,
         kind: &'a str,
         id: &'a str,
-    ) -> Asked<'a, Option<Document>> {
+    ) -> StoreFuture<'a, Option<Document>> {
         Box::pin(self.finder.find(&self.readers, tenant, kind, id))
     }
 
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> StoreFuture<'a, History> {
         Box::pin(run::history(&self.readers, tenant, id, turns))
     }
 
-    fn pulse(&self) -> Asked<'_, Pulse> {
+    fn pulse(&self) -> StoreFuture<'_, ClusterStatus> {
         Box::pin(pulse::pulse(&self.readers))
     }
 
@@ -231,11 +231,11 @@ impl Store for Sqlite {
         false
     }
 
-    fn wake_others(&self) -> Asked<'_, ()> {
+    fn wake_others(&self) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn woken(&self) -> Asked<'_, ()> {
+    fn woken(&self) -> StoreFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
 }

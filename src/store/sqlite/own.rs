@@ -10,14 +10,17 @@ use crate::payload::Payload;
 use crate::store::own::{
     OwnDatabase, Transacting, TransactionsOn, Unseen, Within, Work, messages, transactions,
 };
-use crate::store::{Asked, Change, Delivery, Known, SetAside, Step};
+use crate::store::{Change, Delivery, Known, SetAside, Step, StoreFuture};
 
 impl OwnDatabase for Sqlite {
     fn on_sqlite(&self) -> Option<&dyn TransactionsOn<SqliteConnection>> {
         Some(self)
     }
 
-    fn continuity<'a>(&'a self, _: Option<&'a Origin>) -> Asked<'a, (Option<&'static str>, Option<Origin>)> {
+    fn continuity<'a>(
+        &'a self,
+        _: Option<&'a Origin>,
+    ) -> StoreFuture<'a, (Option<&'static str>, Option<Origin>)> {
         Box::pin(async { Ok((self.doubt(), None)) })
     }
 
@@ -25,7 +28,7 @@ impl OwnDatabase for Sqlite {
         true
     }
 
-    fn mark(&self, raise: bool) -> Asked<'_, ()> {
+    fn mark(&self, raise: bool) -> StoreFuture<'_, ()> {
         Box::pin(self.mark(raise))
     }
 

@@ -6,14 +6,14 @@ use super::{Columns, StoreError, failure};
 use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::store::sql::ask::Queries;
-use crate::store::{LEDGER_ID, LEDGER_KIND, Pulse};
+use crate::store::{ClusterStatus, LEDGER_ID, LEDGER_KIND};
 
 /// For a store of one worker nobody asks this but tests and tools: two queries are as good as one.
-pub(super) async fn pulse(pool: &Queries<SqlitePool>) -> Result<Pulse, StoreError> {
+pub(super) async fn pulse(pool: &Queries<SqlitePool>) -> Result<ClusterStatus, StoreError> {
     let time = sqlx::query("SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)");
     let time = time.fetch_one(&**pool).await.map_err(|e| failure(&e))?;
     let restored = pool.document_find(&Tenant::ledger(), LEDGER_KIND, LEDGER_ID).await?;
-    Ok(Pulse {
+    Ok(ClusterStatus {
         time: Timestamp(Columns::of("clock", &time).take()?),
         workers: pool.worker_open().await?,
         next_due: pool.next_due(Timestamp::MIN).await?,

@@ -13,7 +13,7 @@ use sha2::Digest as _;
 
 use super::digest::Sha256;
 use super::seen::unclear;
-use crate::ledger::{ErrorKind, Finding, LookupOffer, Sight};
+use crate::ledger::{ErrorKind, LookupOffer, LookupResult, Sight};
 use crate::tool::{Done, ToolError};
 
 /// A file at a path that is known before it is written: whether it is there, whole, and the one we meant.
@@ -24,16 +24,16 @@ use crate::tool::{Done, ToolError};
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
-/// use counterfoil::ledger::Finding;
+/// use counterfoil::ledger::LookupResult;
 /// use counterfoil::tool::lookup::{FileAt, Sha256};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// let file = FileAt::new(folder.path().join("report.csv"));
 /// let content = "id,amount\n1,4900\n";
-/// assert_eq!(file.find(Sha256::of(content), |_| ()).await?, Finding::NotFound);
+/// assert_eq!(file.find(Sha256::of(content), |_| ()).await?, LookupResult::NotFound);
 /// file.create(content).await?;
 /// let found = file.find(Sha256::of(content), |written| written.len).await?;
-/// assert!(matches!(found, Finding::Committed { output: 17, .. }));
+/// assert!(matches!(found, LookupResult::Committed { output: 17, .. }));
 /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -93,18 +93,18 @@ impl FileAt {
         &self,
         digest: Sha256,
         output: impl FnOnce(Written) -> T,
-    ) -> Result<Finding<T>, ToolError> {
+    ) -> Result<LookupResult<T>, ToolError> {
         let file = self.clone();
         let read = blocking(move || file.read()).await?;
         match read.map_err(|error| unclear(format!("{}: {error}", self.path.display())))? {
-            None => Ok(Finding::NotFound),
+            None => Ok(LookupResult::NotFound),
             Some(written) if written.digest == digest => {
                 let external_ref = Some(format!("sha256:{}", written.digest));
-                Ok(Finding::Committed { output: output(written), external_ref })
+                Ok(LookupResult::Committed { output: output(written), external_ref })
             }
             Some(Written { len, digest: found, .. }) => {
                 let path = self.path.display();
-                Ok(Finding::Foreign {
+                Ok(LookupResult::Foreign {
                     what: format!("{path} has {len} bytes of SHA-256 {found}, and {digest} was sent"),
                 })
             }

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::expected::Expected;
 use super::pages::{Onward, Pages};
-use super::seen::{Seen, Sought, Tally, unclear};
+use super::seen::{LookupTarget, Match, Tally, unclear};
 use super::web::{Web, json, refused};
-use crate::ledger::{ErrorKind, Finding, LookupOffer, Sight};
+use crate::ledger::{ErrorKind, LookupOffer, LookupResult, Sight};
 use crate::tool::ToolError;
 
 /// A GET by our token: of a list that is searched, or of one thing.
@@ -22,7 +22,7 @@ use crate::tool::ToolError;
 ///
 /// ```
 /// use std::time::Duration;
-/// use counterfoil::ledger::Finding;
+/// use counterfoil::ledger::LookupResult;
 /// use counterfoil::tool::lookup::{Expected, HttpGet, Pages};
 /// use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 /// # use counterfoil::Key;
@@ -55,7 +55,7 @@ use crate::tool::ToolError;
 /// }
 ///
 /// impl Reconcile for PayOut {
-///     async fn reconcile(&self, call: &Call, sent: &Transfer) -> Result<Finding<Receipt>, ToolError> {
+///     async fn reconcile(&self, call: &Call, sent: &Transfer) -> Result<LookupResult<Receipt>, ToolError> {
 ///         let expected = Expected::new().field("/amount", sent.amount);
 ///         self.lookup.find(call, &expected, serde_json::from_value).await
 ///     }
@@ -203,7 +203,7 @@ impl HttpGet {
     }
 
     /// A thing with one of these words at this pointer is accepted and not finished. It is looked up again after this pause: see
-    /// [`Finding::Pending`].
+    /// [`LookupResult::Pending`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -226,7 +226,7 @@ impl HttpGet {
         self
     }
 
-    /// A thing with one of these words at this pointer had no effect, and will have none: see [`Finding::Failed`].
+    /// A thing with one of these words at this pointer had no effect, and will have none: see [`LookupResult::Failed`].
     #[must_use]
     pub fn failed(
         mut self,
@@ -280,10 +280,10 @@ impl HttpGet {
     /// Whenever the provider has not clearly shown everything under the token.
     pub async fn find<'a, T: Send>(
         &self,
-        sought: impl Into<Sought<'a>> + Send,
+        sought: impl Into<LookupTarget<'a>> + Send,
         expected: &Expected,
         output: impl Fn(Value) -> Result<T, serde_json::Error> + Send + Sync,
-    ) -> Result<Finding<T>, ToolError> {
+    ) -> Result<LookupResult<T>, ToolError> {
         let sought = sought.into();
         let url = self.url.replace("{token}", &percent(sought.token));
         let url = Url::parse(&url).map_err(|e| unclear(format!("the lookup's URL is none: {e}")))?;
@@ -304,36 +304,36 @@ impl HttpGet {
     fn judge<T>(
         &self,
         thing: Value,
-        sought: Sought<'_>,
+        sought: LookupTarget<'_>,
         expected: &Expected,
         output: impl Fn(Value) -> Result<T, serde_json::Error>,
-    ) -> Result<Seen<T>, ToolError> {
+    ) -> Result<Match<T>, ToolError> {
         if let Some(token) = &self.token
             && !self.is_ours(&thing, token, sought)?
         {
-            return Ok(Seen::Another);
+            return Ok(Match::Another);
         }
         if let Some(difference) = expected.difference(&thing) {
-            return Ok(Seen::Conflict(difference));
+            return Ok(Match::Conflict(difference));
         }
         let id =
             self.id_of(&thing).ok_or_else(|| unclear(format!("a thing without an id at {:?}", self.id)))?;
         if let Some((states, look_again)) = &self.pending
             && states.said(&thing).is_some()
         {
-            return Ok(Seen::Pending { external_ref: id, look_again: *look_again });
+            return Ok(Match::Pending { external_ref: id, look_again: *look_again });
         }
         if let Some((states, kind)) = &self.failed
             && let Some(said) = states.said(&thing)
         {
-            return Ok(Seen::Failed { kind: *kind, message: format!("{id} is {said}") });
+            return Ok(Match::Failed { kind: *kind, message: format!("{id} is {said}") });
         }
         let output = output(thing).map_err(|e| unclear(format!("{id} is of an unknown form: {e}")))?;
-        Ok(Seen::ours(output, id))
+        Ok(Match::ours(output, id))
     }
 
     /// It carries our token.
-    fn is_ours(&self, thing: &Value, token: &Token, sought: Sought<'_>) -> Result<bool, ToolError> {
+    fn is_ours(&self, thing: &Value, token: &Token, sought: LookupTarget<'_>) -> Result<bool, ToolError> {
         let Token { pointer, may_lack } = token;
         match thing.pointer(pointer).map(Value::as_str) {
             Some(Some(carried)) => Ok(carried == sought.token),

@@ -12,7 +12,7 @@
 //! ([`Sight`](crate::ledger::Sight)). All keep three rules. *Not found* is said only where the other side has clearly
 //! said so; whatever else comes back (a refused credential, a page too many, a file that is half there) is an error,
 //! and leaves the call ambiguous. What carries our token and is not what we sent is
-//! [`Foreign`](crate::ledger::Finding::Foreign), never ours and never a miss. Several effects are `Duplicated`.
+//! [`Foreign`](crate::ledger::LookupResult::Foreign), never ours and never a miss. Several effects are `Duplicated`.
 
 mod digest;
 mod expected;
@@ -41,7 +41,7 @@ pub use object::{HttpObject, Stored};
 pub use pages::Pages;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use rows::Rows;
-pub use seen::{Seen, Sought};
+pub use seen::{LookupTarget, Match};
 pub use stream::{Batch, Log, StreamFrom};
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]

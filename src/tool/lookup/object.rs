@@ -11,7 +11,7 @@ use sha2::Digest as _;
 use super::digest::Sha256;
 use super::seen::unclear;
 use super::web::{Web, pieces, refused};
-use crate::ledger::{ErrorKind, Finding, LookupOffer, Sight};
+use crate::ledger::{ErrorKind, LookupOffer, LookupResult, Sight};
 use crate::tool::{Done, ToolError};
 
 /// An object in a store that speaks HTTP as S3 does, under a key that is known before it is written.
@@ -99,7 +99,7 @@ impl HttpObject {
         key: &str,
         digest: Sha256,
         output: impl FnOnce(Stored) -> T + Send,
-    ) -> Result<Finding<T>, ToolError> {
+    ) -> Result<LookupResult<T>, ToolError> {
         let url = self.url(key)?;
         // Asks S3 to say the checksum; others do not mind.
         let head = self.web.get(Method::HEAD, url.clone(), &[("x-amz-checksum-mode", "ENABLED")]).await?;
@@ -108,7 +108,7 @@ impl HttpObject {
             StatusCode::NOT_FOUND if head.headers().contains_key("x-amz-delete-marker") => {
                 return Err(unclear(format!("{key:?} was there, and has been deleted")));
             }
-            StatusCode::NOT_FOUND => return Ok(Finding::NotFound),
+            StatusCode::NOT_FOUND => return Ok(LookupResult::NotFound),
             _ => return Err(refused(&head)),
         }
         let stored = stored(head.headers());
@@ -118,10 +118,10 @@ impl HttpObject {
         };
         if found != digest {
             let what = format!("{key:?} has the SHA-256 {found}, and {digest} was sent");
-            return Ok(Finding::Foreign { what });
+            return Ok(LookupResult::Foreign { what });
         }
         let external_ref = stored.version.clone().or_else(|| stored.etag.clone());
-        Ok(Finding::Committed { output: output(stored), external_ref })
+        Ok(LookupResult::Committed { output: output(stored), external_ref })
     }
 
     /// Writes it, if nothing stands there: `PUT` with `If-None-Match: *` and its checksum. For objects of one request.

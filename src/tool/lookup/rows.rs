@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sqlx::{FromRow, Pool};
 
-use super::seen::{Seen, Sought, Tally, unclear};
-use crate::ledger::{ErrorKind, Finding, LookupOffer, Sight};
+use super::seen::{LookupTarget, Match, Tally, unclear};
+use crate::ledger::{ErrorKind, LookupOffer, LookupResult, Sight};
 use crate::store::Queried;
 use crate::tool::ToolError;
 
@@ -16,8 +16,8 @@ use crate::tool::ToolError;
 /// ```
 /// # #[cfg(feature = "sqlite")]
 /// # tokio::runtime::Runtime::new()?.block_on(async {
-/// use counterfoil::ledger::Finding;
-/// use counterfoil::tool::lookup::{Rows, Seen};
+/// use counterfoil::ledger::LookupResult;
+/// use counterfoil::tool::lookup::{Rows, Match};
 /// use sqlx::SqlitePool;
 ///
 /// # let folder = tempfile::tempdir()?;
@@ -26,11 +26,11 @@ use crate::tool::ToolError;
 /// #     INSERT INTO payment VALUES (1, 'ref-9', 4900)").execute(&pool).await?;
 /// let lookup = Rows::new(pool, "SELECT id, amount FROM payment WHERE reference = $1 ORDER BY id");
 /// let ours = |(id, amount): (i64, i64)| match amount {
-///     4900 => Seen::ours(id, id.to_string()),
-///     amount => Seen::Conflict(format!("its amount is {amount}")),
+///     4900 => Match::ours(id, id.to_string()),
+///     amount => Match::Conflict(format!("its amount is {amount}")),
 /// };
 /// let found = lookup.find("ref-9", ours).await?; // in `reconcile`: `call` instead of a reference
-/// assert_eq!(found, Finding::Committed { output: 1, external_ref: Some("1".into()) });
+/// assert_eq!(found, LookupResult::Committed { output: 1, external_ref: Some("1".into()) });
 /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -78,9 +78,9 @@ impl<DB: Queried> Rows<DB> {
     /// If the database cannot say: it fails, it lags, or there are more than 1000 rows.
     pub async fn find<'a, R, T: Send>(
         &self,
-        sought: impl Into<Sought<'a>> + Send,
-        judge: impl FnMut(R) -> Seen<T> + Send,
-    ) -> Result<Finding<T>, ToolError>
+        sought: impl Into<LookupTarget<'a>> + Send,
+        judge: impl FnMut(R) -> Match<T> + Send,
+    ) -> Result<LookupResult<T>, ToolError>
     where
         R: for<'r> FromRow<'r, DB::Row> + Send + Unpin,
     {

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use crate::ledger::{ErrorKind, Finding, Found};
+use crate::ledger::{ErrorKind, Found, LookupResult};
 use crate::tool::{Call, Done, ToolError};
 
 /// What a lookup goes by. Made of a [`Call`], or of a token alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sought<'a> {
+pub struct LookupTarget<'a> {
     /// What the effect carries: [`Call::key`], unless you send a reference of your own.
     pub token: &'a str,
     /// What an earlier attempt noted.
     pub noted: Option<&'a str>,
 }
 
-impl<'a> Sought<'a> {
+impl<'a> LookupTarget<'a> {
     /// By a reference of your own, instead of the call's key. It must be one that nobody else can use.
     #[must_use]
     pub const fn by(mut self, token: &'a str) -> Self {
@@ -23,13 +23,13 @@ impl<'a> Sought<'a> {
     }
 }
 
-impl<'a> From<&'a Call> for Sought<'a> {
+impl<'a> From<&'a Call> for LookupTarget<'a> {
     fn from(call: &'a Call) -> Self {
         Self { token: call.key(), noted: call.external_ref() }
     }
 }
 
-impl<'a> From<&'a str> for Sought<'a> {
+impl<'a> From<&'a str> for LookupTarget<'a> {
     fn from(token: &'a str) -> Self {
         Self { token, noted: None }
     }
@@ -37,17 +37,17 @@ impl<'a> From<&'a str> for Sought<'a> {
 
 /// What one thing is that a lookup has come upon.
 #[derive(Clone, Debug)]
-pub enum Seen<T> {
+pub enum Match<T> {
     /// The effect of this call: what the call would have returned.
     Ours(Done<T>),
-    /// The effect of this call, which the provider has accepted and not finished: see [`Finding::Pending`].
+    /// The effect of this call, which the provider has accepted and not finished: see [`LookupResult::Pending`].
     Pending {
         /// The provider's id.
         external_ref: String,
         /// The pause before the next lookup.
         look_again: Duration,
     },
-    /// The request of this call, of which nothing came: see [`Finding::Failed`].
+    /// The request of this call, of which nothing came: see [`LookupResult::Failed`].
     Failed {
         /// What kind of failure.
         kind: ErrorKind,
@@ -57,11 +57,11 @@ pub enum Seen<T> {
     /// Something else that the search shows as well.
     Another,
     /// It carries our token, and is not what we sent: another amount, another recipient. With the difference in words. A person is
-    /// asked, who is shown them: see [`Finding::Foreign`].
+    /// asked, who is shown them: see [`LookupResult::Foreign`].
     Conflict(String),
 }
 
-impl<T> Seen<T> {
+impl<T> Match<T> {
     /// The effect of this call, under the provider's id.
     pub fn ours(output: T, external_ref: impl Into<String>) -> Self {
         Self::Ours(Done::new(output).external_ref(external_ref))
@@ -86,20 +86,20 @@ impl<T> Tally<T> {
     }
 
     /// Counts one. What is shown twice under one id, as a list that shifts while it is paged does, counts once.
-    pub(super) fn take(&mut self, seen: Seen<T>) {
+    pub(super) fn take(&mut self, seen: Match<T>) {
         let ours = match seen {
-            Seen::Another => return,
-            Seen::Conflict(difference) => return self.foreign.push(difference),
-            Seen::Pending { external_ref, look_again } => {
+            Match::Another => return,
+            Match::Conflict(difference) => return self.foreign.push(difference),
+            Match::Pending { external_ref, look_again } => {
                 self.count(Some(external_ref.clone()), None);
                 self.pending.get_or_insert((external_ref, look_again));
                 return;
             }
-            Seen::Failed { kind, message } => {
+            Match::Failed { kind, message } => {
                 self.failed.get_or_insert((kind, message));
                 return;
             }
-            Seen::Ours(ours) => ours,
+            Match::Ours(ours) => ours,
         };
         self.count(ours.external_ref, Some(ours.output));
     }
@@ -111,26 +111,26 @@ impl<T> Tally<T> {
     }
 
     /// What follows. An id that the provider has given away and no longer shows is no miss: it was there.
-    pub(super) fn finding(mut self, noted: Option<&str>) -> Result<Finding<T>, ToolError> {
+    pub(super) fn finding(mut self, noted: Option<&str>) -> Result<LookupResult<T>, ToolError> {
         if !self.foreign.is_empty() {
-            return Ok(Finding::Foreign { what: self.foreign.join("; ") });
+            return Ok(LookupResult::Foreign { what: self.foreign.join("; ") });
         }
         // One that is not finished is an effect as well: beside a finished one it is a duplicate.
         let is_finished = self.effects.iter().any(|effect| effect.output.is_some());
         match (is_finished, self.pending, self.failed) {
             (false, Some((id, look_again)), _) => {
-                return Ok(Finding::Pending { external_ref: Some(id), look_again });
+                return Ok(LookupResult::Pending { external_ref: Some(id), look_again });
             }
-            (false, None, Some((kind, message))) => return Ok(Finding::Failed { kind, message }),
+            (false, None, Some((kind, message))) => return Ok(LookupResult::Failed { kind, message }),
             _ => {}
         }
         let one = if self.effects.len() == 1 { self.effects.pop() } else { None };
         Ok(match (one, noted) {
             (Some(Found { external_ref, output: Some(output) }), _) => {
-                Finding::Committed { output, external_ref }
+                LookupResult::Committed { output, external_ref }
             }
-            _ if is_finished => Finding::Duplicated { effects: self.effects },
-            (_, None) => Finding::NotFound,
+            _ if is_finished => LookupResult::Duplicated { effects: self.effects },
+            (_, None) => LookupResult::NotFound,
             (_, Some(id)) => {
                 let gone = format!(
                     "the provider gave {id:?} to an earlier attempt, and shows nothing under the token"
@@ -150,22 +150,22 @@ pub(super) fn unclear(message: impl Into<String>) -> ToolError {
 mod tests {
     use super::*;
 
-    fn finding(ids: &[&str], noted: Option<&str>) -> Result<Finding<usize>, ToolError> {
+    fn finding(ids: &[&str], noted: Option<&str>) -> Result<LookupResult<usize>, ToolError> {
         let mut tally = Tally::new();
         for (place, id) in ids.iter().enumerate() {
-            tally.take(Seen::ours(place, *id));
+            tally.take(Match::ours(place, *id));
         }
-        tally.take(Seen::Another);
+        tally.take(Match::Another);
         tally.finding(noted)
     }
 
     #[test]
     fn one_is_committed_and_several_are_duplicated() {
-        assert_eq!(finding(&[], None).unwrap(), Finding::NotFound);
-        let one = Finding::Committed { output: 0, external_ref: Some("a".into()) };
+        assert_eq!(finding(&[], None).unwrap(), LookupResult::NotFound);
+        let one = LookupResult::Committed { output: 0, external_ref: Some("a".into()) };
         assert_eq!(finding(&["a"], None).unwrap(), one);
         assert_eq!(finding(&["a", "a"], Some("a")).unwrap(), one, "shown twice by a list that shifts");
-        let two = Finding::duplicated([("a", 0), ("b", 1)]);
+        let two = LookupResult::duplicated([("a", 0), ("b", 1)]);
         assert_eq!(finding(&["a", "b", "a"], None).unwrap(), two);
     }
 
@@ -177,47 +177,47 @@ mod tests {
     #[test]
     fn what_is_not_finished_is_pending_and_beside_a_finished_one_a_duplicate() {
         let (b, pause) = ("b".to_owned(), Duration::from_secs(3));
-        let pending = || Seen::<usize>::Pending { external_ref: "b".into(), look_again: pause };
-        let failed = || Seen::Failed { kind: ErrorKind::Validation, message: "declined".into() };
-        let finding = |seen: Vec<Seen<usize>>| {
+        let pending = || Match::<usize>::Pending { external_ref: "b".into(), look_again: pause };
+        let failed = || Match::Failed { kind: ErrorKind::Validation, message: "declined".into() };
+        let finding = |seen: Vec<Match<usize>>| {
             let mut tally = Tally::new();
             for seen in seen {
                 tally.take(seen);
             }
             tally.finding(Some("b")).unwrap()
         };
-        let waits = Finding::Pending { external_ref: Some(b), look_again: pause };
+        let waits = LookupResult::Pending { external_ref: Some(b), look_again: pause };
         assert_eq!(
-            finding(vec![Seen::Another, failed(), pending()]),
+            finding(vec![Match::Another, failed(), pending()]),
             waits,
             "another request may have failed"
         );
-        let declined = Finding::Failed { kind: ErrorKind::Validation, message: "declined".into() };
-        assert_eq!(finding(vec![failed(), Seen::Another]), declined);
+        let declined = LookupResult::Failed { kind: ErrorKind::Validation, message: "declined".into() };
+        assert_eq!(finding(vec![failed(), Match::Another]), declined);
         let [a, b] = [("a", Some(0)), ("b", None)]
             .map(|(id, output)| Found { external_ref: Some(id.to_owned()), output });
-        let both = Finding::Duplicated { effects: vec![a, b] };
-        assert_eq!(finding(vec![Seen::ours(0, "a"), pending()]), both);
-        let one = Finding::Committed { output: 0, external_ref: Some("a".into()) };
-        assert_eq!(finding(vec![failed(), Seen::ours(0, "a")]), one);
+        let both = LookupResult::Duplicated { effects: vec![a, b] };
+        assert_eq!(finding(vec![Match::ours(0, "a"), pending()]), both);
+        let one = LookupResult::Committed { output: 0, external_ref: Some("a".into()) };
+        assert_eq!(finding(vec![failed(), Match::ours(0, "a")]), one);
     }
 
     #[test]
     fn what_another_request_has_made_is_named() {
         let mut tally = Tally::new();
-        tally.take(Seen::ours(0, "a"));
-        tally.take(Seen::Conflict("/amount is 1, and 2 was sent".into()));
+        tally.take(Match::ours(0, "a"));
+        tally.take(Match::Conflict("/amount is 1, and 2 was sent".into()));
         let what = "/amount is 1, and 2 was sent".into();
-        assert_eq!(tally.finding(None).unwrap(), Finding::Foreign { what });
+        assert_eq!(tally.finding(None).unwrap(), LookupResult::Foreign { what });
     }
 
     #[test]
     fn what_has_no_id_is_counted_all_the_same() {
         let mut tally = Tally::new();
         for output in [1, 2] {
-            tally.take(Seen::Ours(Done::new(output)));
+            tally.take(Match::Ours(Done::new(output)));
         }
         let effects = [1, 2].map(|output| Found { external_ref: None, output: Some(output) });
-        assert_eq!(tally.finding(None).unwrap(), Finding::Duplicated { effects: effects.into() });
+        assert_eq!(tally.finding(None).unwrap(), LookupResult::Duplicated { effects: effects.into() });
     }
 }

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::time::Duration;
 
-use super::seen::{Seen, Sought, Tally, unclear};
-use crate::ledger::{ErrorKind, Finding, LookupOffer, Sight};
+use super::seen::{LookupTarget, Match, Tally, unclear};
+use crate::ledger::{ErrorKind, LookupOffer, LookupResult, Sight};
 use crate::tool::{Call, ToolError};
 
 /// A log that can be read from an offset on: one partition of a stream, a topic's table, an HTTP feed.
@@ -44,8 +44,8 @@ pub struct Batch<M> {
 /// Looks for a message from an offset on that was remembered before it was sent.
 ///
 /// ```
-/// use counterfoil::ledger::Finding;
-/// use counterfoil::tool::lookup::{Batch, Log, Seen, StreamFrom};
+/// use counterfoil::ledger::LookupResult;
+/// use counterfoil::tool::lookup::{Batch, Log, Match, StreamFrom};
 /// use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 /// # use counterfoil::Key;
 /// # struct Topic;
@@ -77,11 +77,11 @@ pub struct Batch<M> {
 /// }
 ///
 /// impl Reconcile for Announce {
-///     async fn reconcile(&self, call: &Call, text: &String) -> Result<Finding<u64>, ToolError> {
+///     async fn reconcile(&self, call: &Call, text: &String) -> Result<LookupResult<u64>, ToolError> {
 ///         let ours = |offset: u64, (id, said): (String, String)| match id == call.key() {
-///             false => Seen::Another,
-///             true if said == *text => Seen::ours(offset, offset.to_string()),
-///             true => Seen::Conflict(format!("it says {said:?}")),
+///             false => Match::Another,
+///             true if said == *text => Match::ours(offset, offset.to_string()),
+///             true => Match::Conflict(format!("it says {said:?}")),
 ///         };
 ///         self.lookup.find(call, &self.topic, ours).await
 ///     }
@@ -148,10 +148,10 @@ impl StreamFrom {
     /// If the log cannot be read up to its end, or no longer has what was to be read.
     pub async fn find<'a, L: Log, T: Send>(
         &self,
-        sought: impl Into<Sought<'a>> + Send,
+        sought: impl Into<LookupTarget<'a>> + Send,
         log: &L,
-        judge: impl FnMut(u64, L::Message) -> Seen<T> + Send,
-    ) -> Result<Finding<T>, ToolError> {
+        judge: impl FnMut(u64, L::Message) -> Match<T> + Send,
+    ) -> Result<LookupResult<T>, ToolError> {
         let sought = sought.into();
         let offset = sought.noted.and_then(|noted| noted.strip_prefix(NOTED)?.parse().ok());
         // Another note is the provider's id of the message: that it is gone is for `Tally` to say.
@@ -167,8 +167,8 @@ impl StreamFrom {
         &self,
         log: &L,
         from: u64,
-        judge: impl FnMut(u64, L::Message) -> Seen<T> + Send,
-    ) -> Result<Finding<T>, ToolError> {
+        judge: impl FnMut(u64, L::Message) -> Match<T> + Send,
+    ) -> Result<LookupResult<T>, ToolError> {
         self.scan(log, from, judge).await?.finding(None)
     }
 
@@ -177,7 +177,7 @@ impl StreamFrom {
         &self,
         log: &L,
         from: u64,
-        mut judge: impl FnMut(u64, L::Message) -> Seen<T> + Send,
+        mut judge: impl FnMut(u64, L::Message) -> Match<T> + Send,
     ) -> Result<Tally<T>, ToolError> {
         let from = from.max(log.first()); // before it there was never anything
         let (mut tally, mut at, mut read) = (Tally::new(), from, 0);

@@ -116,10 +116,10 @@ async fn a_closure_that_fails_frees_its_key(fence: impl KeyFence) {
 }
 
 async fn a_second_call_does_not_wait_for_the_first(fence: impl KeyFence) {
-    let (begun, go_on, effect) = (Notify::new(), Notify::new(), Effect::default());
+    let (begun, resume, effect) = (Notify::new(), Notify::new(), Effect::default());
     let slow = async || {
         begun.notify_one();
-        go_on.notified().await;
+        resume.notified().await;
         Ok::<_, Infallible>(1)
     };
     let first = async {
@@ -130,7 +130,7 @@ async fn a_second_call_does_not_wait_for_the_first(fence: impl KeyFence) {
         begun.notified().await;
         assert_eq!(effect.once(&fence, "k").await.unwrap(), OnceAtFence::InProgress);
         assert_eq!(effect.count(), 0);
-        go_on.notify_one();
+        resume.notify_one();
     };
     futures_util::future::join(first, second).await;
     assert_eq!(effect.once(&fence, "k").await.unwrap(), OnceAtFence::Before(1));

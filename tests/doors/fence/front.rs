@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use counterfoil::exec::ExecError;
 use counterfoil::fence::{Fenced, FencedAnswer, KeyFence, LedgerDecision, RedisFence};
-use counterfoil::store::{Asked, Change, Store, Verdict};
+use counterfoil::store::{Change, Store, StoreFuture, Verdict};
 use counterfoil::{Executor, Key, Outcome, Tenant};
 use tempfile::TempDir;
 
@@ -31,7 +31,7 @@ struct Service {
 struct Counted(Arc<dyn Store>, Arc<AtomicU32>);
 
 impl Store for Counted {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         let records = changes.iter().filter(|change| change.record.is_some()).count();
         self.1.fetch_add(u32::try_from(records).unwrap(), Ordering::SeqCst);
         self.0.commit(changes)
@@ -41,7 +41,7 @@ impl Store for Counted {
         &'a self,
         tenant: &'a Tenant,
         key: &'a counterfoil::ledger::OperationKey,
-    ) -> Asked<'a, Option<counterfoil::ledger::Record>> {
+    ) -> StoreFuture<'a, Option<counterfoil::ledger::Record>> {
         self.1.fetch_add(1, Ordering::SeqCst);
         self.0.record_find(tenant, key)
     }

@@ -10,7 +10,7 @@ use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use axum::routing::post;
 use counterfoil::http::RequestScope;
-use counterfoil::ledger::{Contract, ContractClass, EffectClass, Finding, RetentionMode};
+use counterfoil::ledger::{Contract, ContractClass, EffectClass, LookupResult, RetentionMode};
 use counterfoil::nonce::{Made, Nonce};
 use counterfoil::policy::{
     BrokerKind, FenceRole, FenceStore, HttpPolicy, LedgerStore, OnUnknown, Policy, TenantFrom, WebhookScheme,
@@ -131,11 +131,11 @@ async fn a_layer_that_lacks_what_its_policy_counts_on_is_refused() {
     let refused = pay().layer().unwrap_err().to_string();
     assert!(refused.contains("`on_unknown: lookup`") && refused.contains(".reconcile("), "{refused}");
     let lookup = Contract::new(ContractClass::Lookup).settle(Duration::from_mins(6));
-    let looked = pay().reconcile(lookup.clone(), |_, _| async { Ok(Finding::NotFound) });
+    let looked = pay().reconcile(lookup.clone(), |_, _| async { Ok(LookupResult::NotFound) });
     assert!(looked.layer().is_ok());
     let book = || policy.http("book").unwrap().idempotency(&executor, scope);
     assert!(book().layer().unwrap_err().to_string().contains(".transactional::<"));
-    assert!(book().reconcile(lookup, |_, _| async { Ok(Finding::NotFound) }).layer().is_err());
+    assert!(book().reconcile(lookup, |_, _| async { Ok(LookupResult::NotFound) }).layer().is_err());
     assert!(book().transactional::<sqlx::SqliteConnection>().layer().is_ok());
     let both = policy.http("both").unwrap().idempotency(&executor, scope);
     assert!(both.layer().is_err(), "there is no status URL");

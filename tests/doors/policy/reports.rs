@@ -63,8 +63,8 @@ fn the_report_of_a_real_application_is_checked() {
 fn nothing(
     _: &counterfoil::tool::Call,
     _: Value,
-) -> futures_util::future::BoxFuture<'_, Result<counterfoil::ledger::Finding<Value>, ToolError>> {
-    Box::pin(async { Ok(counterfoil::ledger::Finding::NotFound) })
+) -> futures_util::future::BoxFuture<'_, Result<counterfoil::ledger::LookupResult<Value>, ToolError>> {
+    Box::pin(async { Ok(counterfoil::ledger::LookupResult::NotFound) })
 }
 
 fn tool(effect: &str, contract: &str, lookup: &str, worst_case: &str) -> Value {

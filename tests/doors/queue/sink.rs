@@ -23,7 +23,7 @@ impl counterfoil::outbox::Sink for Twice {
     async fn publish(
         &self,
         batch: &[counterfoil::outbox::Event],
-    ) -> Result<counterfoil::outbox::Acked, counterfoil::outbox::SinkError> {
+    ) -> Result<counterfoil::outbox::PublishResult, counterfoil::outbox::SinkError> {
         let first = self.0.publish(batch).await?;
         assert_eq!(self.0.publish(batch).await?, first);
         Ok(first)

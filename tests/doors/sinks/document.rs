@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::put;
-use counterfoil::outbox::{Acked, Sink as _};
+use counterfoil::outbox::{PublishResult, Sink as _};
 use counterfoil::{DocumentSink, IndexDocument, Tenant};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -96,13 +96,13 @@ async fn a_replay_changes_nothing_and_an_older_version_overwrites_no_newer_one()
     let (index, sink) = Index::start().await;
     let events = Events::new().await;
     let batch = [events.of("order/1", 1), events.of("order/1", 2), events.of("order/2", 1)];
-    assert_eq!(sink.publish(&batch).await, Ok(Acked::all()));
+    assert_eq!(sink.publish(&batch).await, Ok(PublishResult::all()));
     let stored = [document("acme/order/1", 2), document("acme/order/2", 1)];
     assert_eq!(index.documents(), stored);
-    assert_eq!(sink.publish(&batch).await, Ok(Acked::all()));
-    assert_eq!(sink.publish(&batch[..1]).await, Ok(Acked::all()));
+    assert_eq!(sink.publish(&batch).await, Ok(PublishResult::all()));
+    assert_eq!(sink.publish(&batch[..1]).await, Ok(PublishResult::all()));
     assert_eq!((index.documents(), index.conflicts()), (stored.into(), 4));
-    assert_eq!(sink.publish(&[events.of("order/1", 3)]).await, Ok(Acked::all()));
+    assert_eq!(sink.publish(&[events.of("order/1", 3)]).await, Ok(PublishResult::all()));
     assert_eq!(index.documents()[0], document("acme/order/1", 3));
 }
 
@@ -166,7 +166,7 @@ async fn a_huge_document_is_refused_and_a_large_one_is_taken() {
     let acked = sink.publish(&batch).await;
     // A server that refuses while it is still being sent to may close the connection before its 413 is read.
     let Ok(acked) = acked else { panic!("{acked:?}") };
-    assert_ne!(acked, Acked::all());
+    assert_ne!(acked, PublishResult::all());
     assert_eq!(index.documents().len(), 1);
     assert_eq!(index.documents()[0].0, "acme/large");
 }
@@ -178,7 +178,7 @@ async fn hostile_names_stay_ids() {
     let names =
         ["../../_all/_doc/x", "a/b?version=99&refresh", "a#b", "%2e%2e", "ä 💥", "a\\b", "a;b,c", "acme%2Fb"];
     for name in names {
-        assert_eq!(sink.publish(&[events.of(name, 1)]).await, Ok(Acked::all()), "{name}");
+        assert_eq!(sink.publish(&[events.of(name, 1)]).await, Ok(PublishResult::all()), "{name}");
         let id = format!("acme/{name}");
         assert!(
             index.documents().iter().any(|(stored, version, _)| *stored == id && *version == 1),

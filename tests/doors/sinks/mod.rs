@@ -7,7 +7,7 @@ mod statement;
 use std::time::Duration;
 
 use counterfoil::ledger::Backoff;
-use counterfoil::outbox::{self, Acked, Event, NewEvent, Publisher, Sink, SinkError};
+use counterfoil::outbox::{self, Event, NewEvent, PublishResult, Publisher, Sink, SinkError};
 use counterfoil::{Executor, Payload, Tenant};
 use serde_json::{Value, json};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -46,7 +46,7 @@ impl Service {
         };
         outbox::add(&mut self.own, &acme(), event).await.unwrap();
         self.own.execute("COMMIT").await.unwrap();
-        self.executor.publish_soon();
+        self.executor.notify_publisher();
     }
 
     /// Waits for this many questions; what they say.
@@ -68,11 +68,11 @@ fn acme() -> Tenant {
 struct Caught(mpsc::UnboundedSender<Event>);
 
 impl Sink for Caught {
-    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
         for event in batch {
             self.0.send(event.clone()).unwrap();
         }
-        Ok(Acked::all())
+        Ok(PublishResult::all())
     }
 }
 
@@ -102,7 +102,7 @@ impl Events {
 }
 
 /// That all but this one, by its place in the batch, was taken, and that this one is the event's own fault.
-fn refused(acked: &Result<Acked, SinkError>, place: usize, words: &str) {
+fn refused(acked: &Result<PublishResult, SinkError>, place: usize, words: &str) {
     let Ok(acked) = acked else { panic!("{acked:?}") };
     let said = format!("{acked:?}");
     assert!(said.contains(words), "{said}");

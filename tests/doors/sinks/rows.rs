@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
-use counterfoil::outbox::{Acked, Sink as _};
+use counterfoil::outbox::{PublishResult, Sink as _};
 use counterfoil::{EventField, SqlSink, Tenant};
 use serde_json::json;
 use sqlx::postgres::PgPoolOptions;
@@ -49,10 +49,10 @@ macro_rules! on {
             let batch = [events.of("a", 1), events.of("a", 2), events.of("b", 1)];
             let stored = [row("a", 1), row("a", 2), row("b", 1)];
             for _ in 0..3 {
-                assert_eq!(sink.publish(&batch).await, Ok(Acked::all()));
+                assert_eq!(sink.publish(&batch).await, Ok(PublishResult::all()));
                 assert_eq!(rows(&pool, "event").await, stored);
             }
-            assert_eq!(sink.publish(&batch[..1]).await, Ok(Acked::all()));
+            assert_eq!(sink.publish(&batch[..1]).await, Ok(PublishResult::all()));
             assert_eq!(rows(&pool, "event").await, stored);
             let sql = "SELECT count(*) FROM event WHERE tenant = 'acme' AND kind = 'said' AND created_at = $1";
             let count = sqlx::query_scalar(sql).bind(batch[0].created_at.0);
@@ -66,14 +66,14 @@ macro_rules! on {
             run(&pool, NEWEST).await;
             let sink = $sink(pool.clone(), "latest", MINUTE).unwrap().newest_of_each_aggregate().unwrap();
             let events = Events::new().await;
-            assert_eq!(sink.publish(&[events.of("a", 1), events.of("a", 2), events.of("b", 7)]).await, Ok(Acked::all()));
+            assert_eq!(sink.publish(&[events.of("a", 1), events.of("a", 2), events.of("b", 7)]).await, Ok(PublishResult::all()));
             let stored = [row("a", 2), row("b", 7)];
             assert_eq!(rows(&pool, "latest").await, stored);
             for late in [events.of("a", 1), events.of("a", 2), events.of("b", 6)] {
-                assert_eq!(sink.publish(&[late]).await, Ok(Acked::all()));
+                assert_eq!(sink.publish(&[late]).await, Ok(PublishResult::all()));
                 assert_eq!(rows(&pool, "latest").await, stored);
             }
-            assert_eq!(sink.publish(&[events.of("a", 3)]).await, Ok(Acked::all()));
+            assert_eq!(sink.publish(&[events.of("a", 3)]).await, Ok(PublishResult::all()));
             assert_eq!(rows(&pool, "latest").await, [row("a", 3), row("b", 7)]);
         }
 
@@ -85,7 +85,7 @@ macro_rules! on {
             let ours = events.of("a", 1);
             let mut theirs = ours.clone();
             theirs.tenant = Tenant::new("globex").unwrap();
-            assert_eq!(sink.publish(&[ours, theirs]).await, Ok(Acked::all()));
+            assert_eq!(sink.publish(&[ours, theirs]).await, Ok(PublishResult::all()));
             assert_eq!(rows(&pool, "event").await.len(), 2);
         }
 
@@ -138,7 +138,7 @@ macro_rules! on {
             let (sink, events) = (event_sink(&pool), Events::new().await);
             let text = "ü".repeat(8 << 20);
             let huge = events.told("a", 1, "said", &json!(text));
-            assert_eq!(sink.publish(&[huge.clone(), events.of("a", 2)]).await, Ok(Acked::all()));
+            assert_eq!(sink.publish(&[huge.clone(), events.of("a", 2)]).await, Ok(PublishResult::all()));
             let stored = rows(&pool, "event").await;
             assert!(stored.len() == 2 && stored[0].2 == huge.payload.as_str());
         }
@@ -156,12 +156,12 @@ macro_rules! on {
             let events = Events::new().await;
             let hostile = events.told("'); DROP TABLE event; --", 1, r#"'"\$1{}"#, &json!("\0"));
             for _ in 0..2 {
-                assert_eq!(sink.publish(from_ref(&hostile)).await, Ok(Acked::all()));
+                assert_eq!(sink.publish(from_ref(&hostile)).await, Ok(PublishResult::all()));
             }
             let sql = format!(r#"SELECT "select", "$1 ?", "a"") VALUES (1); --" FROM {quoted}"#);
             let stored: Vec<(String, i64, String)> = sqlx::query_as(AssertSqlSafe(sql)).fetch_all(&pool).await.unwrap();
             assert_eq!(stored, [(hostile.id.clone(), 1, hostile.kind.clone())]);
-            assert_eq!(event_sink(&pool).publish(from_ref(&hostile)).await, Ok(Acked::all()));
+            assert_eq!(event_sink(&pool).publish(from_ref(&hostile)).await, Ok(PublishResult::all()));
             assert_eq!(rows(&pool, "event").await, [(hostile.id, 1, hostile.payload.as_str().to_owned())]);
         }
     };
@@ -188,7 +188,7 @@ mod sqlite {
         let writer = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
         assert!(sink.publish(&[events.of("a", 1)]).await.is_err());
         writer.rollback().await.unwrap();
-        assert_eq!(sink.publish(&[events.of("a", 1)]).await, Ok(Acked::all()));
+        assert_eq!(sink.publish(&[events.of("a", 1)]).await, Ok(PublishResult::all()));
         assert_eq!(rows(&pool, "event").await, [row("a", 1)]);
     }
 }
@@ -216,7 +216,7 @@ mod postgres {
         let elsewhere = PgPool::connect(&crate::server::url()).await.unwrap();
         let sink = SqlSink::postgres(elsewhere, table, MINUTE).unwrap().columns(columns).unwrap();
         let events = Events::new().await;
-        assert_eq!(sink.publish(&[events.of("a", 1)]).await, Ok(Acked::all()));
+        assert_eq!(sink.publish(&[events.of("a", 1)]).await, Ok(PublishResult::all()));
         let found = sqlx::query_scalar("SELECT id FROM event WHERE body->>'version' = '1'");
         let found: String = found.fetch_one(&pool).await.unwrap();
         assert_eq!(found, "a/1");
@@ -268,7 +268,7 @@ mod postgres {
         assert!(late.to_string().contains("late"), "{late}");
         other.rollback().await.unwrap();
         let sink = event_sink(&pool);
-        assert_eq!(sink.publish(&[events.of("a", 1)]).await, Ok(Acked::all()));
+        assert_eq!(sink.publish(&[events.of("a", 1)]).await, Ok(PublishResult::all()));
         assert_eq!(rows(&pool, "event").await, [row("a", 1)]);
     }
 }

@@ -8,7 +8,7 @@ use counterfoil::flow::{EngineBuilder, FailureCode, RunError};
 use counterfoil::ledger::{Approval, Contract, ContractClass, EffectClass, ErrorKind, ReviewPolicy};
 use counterfoil::store::{EscalationKind, Resolution};
 use counterfoil::tool::{Call, Done, DynamicTool, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Failure, Package, RunId, Tenant};
+use counterfoil::{ApprovalSubject, Ctx, Failure, RunId, Tenant};
 use futures_util::future::join;
 use serde_json::json;
 
@@ -284,7 +284,7 @@ fn another_path_is_found_before_the_model_is_asked() {
     let before = [Reply::calls([call("pay", bill("rent", 100))]), posts(["b"]), done()];
     let (process, run) = edited(&world, "post before b", &before, &[done()]);
     let answer = process.on(async {
-        process.state(run, "halted").await;
+        process.state(run, "blocked").await;
         assert_eq!(world.counted("asked"), 2, "not before somebody has decided");
         let question = process.question(EscalationKind::Diverged).await;
         assert!(question.question.contains("pay:ann:rent"), "{}", question.question);
@@ -389,7 +389,7 @@ fn mistakes_of_the_workflow_are_not_told_to_the_model() {
     ];
     for (mistake, words) in (0..).zip(words) {
         let failed = process.on(async { process.acme().run(mistaken, mistake).await.unwrap_err() });
-        let RunError::Halted { message, .. } = failed else { panic!("{failed}") };
+        let RunError::Blocked { message, .. } = failed else { panic!("{failed}") };
         assert!(message.contains(words), "{message}");
     }
 }
@@ -512,7 +512,7 @@ fn a_dynamic_tool_describes_itself() {
 #[test]
 fn an_approved_tool_sends_what_was_approved() {
     async fn teller(ctx: Ctx, (): ()) -> Result<AgentAnswer, Failure> {
-        let approval = Approval::of("reviewer", &Package::of("notice", &"granted"))?;
+        let approval = Approval::of("reviewer", &ApprovalSubject::of("notice", &"granted"))?;
         ctx.agent("m").approved_tool::<Tell>(&approval).run([Message::user("go")]).await
     }
     let tell = |what: &str| Reply::calls([call("tell", json!({ "input": what }))]);
@@ -546,7 +546,7 @@ fn a_tool_without_an_approval_asks_for_it() {
                 "Sends a fax.",
                 json!({ "type": "object", "properties": { "text": { "type": "string" } } }),
             )
-            .package(|input| Package::of("fax", &input["text"]))
+            .package(|input| ApprovalSubject::of("fax", &input["text"]))
             .review(ReviewPolicy::by(["ann", "bob"]).quorum(2))
             .call(move |call, input| {
                 sent.happen("fax", call.key(), input["text"].as_str().unwrap());

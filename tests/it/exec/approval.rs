@@ -9,7 +9,7 @@ use counterfoil::ledger::{
     ApprovalError, Basis, Contract, ContractClass, EffectClass, ErrorKind, Key, State,
 };
 use counterfoil::tool::DynamicTool;
-use counterfoil::{Approval, Executor, Outcome, Package, ToolRequest};
+use counterfoil::{Approval, ApprovalSubject, Executor, Outcome, ToolRequest};
 use serde_json::{Value, json};
 
 use crate::world::{Keys, Process, Reply, TestClock, World, acme, brief, executor, settle};
@@ -35,7 +35,7 @@ impl Scene {
 
     fn builder(&self) -> counterfoil::exec::ExecutorBuilder {
         executor(&self.dir, &self.clock)
-            .dynamic_tool(self.tool().package(|input| Package::of("notice", input)))
+            .dynamic_tool(self.tool().package(|input| ApprovalSubject::of("notice", input)))
     }
 
     fn in_an_hour(&self) -> Timestamp {
@@ -52,7 +52,7 @@ fn request(text: &str) -> ToolRequest {
 }
 
 fn approval(text: &str) -> Approval {
-    Approval::of("ann", &Package::of("notice", &notice(text))).unwrap()
+    Approval::of("ann", &ApprovalSubject::of("notice", &notice(text))).unwrap()
 }
 
 async fn recorded(executor: &Executor) -> Option<State> {

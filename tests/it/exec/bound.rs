@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::exec::{ExecError, StartError};
-use counterfoil::ledger::{BoundFields, Contract, ContractClass, EffectClass, Retention, Was};
+use counterfoil::ledger::{BoundFields, Contract, ContractClass, EffectClass, FinalState, Retention};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Executor, Key, Outcome, Secret, ToolRequest};
 use serde::{Deserialize, Serialize};
@@ -135,7 +135,7 @@ on_both_stores! {
         let executor = with(cents()).await;
         assert_eq!(first(&transfer(&executor, 100, "rent").await), "rent");
         let gone = async {
-            while !matches!(transfer(&executor, 100, "rent").await, Outcome::Gone { .. }) {
+            while !matches!(transfer(&executor, 100, "rent").await, Outcome::Expired { .. }) {
                 tokio::task::yield_now().await;
             }
             Ok::<_, ()>(())
@@ -144,7 +144,7 @@ on_both_stores! {
         executor.close(Duration::ZERO).await;
         let executor = with(BoundFields::All).await;
         let same = transfer(&executor, 100, "the rent").await;
-        assert_eq!(same, Outcome::Gone { was: Was::Committed });
+        assert_eq!(same, Outcome::Expired { was: FinalState::Committed });
         assert!(matches!(transfer(&executor, 101, "rent").await, Outcome::Conflict(_)));
         assert_eq!(world.count(), 1);
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use counterfoil::exec::{Compensated, EraseError};
 use counterfoil::flow::EngineBuilder;
 use counterfoil::ledger::{
-    Contract, ContractClass, EffectClass, ErrorKind, Finding, OperationKey, Undone, Was,
+    Contract, ContractClass, EffectClass, ErrorKind, FinalState, LookupResult, OperationKey, Undone,
 };
 use counterfoil::store::{Resolution, UnderWay};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Tool, ToolError, contract, effect};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Outcome, Tenant, ToolRequest};
 use serde_json::json;
 use sqlx::postgres::PgConnection;
@@ -109,7 +109,7 @@ impl Compensate for Book {
     async fn compensate(
         &self,
         _: &Call,
-        forward: &Forward<String, String>,
+        forward: &OriginalCall<String, String>,
     ) -> Result<Done<Undone>, ToolError> {
         Ok(Undone::whole().detail(forward.output().cloned()).into())
     }
@@ -117,9 +117,9 @@ impl Compensate for Book {
     async fn find_compensation(
         &self,
         _: &Call,
-        _: &Forward<String, String>,
-    ) -> Result<Finding<Undone>, ToolError> {
-        Ok(Finding::Unknown)
+        _: &OriginalCall<String, String>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
+        Ok(LookupResult::Unknown)
     }
 }
 
@@ -160,7 +160,10 @@ async fn what_a_record_says_goes_and_nothing_is_repeated() {
 
         executor.erase(&acme(), &key("pay")).await.unwrap();
         assert_eq!(place.saying(IBAN).await, Vec::<String>::new(), "{words}");
-        assert_eq!(executor.execute(pay(words)).await.unwrap(), Outcome::Gone { was: Was::Committed });
+        assert_eq!(
+            executor.execute(pay(words)).await.unwrap(),
+            Outcome::Expired { was: FinalState::Committed }
+        );
         let other = executor.execute(request("pay")).await.unwrap();
         assert!(matches!(other, Outcome::Conflict(_)), "{other:?}");
         executor.erase(&acme(), &key("pay")).await.unwrap();
@@ -196,7 +199,7 @@ async fn its_compensation_goes_with_it() {
         executor.erase(&acme(), &room()).await.unwrap();
         assert_eq!(place.saying(IBAN).await, Vec::<String>::new());
         let again = executor.call::<Book>(&acme(), IBAN.to_owned(), None).await.unwrap();
-        assert_eq!(again, Outcome::Gone { was: Was::Compensated });
+        assert_eq!(again, Outcome::Expired { was: FinalState::Compensated });
     }
 }
 
@@ -234,7 +237,7 @@ async fn what_is_needed_stays() {
         assert_eq!(run.result().await.unwrap(), "done");
         executor.erase(&acme, &room()).await.unwrap();
         let again = executor.call::<Book>(&acme, "c1".to_owned(), None).await.unwrap();
-        assert_eq!(again, Outcome::Gone { was: Was::Committed });
+        assert_eq!(again, Outcome::Expired { was: FinalState::Committed });
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind, Finding, Key};
+use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind, Key, LookupResult};
 use counterfoil::tool::{Call, Done, DynamicTool, ToolError};
 use counterfoil::{Timestamp, ToolRequest};
 use serde_json::json;
@@ -29,7 +29,7 @@ fn tool(told: &Told, contract: Contract) -> DynamicTool {
         })
         .reconcile(move |call: &Call, _| {
             lookups.lock().unwrap().push(("lookup", call.attempt(), call.first_sent()));
-            Box::pin(async { Ok(Finding::NotFound) })
+            Box::pin(async { Ok(LookupResult::NotFound) })
         })
 }
 

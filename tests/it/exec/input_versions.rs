@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::exec::{ExecError, ExecutorBuilder};
-use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, ErrorKind, Finding};
+use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, ErrorKind, LookupResult};
 use counterfoil::store::EscalationKind;
 use counterfoil::tool::{Call, Done, DynamicTool, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Executor, Key, Outcome, ToolRequest};
@@ -70,7 +70,7 @@ macro_rules! pays {
         }
 
         impl Reconcile for Pay<$version> {
-            async fn reconcile(&self, call: &Call, bill: &$input) -> Result<Finding<Value>, ToolError> {
+            async fn reconcile(&self, call: &Call, bill: &$input) -> Result<LookupResult<Value>, ToolError> {
                 look(&self.0, call, &json!(bill)).await
             }
         }
@@ -80,7 +80,7 @@ macro_rules! pays {
 pays! { 1 Euros 2 Cents }
 
 /// The lookup, which says what it was asked for.
-async fn look(world: &World, call: &Call, input: &Value) -> Result<Finding<Value>, ToolError> {
+async fn look(world: &World, call: &Call, input: &Value) -> Result<LookupResult<Value>, ToolError> {
     let found = world.lookup(call.key(), call.external_ref()).await?;
     found.try_map(|_| Ok(json!({"asked for": input})))
 }

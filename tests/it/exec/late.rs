@@ -9,8 +9,10 @@ use counterfoil::ledger::{
 };
 use counterfoil::payload::Stored;
 use counterfoil::sim::{CrashPoint, Watch};
-use counterfoil::store::{Asked, Change, Escalation, EscalationKind, Model, Resolution, Store, Verdict};
-use counterfoil::tool::{Call, DynamicTool, Forward};
+use counterfoil::store::{
+    Change, Escalation, EscalationKind, Model, Resolution, Store, StoreFuture, Verdict,
+};
+use counterfoil::tool::{Call, DynamicTool, OriginalCall};
 use counterfoil::{Executor, Outcome};
 use serde_json::json;
 
@@ -32,7 +34,7 @@ impl Scene {
         let tool = self.world.tool("pay_out", EffectClass::Payment, contract).retry(brief());
         let Some(refunds) = self.refunds.clone() else { return tool };
         let found = refunds.clone();
-        tool.compensate(Compensation::Automatic, move |call: &Call, forward: Forward| {
+        tool.compensate(Compensation::Automatic, move |call: &Call, forward: OriginalCall| {
             let (refunds, key) = (refunds.clone(), call.key().to_owned());
             Box::pin(async move {
                 refunds.request(&key, json!(forward.external_ref())).await?;
@@ -241,7 +243,7 @@ async fn a_confirming_lookup_under_way_is_finished_before_closing() {
 struct Slow(Model);
 
 impl Store for Slow {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
             for _ in 0..10 {
                 tokio::task::yield_now().await;

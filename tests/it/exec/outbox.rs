@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counterfoil::ledger::Backoff;
-use counterfoil::outbox::{self, Acked, Event, NewEvent, Publisher, Sink, SinkError};
+use counterfoil::outbox::{self, Event, NewEvent, PublishResult, Publisher, Sink, SinkError};
 use counterfoil::store::{EscalationKind, Model, Resolution};
 use counterfoil::{Ctx, Engine, Failure, Payload, Tenant};
 use sqlx::{ConnectOptions as _, Executor as _};
@@ -46,8 +46,8 @@ impl Listener {
 }
 
 impl Sink for Listener {
-    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
-        let (mut acked, refuses) = (Acked::all(), self.refuses.lock().unwrap().clone());
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
+        let (mut acked, refuses) = (PublishResult::all(), self.refuses.lock().unwrap().clone());
         *self.tries.lock().unwrap() += 1;
         let mut behind = Vec::new();
         for (place, event) in batch.iter().enumerate() {
@@ -198,7 +198,7 @@ macro_rules! own_transactions {
         own.execute("BEGIN").await.unwrap();
         outbox::add(own, &acme, paid("4", "order/1", 10)).await.unwrap();
         own.execute("COMMIT").await.unwrap();
-        $engine.executor().publish_soon();
+        $engine.executor().notify_publisher();
         for (seq, id) in [(1, "1"), (2, "2"), (3, "4")] {
             let event = $hears.recv().await.unwrap();
             assert_eq!((event.seq, event.id.as_str()), (seq, id));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use counterfoil::clock::{Clock as _, Timestamp};
 use counterfoil::ledger::{Contract, ContractClass, EffectClass};
 use counterfoil::tool::{Call, Done, DynamicTool};
-use counterfoil::{Approval, Executor, Key, Outcome, Package, ToolRequest};
+use counterfoil::{Approval, ApprovalSubject, Executor, Key, Outcome, ToolRequest};
 use serde_json::{Value, json};
 
 use crate::world::{Keys, Reply, TestClock, World, acme, brief, executor};
@@ -23,14 +23,14 @@ async fn asking(dir: &tempfile::TempDir, clock: &TestClock, contract: Contract) 
     let tool = DynamicTool::new("notify", EffectClass::Notification, contract)
         .retry(brief())
         .key(|input| Some(Key::of("notify").target(input["case"].as_str()?)))
-        .package(|input| Package::of("notice", input))
+        .package(|input| ApprovalSubject::of("notice", input))
         .call(move |call: &Call, input| {
             ask(&called, call);
             Box::pin(async move { Ok(Done::new(input)) })
         })
         .reconcile(move |call: &Call, _| {
             ask(&looked, call);
-            Box::pin(async move { Ok(counterfoil::ledger::Finding::Unknown) })
+            Box::pin(async move { Ok(counterfoil::ledger::LookupResult::Unknown) })
         });
     let executor = executor(dir, clock).dynamic_tool(tool).open().await.unwrap();
     (executor, told)
@@ -45,7 +45,7 @@ fn request() -> ToolRequest {
 }
 
 fn approval() -> Approval {
-    Approval::of("ann", &Package::of("notice", &notice())).unwrap()
+    Approval::of("ann", &ApprovalSubject::of("notice", &notice())).unwrap()
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn an_attempt_is_cut_off_when_its_approval_expires() {
         (tempfile::tempdir().unwrap(), TestClock::breathing(), World::new(Keys::Ignores));
     let blind = Contract::new(ContractClass::Blind).allow_blind_notices();
     let tool = world.tool("notify", EffectClass::Notification, blind);
-    let tool = tool.retry(brief()).package(|input| Package::of("notice", input));
+    let tool = tool.retry(brief()).package(|input| ApprovalSubject::of("notice", input));
     let executor = executor(&dir, &clock).dynamic_tool(tool).open().await.unwrap();
     world.replies([Reply::EffectThenHang]);
     let approval = approval().expires_at(clock.now().after(SOON));

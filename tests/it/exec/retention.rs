@@ -6,7 +6,8 @@ use std::time::Duration;
 use counterfoil::clock::Clock as _;
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::ledger::{
-    Contract, ContractClass, EffectClass, ErrorKind, OperationKey, Record, Retention, RetryPolicy, State, Was,
+    Contract, ContractClass, EffectClass, ErrorKind, FinalState, OperationKey, Record, Retention,
+    RetryPolicy, State,
 };
 use counterfoil::store::Resolution;
 use counterfoil::tool::{DynamicTool, Registry};
@@ -108,7 +109,10 @@ async fn a_late_retry_is_told_that_it_is_gone() {
     for said in ["DE02", "effect-1", "call 1"] {
         assert!(!text.contains(said), "{said} is still there: {text}");
     }
-    assert_eq!(executor.execute(call.clone()).await.unwrap(), Outcome::Gone { was: Was::Committed });
+    assert_eq!(
+        executor.execute(call.clone()).await.unwrap(),
+        Outcome::Expired { was: FinalState::Committed }
+    );
     let other = executor.execute(request("pay")).await.unwrap();
     assert!(matches!(other, Outcome::Conflict(_)), "{other:?}");
     assert_eq!((scene.world.count(), scene.world.requests()), (1, 1));
@@ -118,7 +122,7 @@ async fn a_late_retry_is_told_that_it_is_gone() {
     // The next process knows it, too.
     executor.close(Duration::ZERO).await;
     let executor = scene.open(Retention::tombstone_after(30 * DAY)).await;
-    assert_eq!(executor.execute(call).await.unwrap(), Outcome::Gone { was: Was::Committed });
+    assert_eq!(executor.execute(call).await.unwrap(), Outcome::Expired { was: FinalState::Committed });
     assert_eq!(scene.world.count(), 2);
 }
 
@@ -217,7 +221,10 @@ async fn what_is_asked_about_stays() {
     let done = Resolution::Committed(json!(1));
     executor.resolve(&acme(), escalation, done, "ann").await.unwrap();
     scene.sweeps(&executor).await;
-    assert_eq!(executor.execute(request("ring")).await.unwrap(), Outcome::Gone { was: Was::Committed });
+    assert_eq!(
+        executor.execute(request("ring")).await.unwrap(),
+        Outcome::Expired { was: FinalState::Committed }
+    );
 }
 
 // R-REC-6: a call that hangs for longer than its record is to be kept is under way.
@@ -281,7 +288,7 @@ async fn two_tenants_leave_different_digests() {
     assert!(first(&executor.execute(same.clone()).await.unwrap()));
     scene.until_gone(&executor, &key("pay")).await;
     let ours = record(&executor, &key("pay")).await.unwrap();
-    assert_eq!(executor.execute(same).await.unwrap(), Outcome::Gone { was: Was::Committed });
+    assert_eq!(executor.execute(same).await.unwrap(), Outcome::Expired { was: FinalState::Committed });
     let (theirs, _) = executor.record(&globex, &key("pay")).await.unwrap().unwrap();
     assert_ne!(ours.request_hash, theirs.request_hash);
     assert_ne!(ours.state, theirs.state);
@@ -313,7 +320,7 @@ async fn several_workers_sweep_one_database() {
     soon("not all are swept".to_owned(), gone).await;
     for i in 0..200 {
         let late = workers[1 - i % 2].execute(call(i)).await.unwrap();
-        assert_eq!(late, Outcome::Gone { was: Was::Committed });
+        assert_eq!(late, Outcome::Expired { was: FinalState::Committed });
     }
     assert_eq!(world.count(), 200);
 }

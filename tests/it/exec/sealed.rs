@@ -10,7 +10,7 @@ use counterfoil::ledger::{
     OperationKey, Record, State, Undone,
 };
 use counterfoil::tool::DynamicTool;
-use counterfoil::{Executor, Failure, Key, Outcome, Package, ToolRequest};
+use counterfoil::{ApprovalSubject, Executor, Failure, Key, Outcome, ToolRequest};
 use serde_json::json;
 
 use crate::flow::tools::{Bill, Pay};
@@ -43,8 +43,8 @@ async fn record(executor: &Executor) -> Record {
     executor.record(&acme(), &key()).await.unwrap().unwrap().0
 }
 
-fn notice() -> Package {
-    Package::of("notice", &"Dear Ann")
+fn notice() -> ApprovalSubject {
+    ApprovalSubject::of("notice", &"Dear Ann")
 }
 
 fn approved(by: &str) -> Approval {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Once};
 
-use counterfoil::ledger::{Basis, ContractClass, Finding};
+use counterfoil::ledger::{Basis, ContractClass, LookupResult};
 use counterfoil::tool::contract::{Blind, Lookup, ReplaysKey};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Outcome, Secret, ToolRequest};
@@ -142,7 +142,7 @@ fn receipt() -> Receipt {
 }
 
 impl Reconcile for ChargeCard {
-    async fn reconcile(&self, call: &Call, _: &Charge) -> Result<Finding<Receipt>, ToolError> {
+    async fn reconcile(&self, call: &Call, _: &Charge) -> Result<LookupResult<Receipt>, ToolError> {
         self.0.lookup(call.key(), None).await?.try_map(|_| Ok(receipt()))
     }
 }

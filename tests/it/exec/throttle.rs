@@ -9,7 +9,7 @@ use counterfoil::clock::{Clock as _, Timestamp};
 use counterfoil::exec::BreakerState;
 use counterfoil::flow::{EngineBuilder, FailureCode, RunError};
 use counterfoil::ledger::{
-    self, Breaker, Budget, ContractClass, ErrorKind, Finding, Price, Quota, Rate, RetryPolicy, State,
+    self, Breaker, Budget, ContractClass, ErrorKind, LookupResult, Price, Quota, Rate, RetryPolicy, State,
     Throttle,
 };
 use counterfoil::store::Model;
@@ -170,10 +170,14 @@ impl Tool for Post {
 }
 
 impl Reconcile for Post {
-    async fn reconcile(&self, call: &Call, _: &u32) -> Result<Finding<u32>, ToolError> {
+    async fn reconcile(&self, call: &Call, _: &u32) -> Result<LookupResult<u32>, ToolError> {
         self.0.arrives(&format!("lookup of {}", call.key()))?;
         let is_there = self.0.effects.lock().unwrap().iter().any(|effect| effect == call.key());
-        Ok(if is_there { Finding::Committed { output: 7, external_ref: None } } else { Finding::NotFound })
+        Ok(if is_there {
+            LookupResult::Committed { output: 7, external_ref: None }
+        } else {
+            LookupResult::NotFound
+        })
     }
 }
 
@@ -207,7 +211,7 @@ async fn a_storm_of_resumed_runs_arrives_at_the_declared_rate() {
 
     let second = provider.until(engine()).await.unwrap();
     provider.pass(30 * SECOND).await;
-    let gate = second.executor().gates().remove(0);
+    let gate = second.executor().throttles().remove(0);
     assert_eq!((gate.name.as_str(), gate.is_provider), ("letters", true));
     assert_ne!(gate.state, BreakerState::Closed, "it is visible: {gate:?}");
     let waiting = store.runs().iter().filter(|run| run.state.name() == "waiting").count();
@@ -221,7 +225,7 @@ async fn a_storm_of_resumed_runs_arrives_at_the_declared_rate() {
         let result = provider.until(tenant.handle::<u32>(run).result()).await;
         assert_eq!(result.unwrap(), 7);
     }
-    assert_eq!(second.executor().gates()[0].state, BreakerState::Closed);
+    assert_eq!(second.executor().throttles()[0].state, BreakerState::Closed);
     assert_eq!(provider.effects.lock().unwrap().len(), 200);
     assert!(provider.most_in(SECOND) <= 20, "{} in one second", provider.most_in(SECOND));
     let in_all = provider.wire().len();
@@ -299,7 +303,7 @@ fn request(tenant: &Tenant, tool: &str, case: &str) -> ToolRequest {
 #[tokio::test]
 async fn what_has_no_turn_in_time_has_expired_and_is_recorded_so() {
     let provider = Provider::new();
-    let quota = Quota::default().rate(Rate::per_minute(1)).within(10 * SECOND);
+    let quota = Quota::default().rate(Rate::per_minute(1)).timeout(10 * SECOND);
     let executor = provider.executor(provider.tool("mail", quota)).await;
     let first = provider.until(executor.execute(request(&acme(), "mail", "one"))).await;
     assert!(matches!(first, Ok(Outcome::Done(_))), "{first:?}");
@@ -323,7 +327,7 @@ async fn what_has_no_turn_in_time_has_expired_and_is_recorded_so() {
 async fn a_waiting_call_of_a_parked_run_expires_although_its_process_was_gone() {
     let (provider, store) = (Provider::new(), Arc::new(Model::new()));
     let engine = || {
-        let quota = Quota::default().rate(Rate::per_minute(1)).within(Duration::from_mins(5));
+        let quota = Quota::default().rate(Rate::per_minute(1)).timeout(Duration::from_mins(5));
         let post = Post(provider.clone(), quota, patient());
         provider.engine(&store).workflow("letter", 1, letter).tool(post).start()
     };
@@ -372,7 +376,7 @@ async fn tenants_take_turns_before_a_gate() {
     }
     let passed = provider.wire().len() - before;
     assert!(passed <= 10, "three calls of the calm tenant wait for {passed} of all");
-    assert!(executor.gates()[0].waiting > 50);
+    assert!(executor.throttles()[0].waiting > 50);
     let closing = tokio::spawn(executor.clone().close(SECOND));
     for call in flooding {
         let _answered_or_closed = provider.until(call).await.unwrap();

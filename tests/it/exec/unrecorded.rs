@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::ledger::{
-    Basis, Compensation, Contract, ContractClass, EffectClass, ErrorKind, Key, OperationKey, Package, Price,
-    Quota, Record, State, Undone,
+    ApprovalSubject, Basis, Compensation, Contract, ContractClass, EffectClass, ErrorKind, Key, OperationKey,
+    Price, Quota, Record, State, Undone,
 };
 use counterfoil::tool::{DynamicTool, Registry};
 use counterfoil::{Executor, Outcome};
@@ -141,7 +141,8 @@ async fn what_is_idempotent_by_nature_is_repeated_and_then_asked_about() {
 async fn what_cannot_be_idempotent_is_refused_and_what_is_to_be_undone_is_recorded_first() {
     let idempotent = || Contract::new(ContractClass::Idempotent);
     for effect in [EffectClass::Payment, EffectClass::Notification, EffectClass::Draft] {
-        let tool = DynamicTool::new("set", effect, idempotent()).package(|input| Package::of("set", input));
+        let tool =
+            DynamicTool::new("set", effect, idempotent()).package(|input| ApprovalSubject::of("set", input));
         let refused = tool.register(&mut Registry::default()).unwrap_err().to_string();
         assert!(refused.contains("a second one is a second effect"), "{refused}");
     }

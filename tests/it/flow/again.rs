@@ -92,9 +92,9 @@ fn a_retry_from_a_step_computes_again_and_repeats_no_effect() {
         assert!(matches!(none, Err(RunError::NoSuchStep { .. })), "{none:?}");
 
         // On purpose: a second payment, beside the first.
-        let none = run.retry("ann", "twice").anew(&paid("water")).await;
+        let none = run.retry("ann", "twice").reissue(&paid("water")).await;
         assert!(matches!(none, Err(RunError::NoSuchEffect { .. })), "{none:?}");
-        run.retry("ann", "pay twice").from_step("pay").anew(&paid("rent")).await.unwrap();
+        run.retry("ann", "pay twice").from_step("pay").reissue(&paid("rent")).await.unwrap();
         run.result().await.unwrap();
     });
     // The payment is older than what was computed again before: so that is computed again once more.
@@ -132,7 +132,7 @@ fn a_retried_run_survives_its_process() {
 }
 
 #[test]
-fn a_halted_run_is_retried_from_the_step_that_changed() {
+fn a_blocked_run_is_retried_from_the_step_that_changed() {
     let world = World::new();
     let code = flow!(world, |ctx, _n: ()| {
         let lives = world.count("lives");
@@ -142,7 +142,7 @@ fn a_halted_run_is_retried_from_the_step_that_changed() {
     let run = died_at(&world, "post after", code.clone());
     let process = life(&world, code);
     process.on(async {
-        process.state(run, "halted").await;
+        process.state(run, "blocked").await;
         let handle = process.acme().handle::<u32>(run);
         handle.retry("ann", "the input was unstable").from_step("unstable").await.unwrap();
         handle.result().await.unwrap();
@@ -286,7 +286,7 @@ fn a_child_that_is_begun_again_with_another_input_sends_nothing_unless_somebody_
         assert_eq!(world.effects("post").len(), 2, "nothing was sent");
         let mut again = run.retry("ann", "send them once more").from_step("address");
         for effect in again.effects().await.unwrap() {
-            again = again.anew(&effect.key);
+            again = again.reissue(&effect.key);
         }
         again.await.unwrap();
         run.result().await.unwrap();
@@ -312,7 +312,7 @@ fn a_fork_goes_on_beside_its_origin_and_repeats_nothing() {
         let said = ctx.signal::<u32>("hello").await?;
         Ok::<_, Failure>(
             said + ctx
-                .within("more", Duration::ZERO, ctx.signal::<u32>("hello"))
+                .timeout("more", Duration::ZERO, ctx.signal::<u32>("hello"))
                 .await?
                 .map_or(Ok(0), |m| m)?,
         )
@@ -374,7 +374,7 @@ fn an_effect_of_a_fork_is_issued_anew_where_somebody_says_so() {
         let fork = run.fork("ann", "it was lost in the mail").from_step("post");
         let effects = fork.effects().await.unwrap();
         let letter = effects.iter().find(|record| record.operation.as_str() == "post").unwrap();
-        let fork = fork.anew(&letter.key).await.unwrap();
+        let fork = fork.reissue(&letter.key).await.unwrap();
         fork.result().await.unwrap();
         // A fork of that one finds the second letter.
         fork.fork("ann", "and again").from_step("post").await.unwrap().result().await.unwrap();
@@ -403,7 +403,7 @@ fn a_loop_is_forked_from_a_turn_that_is_over_and_not_retried_from_there() {
     let run = failed(&process, code);
     process.on(async {
         let letter =
-            run.turns(None).await.unwrap().into_iter().find(|turn| turn.turn == 3).unwrap().calls.remove(0);
+            run.history(None).await.unwrap().into_iter().find(|turn| turn.turn == 3).unwrap().calls.remove(0);
         let back = run.retry("ann", "go back").from_step(("post", &letter.step)).await;
         assert!(back.is_err(), "{back:?}");
         let back = run.retry("ann", "go back").from_step("loop").await;

@@ -28,7 +28,7 @@ fn life(world: &Arc<World>, schema: Option<&Schema>, code: &(impl Workflow<(), u
     Process::start(world, engine.workflow(NAME, 1, code.clone()))
 }
 
-// A run that is halted has undone nothing: who lets it go on again says what becomes of each effect.
+// A run that is blocked has undone nothing: who lets it go on again says what becomes of each effect.
 #[test]
 fn a_retry_undoes_what_it_is_told_to_and_does_it_again_only_if_told_so() {
     for schema in [None, Some(Schema::new())] {
@@ -44,7 +44,7 @@ fn a_retry_undoes_what_it_is_told_to_and_does_it_again_only_if_told_so() {
         let process = life(&world, schema.as_ref(), &code);
         process.on(async {
             let run = process.acme().run(code.clone(), ()).start().await.unwrap();
-            process.state(run.id(), "halted").await;
+            process.state(run.id(), "blocked").await;
             let retry = || run.retry("ann", "not by train").from_step("book").key("1");
             let unknown = retry().compensate(&booked("bus")).await;
             assert!(matches!(unknown, Err(RunError::NoSuchEffect { .. })), "{unknown:?}");
@@ -56,7 +56,7 @@ fn a_retry_undoes_what_it_is_told_to_and_does_it_again_only_if_told_so() {
 
             // A fork of what has ended does it again, beside what is undone.
             let again = run.fork("ann", "by train after all").from_step("book");
-            let fork = again.compensate(&booked("train")).anew(&booked("train")).await.unwrap();
+            let fork = again.compensate(&booked("train")).reissue(&booked("train")).await.unwrap();
             assert_eq!(fork.result().await.unwrap(), 2);
             assert_eq!((world.effects("book").len(), world.effects("unbook").len()), (2, 1));
             assert!(process.questions(EscalationKind::Orphaned).await.is_empty());
@@ -77,11 +77,11 @@ fn a_run_is_not_begun_again_over_what_could_not_be_undone() {
     let process = life(&world, None, &code);
     process.on(async {
         let run = process.acme().run(code.clone(), ()).start().await.unwrap();
-        process.state(run.id(), "halted").await;
+        process.state(run.id(), "blocked").await;
         let error = run.retry("ann", "not there").compensate(&booked("hotel")).await.unwrap_err();
         assert!(matches!(error, RunError::NotCompensated { .. }), "{error:?}");
         assert!(error.to_string().contains("no way back"), "{error}");
-        assert_eq!(run.status().await.unwrap().state.name(), "halted");
+        assert_eq!(run.status().await.unwrap().state.name(), "blocked");
         run.retry("ann", "then there").await.unwrap();
         assert_eq!(run.result().await.unwrap(), 1, "it stands");
     });

@@ -127,7 +127,7 @@ fn an_answer_waits_for_somebody_who_knows_the_tool() {
                     assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 7);
                     return;
                 }
-                let read = async |acme: &counterfoil::flow::ForTenant| {
+                let read = async |acme: &counterfoil::flow::TenantClient| {
                     acme.escalations().await.unwrap().iter().all(is_misfit)
                 };
                 process.until(read).await;

@@ -110,7 +110,7 @@ fn an_answer_whose_giver_goes_away_still_moves_the_run() {
         }
         world.tap.release();
         process
-            .until(async |_| !matches!(handle.status().await.unwrap().state, RunState::Halted { .. }))
+            .until(async |_| !matches!(handle.status().await.unwrap().state, RunState::Blocked { .. }))
             .await;
         assert_eq!(handle.result().await.unwrap(), 1);
     });
@@ -119,7 +119,7 @@ fn an_answer_whose_giver_goes_away_still_moves_the_run() {
 // Invariant 8: a question about a run can be answered through the executor of its engine, and through no other: it
 // would be closed, and the run would stay where it is.
 #[test]
-fn a_halted_run_goes_on_by_the_executor_of_its_engine_alone() {
+fn a_blocked_run_goes_on_by_the_executor_of_its_engine_alone() {
     let world = World::new();
     let flow = flow!(world, |ctx, _n: u32| {
         post(&ctx, "one").await?;

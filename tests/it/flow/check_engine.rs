@@ -6,7 +6,7 @@ use std::time::Duration;
 use counterfoil::flow::check::{Consequence, ReplayAnswer, ReplayOutcome, ReplayReport, WaitsFor};
 use counterfoil::flow::{Turn, Workflow};
 use counterfoil::store::EscalationKind;
-use counterfoil::{Ctx, Failure, Package, RunId};
+use counterfoil::{ApprovalSubject, Ctx, Failure, RunId};
 
 use crate::flow;
 use crate::flow::check::unreached;
@@ -82,9 +82,9 @@ fn a_new_timer_in_front_of_a_payment_breaks() {
     for report in said(&world, run, &edited) {
         assert!(breaks(&report), "{report}");
         assert_eq!((report.anew[0].kind.as_str(), report.orphaned[0].tool.as_str()), ("timer", "pay"));
-        assert_eq!(report.orphaned[0].consequence, Consequence::Halts);
+        assert_eq!(report.orphaned[0].consequence, Consequence::Blocks);
     }
-    comes_to(&world, run, edited, "halted");
+    comes_to(&world, run, edited, "blocked");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_new_call_in_front_of_a_payment_breaks() {
     for report in said(&world, run, &edited) {
         assert!(breaks(&report), "{report}");
     }
-    comes_to(&world, run, edited, "halted");
+    comes_to(&world, run, edited, "blocked");
     assert_eq!(world.counted("ring called"), 0);
 }
 
@@ -117,7 +117,7 @@ fn a_removed_payment_behind_a_new_step_is_not_said_to_be_fine() {
     assert_eq!(unreached(&careful), [("call", "pay")], "{careful}");
     assert!(careful.to_string().contains("cannot tell"), "{careful}");
     assert!(breaks(&further), "{further}");
-    comes_to(&world, run, edited, "halted");
+    comes_to(&world, run, edited, "blocked");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_recorded_step_behind_a_new_call_is_unreached() {
     for report in said(&world, run, &edited) {
         assert_eq!(unreached(&report), [("step", "first")], "{report}");
     }
-    comes_to(&world, run, edited, "halted");
+    comes_to(&world, run, edited, "blocked");
     assert_eq!(world.counted("ring called"), 1);
 }
 
@@ -211,7 +211,7 @@ fn the_code_that_recorded_a_run_fits_it() {
             })
         })
         .await?;
-        ctx.within("soon", HOUR, go(&ctx)).await?.map_err(|_| Failure::new("too late"))?
+        ctx.timeout("soon", HOUR, go(&ctx)).await?.map_err(|_| Failure::new("too late"))?
     });
     let builder = world.engine().workflow(NAME, 1, code.clone()).workflow("kid", 1, kid);
     let process = Process::start(&world, builder.workflow("lent", 1, lent.clone()));
@@ -261,7 +261,7 @@ fn a_run_that_waits_says_for_what() {
     assert!(matches!(timer[..], [WaitsFor::Time(_)]), "{timer:?}");
     let decision = waits_for(|world| {
         flow!(world, |ctx, _input: ()| {
-            ctx.approval(Package::of("notice", "Dear Ann")).reviewers(["ann"]).await?;
+            ctx.approval(ApprovalSubject::of("notice", "Dear Ann")).reviewers(["ann"]).await?;
             Ok::<_, Failure>(1_u32)
         })
     });

@@ -241,11 +241,11 @@ fn a_paused_run_does_nothing_until_it_may_go_on() {
                 park(&process, &hands, run).await;
             }
             let handle = process.acme().handle::<String>(run);
-            assert!(matches!(handle.go_on("ann", "early").await, Err(RunError::NotPaused { .. })));
+            assert!(matches!(handle.resume("ann", "early").await, Err(RunError::NotPaused { .. })));
             handle.pause("ann", "the bank is closed").key("p1").await.unwrap();
-            process.state(run, "halted").await;
+            process.state(run, "blocked").await;
             assert_eq!(process.question(EscalationKind::Paused).await.run, Some(run));
-            assert!(matches!(handle.result().await, Err(RunError::Halted { .. })));
+            assert!(matches!(handle.result().await, Err(RunError::Blocked { .. })));
         });
         process.crash();
         process = crate::flow::wait::life(&world, &hands, &flow);
@@ -255,15 +255,15 @@ fn a_paused_run_does_nothing_until_it_may_go_on() {
             assert_eq!(world.counted("awake"), 0, "its time has come, and it is paused");
             let handle = process.acme().handle::<String>(run);
             assert_eq!(handle.pause("ann", "the bank is closed").key("p1").await.unwrap(), Sent::Before);
-            let go_on = async |why: &str| handle.go_on("bob", why).key("g1").await;
-            assert_eq!(go_on("the bank has opened").await.unwrap(), Sent::New);
-            assert_eq!(go_on("the bank has opened").await.unwrap(), Sent::Before, "the same command again");
-            let another = go_on("for another reason").await;
+            let resume = async |why: &str| handle.resume("bob", why).key("g1").await;
+            assert_eq!(resume("the bank has opened").await.unwrap(), Sent::New);
+            assert_eq!(resume("the bank has opened").await.unwrap(), Sent::Before, "the same command again");
+            let another = resume("for another reason").await;
             assert!(matches!(another, Err(RunError::CommandConflict { .. })), "{another:?}");
-            assert!(matches!(handle.go_on("bob", "twice").await, Err(RunError::NotPaused { .. })));
+            assert!(matches!(handle.resume("bob", "twice").await, Err(RunError::NotPaused { .. })));
         });
         assert_eq!(result(&process, run), "over");
-        let history = process.on(process.acme().handle::<String>(run).turns(None)).unwrap();
+        let history = process.on(process.acme().handle::<String>(run).history(None)).unwrap();
         assert!(format!("{history:?}").contains("the bank has opened"), "{history:?}");
     }
 }
@@ -282,20 +282,20 @@ fn a_later_pause_is_not_ended_by_an_earlier_command() {
         hands.asleep_for(MINUTE).await;
         let handle = process.acme().handle::<String>(run);
         handle.pause("ann", "lunch").await.unwrap();
-        process.state(run, "halted").await;
-        assert_eq!(handle.go_on("ann", "back").key("g1").await.unwrap(), Sent::New);
+        process.state(run, "blocked").await;
+        assert_eq!(handle.resume("ann", "back").key("g1").await.unwrap(), Sent::New);
         handle.pause("ann", "the dentist").await.unwrap();
-        process.state(run, "halted").await;
-        assert_eq!(handle.go_on("ann", "back").key("g1").await.unwrap(), Sent::Before);
-        assert_eq!(handle.status().await.unwrap().state.name(), "halted");
-        assert_eq!(handle.go_on("ann", "back again").key("g2").await.unwrap(), Sent::New);
+        process.state(run, "blocked").await;
+        assert_eq!(handle.resume("ann", "back").key("g1").await.unwrap(), Sent::Before);
+        assert_eq!(handle.status().await.unwrap().state.name(), "blocked");
+        assert_eq!(handle.resume("ann", "back again").key("g2").await.unwrap(), Sent::New);
         hands.advance(MINUTE);
     });
     assert_eq!(result(&process, run), "over");
 }
 
 #[test]
-fn a_halted_run_can_be_cancelled() {
+fn a_blocked_run_can_be_cancelled() {
     let (world, hands) = (World::new(), TestClock::default());
     let flow = flow!(world, |ctx, _input: u32| {
         ctx.sleep(MINUTE).await?;
@@ -307,7 +307,7 @@ fn a_halted_run_can_be_cancelled() {
         hands.asleep_for(MINUTE).await;
         let handle = process.acme().handle::<String>(run);
         handle.pause("ann", "wait").await.unwrap();
-        process.state(run, "halted").await;
+        process.state(run, "blocked").await;
         handle.cancel("bob", "never mind").grace(Duration::ZERO).await.unwrap();
         let state = handle.status().await.unwrap().state;
         let RunState::Failed { failure } = state else { panic!("{state:?}") };

@@ -8,7 +8,7 @@ use crate::flow::tools::post;
 use crate::flow::world::{Process, World};
 
 #[test]
-fn a_panic_before_the_first_await_halts_the_run_too() {
+fn a_panic_before_the_first_await_blocks_the_run_too() {
     // A workflow may be any function that returns a future: its body before that is the run's code as well.
     let world = World::new();
     let flow = |_ctx: Ctx, n: u32| {
@@ -17,17 +17,17 @@ fn a_panic_before_the_first_await_halts_the_run_too() {
     };
     let process = Process::start(&world, world.engine().workflow("early", 1, flow));
     process.on(async {
-        let halted = process.acme().run(flow, 1).await;
+        let blocked = process.acme().run(flow, 1).await;
         assert!(
-            matches!(&halted, Err(RunError::Halted { message, .. }) if message.contains("not even")),
-            "{halted:?}"
+            matches!(&blocked, Err(RunError::Blocked { message, .. }) if message.contains("not even")),
+            "{blocked:?}"
         );
         assert_eq!(process.acme().run(flow, 2).await.unwrap(), 2);
     });
 }
 
 #[test]
-fn names_that_cannot_be_stored_halt_their_run() {
+fn names_that_cannot_be_stored_block_their_run() {
     // "What bad input gets": a clear error, and nothing is lost.
     let world = World::new();
     let named = |ctx: Ctx, (name, id): (String, Option<String>)| async move {
@@ -44,7 +44,7 @@ fn names_that_cannot_be_stored_halt_their_run() {
     for bad in ["", "a\0b", "line\nbreak", &"long".repeat(1000)] {
         for name in [(bad.to_owned(), None), ("ok".to_owned(), Some(bad.to_owned()))] {
             let refused = process.on(async { process.acme().run(named, name).await });
-            assert!(matches!(refused, Err(RunError::Halted { .. })), "{bad:?}: {refused:?}");
+            assert!(matches!(refused, Err(RunError::Blocked { .. })), "{bad:?}: {refused:?}");
         }
     }
     assert_eq!(process.on(async { process.acme().run(flow, 1).await.unwrap() }), 1);

@@ -120,7 +120,7 @@ fn it_has_a_time_limit() {
 }
 
 #[test]
-fn a_closure_that_ends_the_transaction_halts_the_run() {
+fn a_closure_that_ends_the_transaction_blocks_the_run() {
     for end in ["COMMIT", "ROLLBACK", "COMMIT; BEGIN"] {
         let world = world();
         let flow = flow!(world, |ctx, _n: u32| {
@@ -137,8 +137,8 @@ fn a_closure_that_ends_the_transaction_halts_the_run() {
         });
         let process = Process::start(&world, world.engine().workflow("w", 1, flow.clone()));
         process.on(async {
-            let halted = process.acme().run(flow, 1).await;
-            assert!(matches!(halted, Err(RunError::Halted { .. })), "{end}: {halted:?}");
+            let blocked = process.acme().run(flow, 1).await;
+            assert!(matches!(blocked, Err(RunError::Blocked { .. })), "{end}: {blocked:?}");
             let question = process.question(EscalationKind::Damaged).await.question;
             assert!(question.contains("COMMIT or ROLLBACK"), "{end}: {question}");
         });

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use counterfoil::exec::Compensated;
-use counterfoil::flow::{Became, EngineBuilder, FailureCode, RunError};
+use counterfoil::flow::{EffectOutcome, EngineBuilder, FailureCode, RunError};
 use counterfoil::guard::approval::OpenReview;
 use counterfoil::ledger::{
-    Compensation, Divergence, EffectClass, ErrorKind, Finding, OperationKey, State, Undone,
+    Compensation, Divergence, EffectClass, ErrorKind, LookupResult, OperationKey, State, Undone,
 };
 use counterfoil::store::{EscalationKind, Resolution};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Tenant};
 use serde_json::json;
 
@@ -70,7 +70,7 @@ impl Compensate for Book {
     async fn compensate(
         &self,
         call: &Call,
-        forward: &Forward<String, u32>,
+        forward: &OriginalCall<String, u32>,
     ) -> Result<Done<Undone>, ToolError> {
         let what = forward.input().cloned().unwrap_or_default();
         assert_ne!(forward.key(), call.key(), "the way back has a key of its own");
@@ -87,9 +87,9 @@ impl Compensate for Book {
     async fn find_compensation(
         &self,
         _: &Call,
-        _: &Forward<String, u32>,
-    ) -> Result<Finding<Undone>, ToolError> {
-        Ok(Finding::Unknown)
+        _: &OriginalCall<String, u32>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
+        Ok(LookupResult::Unknown)
     }
 }
 
@@ -114,13 +114,17 @@ impl Tool for Letter {
 }
 
 impl Compensate for Letter {
-    async fn compensate(&self, call: &Call, _: &Forward<(), ()>) -> Result<Done<Undone>, ToolError> {
+    async fn compensate(&self, call: &Call, _: &OriginalCall<(), ()>) -> Result<Done<Undone>, ToolError> {
         self.0.happen("unbook", call.key(), "letter");
         Ok(Undone::whole().into())
     }
 
-    async fn find_compensation(&self, _: &Call, _: &Forward<(), ()>) -> Result<Finding<Undone>, ToolError> {
-        Ok(Finding::Unknown)
+    async fn find_compensation(
+        &self,
+        _: &Call,
+        _: &OriginalCall<(), ()>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
+        Ok(LookupResult::Unknown)
     }
 }
 
@@ -145,10 +149,10 @@ impl Tool for Hire {
 }
 
 impl Reconcile for Hire {
-    async fn reconcile(&self, _: &Call, what: &String) -> Result<Finding<String>, ToolError> {
+    async fn reconcile(&self, _: &Call, what: &String) -> Result<LookupResult<String>, ToolError> {
         let hired = self.0.effects("hire").contains(what);
-        let found = || Finding::Committed { output: what.clone(), external_ref: Some(what.clone()) };
-        Ok(if hired { found() } else { Finding::NotFound })
+        let found = || LookupResult::Committed { output: what.clone(), external_ref: Some(what.clone()) };
+        Ok(if hired { found() } else { LookupResult::NotFound })
     }
 }
 
@@ -156,7 +160,7 @@ impl Compensate for Hire {
     async fn compensate(
         &self,
         call: &Call,
-        forward: &Forward<String, String>,
+        forward: &OriginalCall<String, String>,
     ) -> Result<Done<Undone>, ToolError> {
         self.0.happen("unbook", call.key(), forward.external_ref().unwrap_or_default());
         Ok(Undone::whole().detail("by the engine").into())
@@ -165,15 +169,15 @@ impl Compensate for Hire {
     async fn find_compensation(
         &self,
         _: &Call,
-        forward: &Forward<String, String>,
-    ) -> Result<Finding<Undone>, ToolError> {
+        forward: &OriginalCall<String, String>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
         self.0.count("looked");
         if forward.external_ref() == Some("unseen") && self.0.counted("shown") == 0 {
             return Err(ToolError::new(ErrorKind::Server, "no answer"));
         }
         let back = self.0.effects("unbook").iter().any(|back| Some(back.as_str()) == forward.external_ref());
         let output = Undone::whole().detail("by hand");
-        Ok(if back { Finding::Committed { output, external_ref: None } } else { Finding::NotFound })
+        Ok(if back { LookupResult::Committed { output, external_ref: None } } else { LookupResult::NotFound })
     }
 }
 
@@ -207,12 +211,12 @@ fn failure(error: RunError) -> Failure {
 }
 
 /// What a failed run says of its effects.
-fn told(failure: &Failure) -> Vec<(&str, &Became)> {
+fn told(failure: &Failure) -> Vec<(&str, &EffectOutcome)> {
     failure.effects.iter().map(|effect| (effect.key.as_str(), &effect.became)).collect()
 }
 
-fn stands(why: &str) -> Became {
-    Became::Stands { why: why.to_owned() }
+fn stands(why: &str) -> EffectOutcome {
+    EffectOutcome::Stands { why: why.to_owned() }
 }
 
 async fn record(process: &Process, key: &str) -> State {
@@ -229,7 +233,10 @@ fn what_a_failed_run_did_is_undone_the_last_first() {
         let run = process.acme().run(trip, stops(&["train", "hotel", "sold out"])).key("r").await;
         let failure = failure(run.unwrap_err());
         assert_eq!(failure.code, FailureCode::ToolFailed, "{failure}");
-        assert_eq!(told(&failure), [("book:hotel", &Became::Undone), ("book:train", &Became::Undone)]);
+        assert_eq!(
+            told(&failure),
+            [("book:hotel", &EffectOutcome::Undone), ("book:train", &EffectOutcome::Undone)]
+        );
         assert_eq!(world.effects("unbook"), ["hotel 2 b2", "train 1 b1"]);
         assert!(matches!(record(&process, "train").await, State::Compensated { whole: true, .. }));
         assert!(process.acme().escalations().await.unwrap().is_empty());
@@ -262,7 +269,7 @@ fn what_a_child_did_is_undone_where_its_end_was_received() {
         process.on(async {
             let run = process.acme().run(tour, stops(&["taxi", "sold out"])).key("r").start().await.unwrap();
             let failure = failure(run.result().await.unwrap_err());
-            let undone: Vec<_> = TOUR.map(|key| (key, &Became::Undone)).into();
+            let undone: Vec<_> = TOUR.map(|key| (key, &EffectOutcome::Undone)).into();
             assert_eq!(told(&failure), undone);
             assert!(process.acme().escalations().await.unwrap().is_empty());
         });
@@ -298,7 +305,7 @@ fn a_child_that_was_undone_is_begun_anew_by_a_retry() {
         assert_eq!(failure(run.result().await.unwrap_err()).code, FailureCode::ToolFailed);
         let train = Key::of("book").target("train").render().unwrap();
         let boat = Key::of("book").target("boat").render().unwrap();
-        run.retry("ann", "once more").anew(&train).anew(&boat).await.unwrap();
+        run.retry("ann", "once more").reissue(&train).reissue(&boat).await.unwrap();
         let failure = failure(run.result().await.unwrap_err());
         assert_eq!(failure.code, FailureCode::ChildFailed, "{failure}");
         assert!(failure.message.contains("was done and undone"), "{failure}");
@@ -322,13 +329,17 @@ impl Tool for Ride {
 }
 
 impl Compensate for Ride {
-    async fn compensate(&self, call: &Call, _: &Forward<(), ()>) -> Result<Done<Undone>, ToolError> {
+    async fn compensate(&self, call: &Call, _: &OriginalCall<(), ()>) -> Result<Done<Undone>, ToolError> {
         self.0.happen("ride", call.key(), "back");
         Ok(Undone::whole().into())
     }
 
-    async fn find_compensation(&self, _: &Call, _: &Forward<(), ()>) -> Result<Finding<Undone>, ToolError> {
-        Ok(Finding::Unknown)
+    async fn find_compensation(
+        &self,
+        _: &Call,
+        _: &OriginalCall<(), ()>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
+        Ok(LookupResult::Unknown)
     }
 }
 
@@ -389,7 +400,7 @@ fn a_retried_run_is_told_what_was_undone() {
         assert_eq!(failure(run.result().await.unwrap_err()).code, FailureCode::Compensated);
         assert_eq!((world.effects("book").len(), world.effects("unbook").len()), (1, 1));
         let train = Key::of("book").target("train").render().unwrap();
-        run.retry("ann", "book it again").anew(&train).await.unwrap();
+        run.retry("ann", "book it again").reissue(&train).await.unwrap();
         let again = failure(run.result().await.unwrap_err());
         assert_eq!(again.code, FailureCode::ToolFailed, "{again}");
         assert_eq!(world.effects("book").len(), 2);
@@ -444,7 +455,7 @@ fn what_is_undone_after_approval_waits_for_it() {
         let failure = failure(process.acme().handle::<u32>(run).result().await.unwrap_err());
         assert_eq!(
             told(&failure),
-            [("book:hotel", &Became::Undone), ("book:train", &stands("ann decided to leave it"))]
+            [("book:hotel", &EffectOutcome::Undone), ("book:train", &stands("ann decided to leave it"))]
         );
         assert_eq!(world.effects("unbook"), ["hotel 2 b2"]);
     });
@@ -498,7 +509,7 @@ fn what_is_undone_after_a_review_takes_a_quorum() {
             decide("train").reject("bob", "they like trains").await.unwrap();
             let failure = failure(acme.handle::<u32>(run).result().await.unwrap_err());
             let stays = stands("bob decided to leave it");
-            assert_eq!(told(&failure), [("book:hotel", &Became::Undone), ("book:train", &stays)]);
+            assert_eq!(told(&failure), [("book:hotel", &EffectOutcome::Undone), ("book:train", &stays)]);
             assert_eq!(world.effects("unbook"), ["hotel 2 b2"]);
             assert!(acme.reviews(None).await.unwrap().is_empty());
         });
@@ -525,7 +536,7 @@ fn a_compensation_that_fails_for_good_is_asked_about_and_stops_no_other() {
         let failure =
             failure(process.acme().run(trip, stops(&["train", "hotel", "sold out"])).await.unwrap_err());
         let why = stands("undoing it failed: validation: no way back");
-        assert_eq!(told(&failure), [("book:hotel", &why), ("book:train", &Became::Undone)]);
+        assert_eq!(told(&failure), [("book:hotel", &why), ("book:train", &EffectOutcome::Undone)]);
         let question = process.question(EscalationKind::Orphaned).await.question;
         assert!(question.contains("book:hotel") && question.contains("no way back"), "{question}");
     });
@@ -539,7 +550,7 @@ fn a_partial_compensation_is_recorded_and_the_rest_asked_about() {
         start(&world, Way { rest: Some("half of it is paid out"), ..Way::by(Compensation::Automatic) });
     process.on(async {
         let failure = failure(process.acme().run(trip, stops(&["train", "sold out"])).await.unwrap_err());
-        let part = Became::UndoneInPart { rest: "half of it is paid out".to_owned() };
+        let part = EffectOutcome::UndoneInPart { rest: "half of it is paid out".to_owned() };
         assert_eq!(told(&failure), [("book:train", &part)]);
         assert!(matches!(record(&process, "train").await, State::Compensated { whole: false, .. }));
         let question = process.question(EscalationKind::Orphaned).await;
@@ -567,7 +578,10 @@ fn a_crash_in_the_middle_of_undoing_undoes_nothing_twice() {
     let process = start(&world, Way::by(Compensation::Automatic));
     process.on(async {
         let failure = failure(process.acme().handle::<u32>(run).result().await.unwrap_err());
-        assert_eq!(told(&failure), [("book:hotel", &Became::Undone), ("book:train", &Became::Undone)]);
+        assert_eq!(
+            told(&failure),
+            [("book:hotel", &EffectOutcome::Undone), ("book:train", &EffectOutcome::Undone)]
+        );
         assert_eq!(world.effects("unbook"), ["hotel 2 b2", "train 1 b1"]);
         assert_eq!(world.effects("book").len(), 2, "its code is not run again");
     });
@@ -587,9 +601,9 @@ fn a_shared_effect_is_not_undone_but_asked_about() {
         process.acme().run(trip, stops(&["train"])).key("other").await.unwrap();
         world.release("hotel");
         let failure = failure(owner.unwrap().result().await.unwrap_err());
-        assert_eq!(told(&failure)[0], ("book:hotel", &Became::Undone));
+        assert_eq!(told(&failure)[0], ("book:hotel", &EffectOutcome::Undone));
         assert!(
-            matches!(told(&failure)[1].1, Became::Stands { why } if why.contains("shared")),
+            matches!(told(&failure)[1].1, EffectOutcome::Stands { why } if why.contains("shared")),
             "{failure:?}"
         );
         assert_eq!(world.effects("unbook"), ["hotel 2 b2"]);
@@ -597,7 +611,7 @@ fn a_shared_effect_is_not_undone_but_asked_about() {
     });
 }
 
-// SAGA-1: cancelled, and abandoned after it was halted: the same as failed.
+// SAGA-1: cancelled, and abandoned after it was blocked: the same as failed.
 #[test]
 fn a_cancelled_or_abandoned_run_is_undone_too() {
     let world = World::new();
@@ -616,16 +630,16 @@ fn a_cancelled_or_abandoned_run_is_undone_too() {
         process.state(run, "waiting").await;
         acme.handle::<()>(run).cancel("ann", "withdrawn").await.unwrap();
         let cancelled = failure(acme.handle::<()>(run).result().await.unwrap_err());
-        assert_eq!(told(&cancelled), [("book:train", &Became::Undone)]);
+        assert_eq!(told(&cancelled), [("book:train", &EffectOutcome::Undone)]);
         assert_eq!(cancelled.code, FailureCode::Cancelled);
 
         let run = acme.run(waits.clone(), "hotel".to_owned()).key("s").start().await.unwrap().id();
-        process.state(run, "halted").await;
+        process.state(run, "blocked").await;
         let question = process.question(EscalationKind::Quarantined).await;
         acme.resolve(question.id, Resolution::Abandon, "ann").await.unwrap();
         process.state(run, "failed").await;
         let abandoned = failure(acme.handle::<()>(run).result().await.unwrap_err());
-        assert_eq!(told(&abandoned), [("book:hotel", &Became::Undone)]);
+        assert_eq!(told(&abandoned), [("book:hotel", &EffectOutcome::Undone)]);
         assert_eq!(world.effects("unbook").len(), 2);
     });
 }
@@ -681,7 +695,10 @@ fn a_call_of_unknown_outcome_is_settled_before_it_is_undone() {
             acme.resolve(question.id, answer, "ann").await.unwrap();
             let failed = failure(acme.handle::<u32>(run).result().await.unwrap_err());
             assert_eq!(world.effects("unbook"), effects, "{happened}: {failed:?}");
-            assert_eq!(failed.effects.iter().filter(|e| e.became == Became::Undone).count(), effects.len());
+            assert_eq!(
+                failed.effects.iter().filter(|e| e.became == EffectOutcome::Undone).count(),
+                effects.len()
+            );
         });
     }
 }
@@ -747,7 +764,7 @@ fn what_was_undone_by_hand_is_not_undone_again() {
         process.on(async {
             let failure =
                 failure(process.acme().run(hires(&world), ("car".to_owned(), by_hand)).await.unwrap_err());
-            assert_eq!(told(&failure), [("hire:car", &Became::Undone)]);
+            assert_eq!(told(&failure), [("hire:car", &EffectOutcome::Undone)]);
             assert_eq!(world.effects("unbook"), ["car"], "{detail}");
             let key = Key::of("hire").target("car").render().unwrap();
             let executor = process.engine().executor();
@@ -778,7 +795,7 @@ fn while_nobody_can_tell_whether_it_is_undone_nothing_is_sent() {
                 acme.resolve(question.id, Resolution::SendWithoutLooking { reason }, "ann").await.unwrap();
             }
             let failed = failure(acme.handle::<u32>(run).result().await.unwrap_err());
-            assert_eq!(told(&failed), [("hire:unseen", &Became::Undone)]);
+            assert_eq!(told(&failed), [("hire:unseen", &EffectOutcome::Undone)]);
             assert_eq!(world.effects("unbook").len(), if shown { 1 } else { 2 });
             assert!(acme.questions().await.unwrap().is_empty());
         });

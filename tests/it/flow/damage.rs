@@ -70,7 +70,7 @@ fn damage(table: &str, damage: &str, mend: &str) {
         assert_eq!(process.on(process.acme().handle::<u32>(hurt).result()).unwrap(), 2);
         process.shut_down();
     } else {
-        process.on(process.state(hurt, "halted"));
+        process.on(process.state(hurt, "blocked"));
         let asked = process.on(process.question(EscalationKind::Damaged));
         assert_eq!(asked.run, Some(hurt), "{damage}: {asked:?}");
         update(mend);
@@ -87,14 +87,14 @@ fn edit_now(world: &World, sql: String) {
 }
 
 #[test]
-fn a_damaged_step_halts_its_run_alone() {
+fn a_damaged_step_blocks_its_run_alone() {
     damage("step", "kind = kind + 90", "kind = kind - 90");
     damage("step", "value = '@' || value", "value = substr(value, 2)");
     damage("step", "value = '{' || value", "value = substr(value, 2)");
 }
 
 #[test]
-fn a_damaged_record_halts_its_run_alone() {
+fn a_damaged_record_blocks_its_run_alone() {
     damage(
         "record",
         "request_hash = CAST(request_hash || x'00' AS BLOB)",

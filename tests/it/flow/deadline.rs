@@ -27,7 +27,7 @@ fn failure(process: &Process, run: RunId) -> Failure {
 
 fn cancelled(process: &Process, run: RunId, why: &str) {
     process.on(process.until(async |acme| {
-        acme.handle::<()>(run).status().await.unwrap().state.is_final() // and not halted, which is an end to whoever waits
+        acme.handle::<()>(run).status().await.unwrap().state.is_final() // and not blocked, which is an end to whoever waits
     }));
     let failure = failure(process, run);
     assert_eq!((failure.code, failure.message.as_str()), (FailureCode::Cancelled, why));
@@ -89,9 +89,9 @@ fn brought(
             At::Pause => {
                 hands.asleep_for(24 * HOUR).await;
                 process.acme().handle::<()>(run).pause("ann", "lunch").await.unwrap();
-                process.state(run, "halted").await;
+                process.state(run, "blocked").await;
             }
-            At::Panic => process.state(run, "halted").await,
+            At::Panic => process.state(run, "blocked").await,
         }
     });
     (process, run)
@@ -368,10 +368,10 @@ fn workers_of_a_shared_store_see_to_deadlines() {
     let waiting = one.on(start(0).start()).unwrap().id();
     let first = one.on(start(1).queue("narrow").start()).unwrap().id();
     let queued = one.on(start(2).queue("narrow").start()).unwrap().id();
-    let halted = one.on(async {
+    let blocked = one.on(async {
         let run = start(3).deadline(Duration::from_secs(3)).start().await.unwrap();
         run.pause("ann", "lunch").await.unwrap();
-        one.state(run.id(), "halted").await;
+        one.state(run.id(), "blocked").await;
         run.id()
     });
     for run in [waiting, first, queued] {
@@ -379,6 +379,6 @@ fn workers_of_a_shared_store_see_to_deadlines() {
     }
     one.crash();
     let other = worker(&world, &schema, &flow);
-    cancelled(&other, halted, "the engine cancelled the run: its deadline, 3s after its start, has passed");
+    cancelled(&other, blocked, "the engine cancelled the run: its deadline, 3s after its start, has passed");
     other.shut_down();
 }

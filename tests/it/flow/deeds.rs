@@ -65,7 +65,7 @@ fn what_is_not_asked_for_again_is_asked_about_before_anything_new_goes_out() {
         let run = died(&world, deed);
         let (process, _) = life(&world, Deed::Nothing, true);
         process.on(async {
-            process.state(run, "halted").await;
+            process.state(run, "blocked").await;
             let asked = process.question(EscalationKind::Diverged).await;
             assert!(asked.question.contains(named), "{}", asked.question);
             assert!(!world.effects("post").contains(&"last".to_owned()), "it went out: {deed:?}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use counterfoil::flow::{FailureCode, RunError};
 use counterfoil::store::{EscalationKind, Resolution};
-use counterfoil::{Approval, Ctx, Failure, Package, RunId};
+use counterfoil::{Approval, ApprovalSubject, Ctx, Failure, RunId};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::join;
@@ -19,7 +19,7 @@ async fn pay(ctx: &Ctx, reference: &str) -> Result<u32, Failure> {
 }
 
 async fn tell(ctx: &Ctx, what: &str) -> Result<u32, Failure> {
-    let approval = Approval::of("ann", &Package::of("notice", what))?;
+    let approval = Approval::of("ann", &ApprovalSubject::of("notice", what))?;
     ctx.call::<Tell>(what.to_owned()).approved_by(&approval).await
 }
 
@@ -48,9 +48,9 @@ where
     (Process::start(world, world.engine().workflow("path", 1, new)), run)
 }
 
-async fn halted(process: &Process, run: RunId) -> counterfoil::store::Escalation {
+async fn blocked(process: &Process, run: RunId) -> counterfoil::store::Escalation {
     let result = process.acme().handle::<u32>(run).result().await;
-    assert!(matches!(result, Err(RunError::Halted { .. })), "{result:?}");
+    assert!(matches!(result, Err(RunError::Blocked { .. })), "{result:?}");
     process.question(EscalationKind::Diverged).await
 }
 
@@ -61,7 +61,7 @@ fn a_random_key_is_found_before_the_second_effect() {
     let flow = flow!(world, |ctx, _n: u32| pay(&ctx, "random").await);
     let (process, run) = resumed(&world, "pay after", flow.clone(), flow);
     process.on(async {
-        let question = halted(&process, run).await;
+        let question = blocked(&process, run).await;
         for key in ["pay:ann:draw 1", "pay:ann:draw 2"] {
             assert!(question.question.contains(key), "names both keys: {}", question.question);
         }
@@ -87,7 +87,7 @@ fn another_choice_of_the_model_escalates_before_the_new_effect() {
             assert_eq!(effects, [1, 0, 0], "nothing new goes out: {other}");
         };
         process.on(async {
-            let question = halted(&process, run).await;
+            let question = blocked(&process, run).await;
             assert!(question.question.contains("pay:ann:june"), "{}", question.question);
             before(&world);
         });
@@ -95,7 +95,7 @@ fn another_choice_of_the_model_escalates_before_the_new_effect() {
         // The question outlives the process, and asks nothing of the run meanwhile.
         let process = Process::start(&world, world.engine().workflow("path", 1, new.clone()));
         process.on(async {
-            let question = halted(&process, run).await;
+            let question = blocked(&process, run).await;
             before(&world);
             process.acme().resolve(question.id, Resolution::NotCommitted, "ann").await.unwrap();
             process.acme().handle::<u32>(run).result().await.unwrap();
@@ -112,18 +112,18 @@ fn a_notification_that_is_not_asked_for_escalates() {
     let new = flow!(world, |ctx, _n: u32| post(&ctx, "paid").await);
     let (process, run) = resumed(&world, "tell after", old, new);
     process.on(async {
-        halted(&process, run).await;
+        blocked(&process, run).await;
     });
     assert_eq!(world.effects("post").len(), 0);
 }
 
 #[test]
-fn other_arguments_of_a_call_without_key_halt_the_run() {
+fn other_arguments_of_a_call_without_key_block_the_run() {
     let world = World::new();
     let old = flow!(world, |ctx, _n: u32| post(&ctx, "a").await);
     let new = flow!(world, |ctx, _n: u32| post(&ctx, "b").await);
     let (process, run) = resumed(&world, "post after", old, new);
-    let asked = process.on(halted(&process, run));
+    let asked = process.on(blocked(&process, run));
     assert!(asked.question.contains("by this run") && asked.question.contains("\"b\""), "{}", asked.question);
     assert_eq!(world.effects("post"), ["a"]);
 }
@@ -160,7 +160,7 @@ fn an_abandoned_run_fails_and_lists_what_it_did_over_any_crash() {
     });
     let (process, run) = resumed(&world, "pay after", old, new.clone());
     process.on(async {
-        let question = halted(&process, run).await;
+        let question = blocked(&process, run).await;
         process.acme().resolve(question.id, Resolution::Abandon, "ann").await.unwrap();
     });
     process.crash(); // right after the answer is durable
@@ -185,7 +185,7 @@ fn the_answer_that_abandons_a_run_and_its_end_are_one_transaction() {
         pay(&ctx, "july").await
     });
     let (process, run) = resumed(&world, "pay after", old, new.clone());
-    let question = process.on(halted(&process, run));
+    let question = process.on(blocked(&process, run));
     // Whatever is written after the answer never reaches the disk.
     world.tap.hold(|change| change.run.is_some() && change.escalations.iter().all(|e| e.answer.is_none()));
     process.on(async {
@@ -298,7 +298,7 @@ fn a_branch_that_no_longer_asks_is_found_while_the_other_holds_something_new() {
     });
     let (process, run) = resumed(&world, "pay after two 100", old, new);
     process.on(async {
-        let question = halted(&process, run).await.question;
+        let question = blocked(&process, run).await.question;
         assert!(question.contains("pay:ann:two") && question.contains("pay:ann:new"), "{question}");
     });
     assert_eq!(world.effects("pay"), ["one 100", "two 100"]);

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{Became, EngineBuilder, RunError};
-use counterfoil::ledger::{self, ContractClass, Finding, Undone};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::flow::{EffectOutcome, EngineBuilder, RunError};
+use counterfoil::ledger::{self, ContractClass, LookupResult, Undone};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key};
 
 use crate::flow::world::{Process, World};
@@ -16,10 +16,10 @@ use crate::store::postgres::Schema;
 struct Draft(Arc<World>);
 
 impl Draft {
-    fn find(&self, did: &str, key: &str) -> Finding<u32> {
+    fn find(&self, did: &str, key: &str) -> LookupResult<u32> {
         let found =
             self.0.see(|seen| seen.effects.iter().position(|(by, used, _)| *by == did && used == key));
-        found.map_or(Finding::NotFound, |n| Finding::Committed {
+        found.map_or(LookupResult::NotFound, |n| LookupResult::Committed {
             output: u32::try_from(n).unwrap(),
             external_ref: Some(format!("d{n}")),
         })
@@ -49,14 +49,18 @@ impl Tool for Draft {
 }
 
 impl Reconcile for Draft {
-    async fn reconcile(&self, call: &Call, _: &String) -> Result<Finding<u32>, ToolError> {
+    async fn reconcile(&self, call: &Call, _: &String) -> Result<LookupResult<u32>, ToolError> {
         self.0.count("looked up");
         Ok(self.find("draft", call.key()))
     }
 }
 
 impl Compensate for Draft {
-    async fn compensate(&self, call: &Call, draft: &Forward<String, u32>) -> Result<Done<Undone>, ToolError> {
+    async fn compensate(
+        &self,
+        call: &Call,
+        draft: &OriginalCall<String, u32>,
+    ) -> Result<Done<Undone>, ToolError> {
         self.0.happen("archive", call.key(), draft.input().unwrap());
         self.0.pass("archived").await;
         Ok(Undone::whole().into())
@@ -65,8 +69,8 @@ impl Compensate for Draft {
     async fn find_compensation(
         &self,
         call: &Call,
-        _: &Forward<String, u32>,
-    ) -> Result<Finding<Undone>, ToolError> {
+        _: &OriginalCall<String, u32>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
         self.find("archive", call.key()).try_map(|_| Ok(Undone::whole()))
     }
 }
@@ -116,7 +120,7 @@ fn a_draft_in_doubt_is_looked_up_and_that_of_a_failed_run_is_archived() {
                 assert_eq!((result.unwrap(), world.effects("archive").len()), (0, 0));
             } else {
                 let Err(RunError::Failed { failure, .. }) = result else { panic!("{result:?}") };
-                assert_eq!(failure.effects[0].became, Became::Undone);
+                assert_eq!(failure.effects[0].became, EffectOutcome::Undone);
                 assert_eq!(world.effects("archive"), ["known"], "{point}: archived once");
             }
             process.shut_down();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use counterfoil::clock::{Clock as _, Timestamp};
 use counterfoil::flow::Failure;
 use counterfoil::ledger::Look;
-use counterfoil::store::{Asked, Change, Model, Run, Store, StoreError, Verdict};
+use counterfoil::store::{Change, Model, Run, Store, StoreError, StoreFuture, Verdict};
 use counterfoil::{Engine, RunId};
 use sqlx::Executor as _;
 
@@ -123,19 +123,19 @@ fn failed() -> StoreError {
 }
 
 impl Store for Odd {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         self.model.commit(changes)
     }
 
-    fn look_due(&self, _: Timestamp, _: u32) -> Asked<'_, Vec<Look>> {
+    fn look_due(&self, _: Timestamp, _: u32) -> StoreFuture<'_, Vec<Look>> {
         self.list()
     }
 
-    fn run_due(&self, _: Timestamp, _: u32) -> Asked<'_, Vec<Run>> {
+    fn run_due(&self, _: Timestamp, _: u32) -> StoreFuture<'_, Vec<Run>> {
         self.list()
     }
 
-    fn next_due(&self, after: Timestamp) -> Asked<'_, Option<Timestamp>> {
+    fn next_due(&self, after: Timestamp) -> StoreFuture<'_, Option<Timestamp>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let fails = matches!(self.says, Says::NoInstant | Says::Failure);
         let due = Some(self.due).filter(|due| *due > after);
@@ -148,7 +148,7 @@ impl Store for Odd {
 }
 
 impl Odd {
-    fn list<T: Send + 'static>(&self) -> Asked<'_, Vec<T>> {
+    fn list<T: Send + 'static>(&self) -> StoreFuture<'_, Vec<T>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let fails = matches!(self.says, Says::NoLists | Says::Failure);
         Box::pin(async move { if fails { Err(failed()) } else { Ok(Vec::new()) } })

@@ -15,7 +15,7 @@ use crate::flow::tools::post;
 use crate::flow::world::{Process, World};
 
 #[test]
-fn a_panic_halts_its_run_alone_and_mended_code_ends_it() {
+fn a_panic_blocks_its_run_alone_and_mended_code_ends_it() {
     let world = World::new();
     let code = |mended: bool| {
         flow!(world, |ctx, input: String| {
@@ -32,9 +32,9 @@ fn a_panic_halts_its_run_alone_and_mended_code_ends_it() {
     let process = Process::start(&world, world.engine().workflow(NAME, 1, broken.clone()));
     let run = process.on(async {
         let bad = process.acme().run(broken.clone(), "bad".to_owned()).start().await.unwrap();
-        let halted = bad.result().await.unwrap_err();
+        let blocked = bad.result().await.unwrap_err();
         assert!(
-            matches!(&halted, RunError::Halted { message, .. } if message.contains("cannot parse \"bad\""))
+            matches!(&blocked, RunError::Blocked { message, .. } if message.contains("cannot parse \"bad\""))
         );
         process.acme().run(broken, "good".to_owned()).await.unwrap(); // the others go on
         bad.id()
@@ -45,14 +45,14 @@ fn a_panic_halts_its_run_alone_and_mended_code_ends_it() {
 
     let process = Process::start(&world, world.engine().workflow(NAME, 1, code(true)));
     process.on(async {
-        let halted = process.acme().handle::<u32>(run);
+        let blocked = process.acme().handle::<u32>(run);
         assert_eq!(
-            halted.status().await.unwrap().state.name(),
-            "halted",
+            blocked.status().await.unwrap().state.name(),
+            "blocked",
             "nobody has said that it may go on"
         );
         process.acme().resolve(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
-        assert_eq!(halted.result().await.unwrap(), 4);
+        assert_eq!(blocked.result().await.unwrap(), 4);
     });
     assert_eq!(world.effects("post"), ["bad", "good", "good parsed", "bad parsed"]);
     assert_eq!(world.counted("parsed"), 3);
@@ -93,7 +93,7 @@ fn a_run_of_an_unknown_workflow_waits_until_it_is_registered() {
     });
     let run = died_at(&world, "stand", code.clone());
     let process = Process::start(&world, world.engine());
-    process.on(process.state(run, "halted"));
+    process.on(process.state(run, "blocked"));
     let asked = process.on(process.question(EscalationKind::Unregistered));
     assert!(asked.run == Some(run) && asked.question.contains(&format!("{NAME:?}")), "{asked:?}");
     let unregistered = process.on(async { process.acme().run(code.clone(), ()).await });
@@ -121,7 +121,7 @@ fn a_run_that_kills_its_process_each_time_is_quarantined() {
         Ok::<_, Failure>(7)
     });
     let run = died_at(&world, "stand", code.clone());
-    let engine = || world.engine().max_deaths(2).workflow(NAME, 1, code.clone());
+    let engine = || world.engine().max_recovery_attempts(2).workflow(NAME, 1, code.clone());
     world.hold("stand");
     for _ in 0..2 {
         let process = Process::start(&world, engine());
@@ -129,7 +129,7 @@ fn a_run_that_kills_its_process_each_time_is_quarantined() {
         process.crash();
     }
     let process = Process::start(&world, engine());
-    process.on(process.state(run, "halted"));
+    process.on(process.state(run, "blocked"));
     assert_eq!(world.counted("lives"), 3, "its code is not run again");
     let asked = process.on(process.question(EscalationKind::Quarantined));
     assert!(asked.run == Some(run) && asked.question.contains("died 3 times"), "{asked:?}");
@@ -151,7 +151,7 @@ fn a_run_that_makes_progress_is_not_quarantined() {
         Ok::<_, Failure>(7)
     });
     let run = died_at(&world, "leg 0", code.clone());
-    let engine = || world.engine().max_deaths(1).workflow(NAME, 1, code.clone());
+    let engine = || world.engine().max_recovery_attempts(1).workflow(NAME, 1, code.clone());
     for leg in 1..6 {
         let point = format!("leg {leg}");
         world.hold(&point);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use counterfoil::flow::{FailureCode, RunError};
 use counterfoil::sim::{Offer, Simulation};
 use counterfoil::store::{EscalationKind, Resolution, WaitsOn};
-use counterfoil::{Ctx, Failure, Package, RunId, Timestamp};
+use counterfoil::{ApprovalSubject, Ctx, Failure, RunId, Timestamp};
 use futures_util::future::{BoxFuture, Either};
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
@@ -31,7 +31,7 @@ fn an_error_that_was_handled_is_the_same_after_a_crash() {
 }
 
 #[test]
-fn a_run_that_was_halted_for_its_code_is_begun_again_by_a_retry() {
+fn a_run_that_was_blocked_for_its_code_is_begun_again_by_a_retry() {
     let world = World::new();
     let code = flow!(world, |ctx, _n: ()| {
         let drawn = ctx.step("inexact", &1, |_| u64::MAX * u64::from(world.count("drawn") == 1)).await?;
@@ -40,7 +40,7 @@ fn a_run_that_was_halted_for_its_code_is_begun_again_by_a_retry() {
     let process = life(&world, code.clone());
     process.on(async {
         let run = process.acme().run(code, ()).start().await.unwrap();
-        let RunError::Halted { message, .. } = run.result().await.unwrap_err() else { panic!() };
+        let RunError::Blocked { message, .. } = run.result().await.unwrap_err() else { panic!() };
         assert!(message.contains("send it as a string"), "{message}");
         run.retry("ann", "mended").await.unwrap();
         assert_eq!(run.result().await.unwrap(), 3);
@@ -86,7 +86,7 @@ fn what_waits_beside_a_sleep_without_an_end_wins_after_a_crash() {
         let won = ctx.select("first", ctx.signal::<u32>("said"), endless).await?;
         let Either::Left(said) = won else { return Err(Failure::new("the end of time has come")) };
         stand(&ctx, &world).await?;
-        Ok(said? + ctx.within("limit", Duration::MAX, async { 1 }).await?.unwrap_or_default())
+        Ok(said? + ctx.timeout("limit", Duration::MAX, async { 1 }).await?.unwrap_or_default())
     });
     let process = life(&world, code.clone());
     let run = process.on(async { process.acme().run(code.clone(), ()).start().await.unwrap().id() });
@@ -111,7 +111,7 @@ fn here(_: &mut SqliteConnection) -> BoxFuture<'_, Result<u32, Failure>> {
 }
 
 #[test]
-fn a_transaction_on_another_kind_of_connection_halts_its_run_until_the_code_is_mended() {
+fn a_transaction_on_another_kind_of_connection_blocks_its_run_until_the_code_is_mended() {
     let world = World::new();
     let wrong = flow!(world, |ctx, _n: ()| {
         let handled = ctx.transaction("book", elsewhere).await;
@@ -120,7 +120,7 @@ fn a_transaction_on_another_kind_of_connection_halts_its_run_until_the_code_is_m
     });
     let mut process = life(&world, wrong.clone());
     let run = process.on(async { process.acme().run(wrong.clone(), ()).start().await.unwrap().id() });
-    process.on(process.state(run, "halted"));
+    process.on(process.state(run, "blocked"));
     process.crash();
     process = life(&world, wrong);
     let asked = process.on(process.question(EscalationKind::Quarantined));
@@ -167,7 +167,7 @@ fn the_error_of_a_transaction_is_the_same_after_a_crash_even_if_its_detail_canno
 fn an_approval_that_is_valid_for_ever_can_be_given() {
     let world = World::new();
     let code = flow!(world, |ctx, _n: ()| {
-        let ask = ctx.approval(Package::of("notice", "granted"));
+        let ask = ctx.approval(ApprovalSubject::of("notice", "granted"));
         let approval = ask.valid_for(Duration::MAX).expires_in(Duration::MAX).await?;
         ctx.call::<Tell>("granted".to_owned()).approved_by(&approval).await
     });
@@ -186,7 +186,7 @@ fn an_approval_that_is_valid_for_ever_can_be_given() {
 /// Handles what fails, limits what has no limit, and goes on.
 async fn handles(ctx: Ctx, what: String) -> Result<(), Failure> {
     let nobody = ctx.send(RunId(5), "nobody", &1).await;
-    let called = ctx.within("limit", Duration::MAX, ctx.call::<Looks>(what)).await?;
+    let called = ctx.timeout("limit", Duration::MAX, ctx.call::<Looks>(what)).await?;
     match (nobody, called) {
         (Err(_), Ok(Ok(_))) => Ok(()),
         (_, called) => Err(Failure::new(format!("{called:?}"))),

@@ -78,7 +78,7 @@ fn a_workflow_that_names_its_calls_makes_no_others() {
     let code = flow!(world, |ctx, _n: u32| post(&ctx, "x").await);
     let process = Process::start(&world, world.engine().workflow("rings", 1, code.clone()).calls::<Ring>());
     let result = process.on(async { process.acme().run(code.clone(), 1).await });
-    let Err(RunError::Halted { message, .. }) = result else { panic!("{result:?}") };
+    let Err(RunError::Blocked { message, .. }) = result else { panic!("{result:?}") };
     assert!(message.contains("\"post\" is not among those"), "{message}");
     assert_eq!(world.effects("post").len(), 0);
     process.shut_down();

@@ -9,7 +9,7 @@ use counterfoil::exec::{ExecError, ExecutorBuilder, ToolRequest};
 use counterfoil::flow::{EngineBuilder, RunError};
 use counterfoil::id::Entropy;
 use counterfoil::ledger::ErrorKind;
-use counterfoil::outbox::{Acked, Event, Sink, SinkError};
+use counterfoil::outbox::{Event, PublishResult, Sink, SinkError};
 use counterfoil::store::{Model, Store as _};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Tenant};
@@ -76,11 +76,11 @@ impl Tool for Drawn {
 struct Heard(mpsc::UnboundedSender<Event>);
 
 impl Sink for Heard {
-    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
         for event in batch {
             let _ = self.0.send(event.clone());
         }
-        Ok(Acked::all())
+        Ok(PublishResult::all())
     }
 }
 
@@ -219,10 +219,10 @@ async fn draws(ctx: Ctx, (): ()) -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn an_unstable_key_in_a_workflow_halts_its_run() {
+async fn an_unstable_key_in_a_workflow_blocks_its_run() {
     let also = |builder: EngineBuilder| builder.workflow("draws", 1, draws).tool(Drawn(AtomicU64::new(0)));
     let engine = engine(&Provider::default(), also).await;
-    let Err(RunError::Halted { message, .. }) = engine.tenant("acme").unwrap().run(draws, ()).await else {
+    let Err(RunError::Blocked { message, .. }) = engine.tenant("acme").unwrap().run(draws, ()).await else {
         panic!()
     };
     assert!(message.contains("drawn:0") && message.contains("drawn:1"), "{message}");

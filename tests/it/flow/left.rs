@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counterfoil::exec::Wait;
 use counterfoil::flow::{EngineBuilder, RunError};
-use counterfoil::ledger::{self, Backoff, ContractClass, ErrorKind, Finding, RetryPolicy};
+use counterfoil::ledger::{self, Backoff, ContractClass, ErrorKind, LookupResult, RetryPolicy};
 use counterfoil::store::{EscalationKind, Resolution};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Outcome, Tenant, ToolRequest};
@@ -60,14 +60,14 @@ impl Tool for Remind {
 }
 
 impl Reconcile for Remind {
-    async fn reconcile(&self, _: &Call, _: &String) -> Result<Finding<u32>, ToolError> {
+    async fn reconcile(&self, _: &Call, _: &String) -> Result<LookupResult<u32>, ToolError> {
         self.world.count("looked up");
         if self.is_down.load(Ordering::SeqCst) {
             return Err(ToolError::new(ErrorKind::Server, "HTTP 503"));
         }
         let reminded = u32::try_from(self.world.effects("remind").len()).unwrap();
-        let found = Finding::Committed { output: reminded, external_ref: None };
-        Ok(if reminded == 0 { Finding::NotFound } else { found })
+        let found = LookupResult::Committed { output: reminded, external_ref: None };
+        Ok(if reminded == 0 { LookupResult::NotFound } else { found })
     }
 }
 
@@ -135,8 +135,8 @@ fn a_call_that_a_paused_run_has_left_is_taken_up_where_it_goes_on() {
     other.on(async {
         elsewhere.pause("ann", "a holiday").await.unwrap();
         let paused = elsewhere.result().await;
-        assert!(matches!(paused, Err(RunError::Halted { .. })), "{paused:?}");
-        elsewhere.go_on("ann", "it is over").await.unwrap();
+        assert!(matches!(paused, Err(RunError::Blocked { .. })), "{paused:?}");
+        elsewhere.resume("ann", "it is over").await.unwrap();
     });
     assert_eq!(other.on(elsewhere.result()).unwrap(), 1);
     scene.shut_down();

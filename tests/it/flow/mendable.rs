@@ -1,13 +1,13 @@
-//! What a new build can mend halts its run: nothing is undone, and the mended build goes on. Only what the world said fails.
+//! What a new build can mend blocks its run: nothing is undone, and the mended build goes on. Only what the world said fails.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use counterfoil::flow::{EngineBuilder, Workflow};
-use counterfoil::ledger::{Finding, Undone};
+use counterfoil::ledger::{LookupResult, Undone};
 use counterfoil::payload::Limits;
 use counterfoil::store::{Escalation, EscalationKind, Resolution};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Tool, ToolError, contract, effect};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Payload, RunId};
 use futures_util::join;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,11 @@ impl Tool for Charge {
 }
 
 impl Compensate for Charge {
-    async fn compensate(&self, call: &Call, _: &Forward<String, u32>) -> Result<Done<Undone>, ToolError> {
+    async fn compensate(
+        &self,
+        call: &Call,
+        _: &OriginalCall<String, u32>,
+    ) -> Result<Done<Undone>, ToolError> {
         self.0.happen("refund", call.key(), "all of it");
         Ok(Undone::whole().into())
     }
@@ -46,9 +50,9 @@ impl Compensate for Charge {
     async fn find_compensation(
         &self,
         _: &Call,
-        _: &Forward<String, u32>,
-    ) -> Result<Finding<Undone>, ToolError> {
-        Ok(Finding::Unknown)
+        _: &OriginalCall<String, u32>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
+        Ok(LookupResult::Unknown)
     }
 }
 
@@ -71,16 +75,16 @@ fn roomy(engine: EngineBuilder) -> EngineBuilder {
     engine.limits(Limits { inline_bytes: 16, max_bytes: 1 << 20 })
 }
 
-/// The run has charged, is halted with a question of this kind, and nothing was undone.
-async fn halted(process: &Process, world: &World, run: RunId, kind: EscalationKind) -> Escalation {
-    process.state(run, "halted").await;
+/// The run has charged, is blocked with a question of this kind, and nothing was undone.
+async fn blocked(process: &Process, world: &World, run: RunId, kind: EscalationKind) -> Escalation {
+    process.state(run, "blocked").await;
     let asked = process.question(kind).await;
     assert_eq!(asked.run, Some(run));
     assert_eq!((world.effects("charge").len(), world.effects("refund").len()), (1, 0), "{}", asked.question);
     asked
 }
 
-/// Runs `code` until it halts, lets a person say that the code is mended, and gives what the mended code returns.
+/// Runs `code` until it is blocked, lets a person say that the code is mended, and gives what the mended code returns.
 fn mended<W, M>(
     world: &Arc<World>,
     code: W,
@@ -95,7 +99,7 @@ where
         engine.limits(Limits { inline_bytes: 16, max_bytes: 1000 }).tool(Post(world.clone()))
     });
     let run = process.on(async { process.acme().run(code, ()).start().await.unwrap().id() });
-    let asked = process.on(halted(&process, world, run, EscalationKind::Quarantined));
+    let asked = process.on(blocked(&process, world, run, EscalationKind::Quarantined));
     process.shut_down();
     let process = life(world, mended, |engine| also(engine).tool(Post(world.clone())));
     let result = process.on(async {
@@ -116,7 +120,7 @@ fn a_run_waits_for_a_tool_that_was_forgotten() {
     });
     let process = life(&world, code.clone(), as_it_is);
     let run = process.on(async { process.acme().run(code.clone(), ()).start().await.unwrap().id() });
-    let asked = process.on(halted(&process, &world, run, EscalationKind::Unregistered));
+    let asked = process.on(blocked(&process, &world, run, EscalationKind::Unregistered));
     for words in ["\"post\" is not registered", "add `.tool(", "the run waits for it"] {
         assert!(asked.question.contains(words), "{}", asked.question);
     }
@@ -149,7 +153,7 @@ fn a_run_waits_for_a_tool_that_was_forgotten_on_postgres() {
     };
     let process = Process::start(&world, engine());
     let run = process.on(async { process.acme().run(code.clone(), ()).start().await.unwrap().id() });
-    process.on(halted(&process, &world, run, EscalationKind::Unregistered));
+    process.on(blocked(&process, &world, run, EscalationKind::Unregistered));
     process.shut_down();
     let process = Process::start(&world, engine().tool(Post(world.clone())));
     assert_eq!(process.on(async { process.acme().handle::<u32>(run).result().await.unwrap() }), 2);
@@ -169,7 +173,7 @@ fn a_run_waits_for_a_child_whose_workflow_was_forgotten() {
     });
     let process = life(&world, code.clone(), as_it_is);
     let run = process.on(async { process.acme().run(code.clone(), ()).start().await.unwrap().id() });
-    let asked = process.on(halted(&process, &world, run, EscalationKind::Unregistered));
+    let asked = process.on(blocked(&process, &world, run, EscalationKind::Unregistered));
     assert!(asked.question.contains("mendable::child` is not registered"), "{}", asked.question);
     process.shut_down();
     let process = life(&world, code, |engine| engine.workflow("child", 1, child));
@@ -357,7 +361,7 @@ fn the_input_type_of_a_recorded_call_is_raised(engine: &dyn Fn() -> EngineBuilde
     });
     let process = Process::start(world, engine().tool(Gift::<1>(world.clone())).workflow(NAME, 1, forgotten));
     process.on(async { process.acme().handle::<u32>(run).signal("go on", ()).await.unwrap() });
-    let asked = process.on(halted(&process, world, run, EscalationKind::Diverged));
+    let asked = process.on(blocked(&process, world, run, EscalationKind::Diverged));
     for words in ["gift:ann", "/note", "raise `INPUT_VERSION`", "skip_serializing_if"] {
         assert!(asked.question.contains(words), "{words}: {}", asked.question);
     }
@@ -411,7 +415,7 @@ fn a_run_that_is_not_to_be_mended_is_undone_by_a_person_s_word() {
     });
     let process = life(&world, code.clone(), as_it_is);
     let run = process.on(async { process.acme().run(code, ()).start().await.unwrap().id() });
-    let asked = process.on(halted(&process, &world, run, EscalationKind::Unregistered));
+    let asked = process.on(blocked(&process, &world, run, EscalationKind::Unregistered));
     process.on(async {
         process.acme().resolve(asked.id, Resolution::Abandon, "ann").await.unwrap();
         process.acme().handle::<u32>(run).result().await.unwrap_err();

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use counterfoil::flow::{FailureCode, RunError, Workflow};
 use counterfoil::store::{EscalationKind, Resolution};
-use counterfoil::{Approval, Ctx, Engine, Failure, Key, Package, RunId};
+use counterfoil::{Approval, ApprovalSubject, Ctx, Engine, Failure, Key, RunId};
 use futures_util::future::join;
 
 use crate::flow;
@@ -20,14 +20,14 @@ async fn pay(ctx: &Ctx, reference: &str) -> Result<u32, Failure> {
 }
 
 async fn tell(ctx: &Ctx, what: &str) -> Result<u32, Failure> {
-    let approval = Approval::of("bob", &Package::of("notice", what))?;
+    let approval = Approval::of("bob", &ApprovalSubject::of("notice", what))?;
     ctx.call::<Tell>(what.to_owned()).id(what).approved_by(&approval).await
 }
 
 /// The life after the crash, when its run has stopped with a question.
-fn halted<W: Workflow<(), u32>>(world: &Arc<World>, run: RunId, code: W) -> Process {
+fn blocked<W: Workflow<(), u32>>(world: &Arc<World>, run: RunId, code: W) -> Process {
     let process = life(world, code);
-    process.on(process.state(run, "halted"));
+    process.on(process.state(run, "blocked"));
     process
 }
 
@@ -56,7 +56,7 @@ fn a_key_drawn_anew_is_reported_before_the_second_effect_goes_out() {
     let run = died_at(&world, "stand", code.clone());
     assert_eq!((world.effects("pay").len(), world.counted("keys drawn")), (1, 1), "one life, one draw");
 
-    let process = halted(&world, run, code);
+    let process = blocked(&world, run, code);
     assert_eq!(world.effects("pay"), ["random 100"], "the second one did not go out");
     assert_eq!(world.counted("pay called"), 1);
     let asked = process.on(process.question(EscalationKind::Diverged));
@@ -117,7 +117,7 @@ fn another_path_away_from_a_grave_effect_is_asked_about_before_anything_new_goes
     for (before, after, point, first) in paths {
         let world = World::new();
         let run = died_at(&world, point, errand(&world, before));
-        let process = halted(&world, run, errand(&world, after));
+        let process = blocked(&world, run, errand(&world, after));
         assert_eq!(all_effects(&world), [first], "nothing new went out");
         let asked = process.on(process.question(EscalationKind::Diverged));
         assert!(asked.record.is_some() && asked.run == Some(run), "{asked:?}");
@@ -149,7 +149,7 @@ fn an_adopted_effect_lets_the_run_go_on_and_is_listed_at_its_end() {
 fn going_on_sends_the_new_effect_and_the_kept_one_is_not_asked_about_again() {
     let world = World::new();
     let run = died_at(&world, "stand", errand(&world, Ask::Pay("rent")));
-    let process = halted(&world, run, errand(&world, Ask::Pay("fine")));
+    let process = blocked(&world, run, errand(&world, Ask::Pay("fine")));
     let asked = process.on(process.question(EscalationKind::Diverged));
     process.on(process.acme().resolve(asked.id, Resolution::NotCommitted, "bob")).unwrap();
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 2);
@@ -164,7 +164,7 @@ fn going_on_sends_the_new_effect_and_the_kept_one_is_not_asked_about_again() {
 fn abandoning_fails_the_run_and_lists_what_it_had_done() {
     let world = World::new();
     let run = died_at(&world, "stand", errand(&world, Ask::Pay("rent")));
-    let process = halted(&world, run, errand(&world, Ask::Pay("fine")));
+    let process = blocked(&world, run, errand(&world, Ask::Pay("fine")));
     let asked = process.on(process.question(EscalationKind::Diverged));
     process.on(process.acme().resolve(asked.id, Resolution::Abandon, "bob")).unwrap();
     let result = process.on(process.acme().handle::<u32>(run).result());
@@ -262,7 +262,7 @@ fn a_new_effect_does_not_slip_out_before_another_branch_turns_out_to_have_diverg
     for new_first in [true, false] {
         let world = World::new();
         let run = died_with_two_payments(&world);
-        let process = halted(&world, run, branches(&world, "toll", new_first));
+        let process = blocked(&world, run, branches(&world, "toll", new_first));
         assert_eq!(all_effects(&world), ["pay rent 100", "pay fine 100"], "new first: {new_first}");
         let asked = process.on(process.question(EscalationKind::Diverged));
         assert!(asked.question.contains(&paid("fine")), "{}", asked.question);

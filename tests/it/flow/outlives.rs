@@ -159,7 +159,7 @@ fn a_call_that_outlives_its_run_and_is_sent_a_day_later_is_settled_by_its_answer
     let counted = settled.clone();
     let simulation = spawning()
         .engine(|engine, _| engine.workflow("sleeps", 1, sleeps))
-        .also("other", "sleeper", sleeps, ())
+        .with_run("other", "sleeper", sleeps, ())
         .check("settled", move |end| {
             let committed = end.records().iter().all(|record| record.state.name() == "committed");
             if let [asked] = end.asked()[..].as_ref()

@@ -1,13 +1,13 @@
-//! A call in a workflow whose response is over the limit: the workflow may handle that. Otherwise the run halts, nothing is undone, and
+//! A call in a workflow whose response is over the limit: the workflow may handle that. Otherwise the run is blocked, nothing is undone, and
 //! under a higher limit the tool's lookup brings the response.
 
 use std::sync::Arc;
 
 use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Turn, Workflow};
-use counterfoil::ledger::{Finding, Undone};
+use counterfoil::ledger::{LookupResult, Undone};
 use counterfoil::payload::Limits;
 use counterfoil::store::{Escalation, EscalationKind, Resolution};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key, RunId};
 
 use crate::flow::lives::NAME;
@@ -44,7 +44,7 @@ macro_rules! prints {
             async fn compensate(
                 &self,
                 call: &Call,
-                forward: &Forward<usize, String>,
+                forward: &OriginalCall<usize, String>,
             ) -> Result<Done<Undone>, ToolError> {
                 let known = format!("{:?} {:?}", forward.output().map(String::len), forward.external_ref());
                 self.0.happen("shred", call.key(), &known);
@@ -54,9 +54,9 @@ macro_rules! prints {
             async fn find_compensation(
                 &self,
                 _: &Call,
-                _: &Forward<usize, String>,
-            ) -> Result<Finding<Undone>, ToolError> {
-                Ok(Finding::Unknown)
+                _: &OriginalCall<usize, String>,
+            ) -> Result<LookupResult<Undone>, ToolError> {
+                Ok(LookupResult::Unknown)
             }
         }
     )+};
@@ -68,9 +68,9 @@ prints! {
 }
 
 impl Reconcile for Print {
-    async fn reconcile(&self, _: &Call, length: &usize) -> Result<Finding<String>, ToolError> {
+    async fn reconcile(&self, _: &Call, length: &usize) -> Result<LookupResult<String>, ToolError> {
         self.0.count("print looked up");
-        Ok(Finding::Committed { output: "x".repeat(*length), external_ref: Some("page-1".into()) })
+        Ok(LookupResult::Committed { output: "x".repeat(*length), external_ref: Some("page-1".into()) })
     }
 }
 
@@ -94,15 +94,15 @@ fn start<W: Workflow<(), u32>>(process: &Process, code: W) -> RunId {
     process.on(async { process.acme().run(code, ()).start().await.unwrap().id() })
 }
 
-/// The run is halted, and nothing is undone.
-fn halted(process: &Process, world: &World, run: RunId) -> Escalation {
-    process.on(process.state(run, "halted"));
+/// The run is blocked, and nothing is undone.
+fn blocked(process: &Process, world: &World, run: RunId) -> Escalation {
+    process.on(process.state(run, "blocked"));
     let asked = process.on(process.question(EscalationKind::Quarantined));
     assert_eq!((asked.run, world.effects("shred").len()), (Some(run), 0), "{}", asked.question);
     asked
 }
 
-fn go_on(process: &Process, asked: &Escalation) {
+fn resume(process: &Process, asked: &Escalation) {
     process.on(async { process.acme().resolve(asked.id, Resolution::NotCommitted, "ann").await.unwrap() });
 }
 
@@ -115,7 +115,7 @@ fn length(text: &str) -> u32 {
 }
 
 on_both_stores! {
-    fn unhandled_it_halts_the_run_until_the_limit_is_raised(place) {
+    fn unhandled_it_blocks_the_run_until_the_limit_is_raised(place) {
         let world = World::new();
         let code = flow!(world, |ctx, _n: ()| {
             let before = post(&ctx, "before").await?;
@@ -124,19 +124,19 @@ on_both_stores! {
         });
         let process = life(&world, &place, code.clone(), 1000);
         let run = start(&process, code.clone());
-        let asked = halted(&process, &world, run);
+        let asked = blocked(&process, &world, run);
         for words in ["print:2000 happened", "2002 bytes", "page-1", "Raise the limit and go on, or abandon"] {
             assert!(asked.question.contains(words), "{words}: {}", asked.question);
         }
-        go_on(&process, &asked);
+        resume(&process, &asked);
         process.on(process.until(async |acme| {
             acme.escalations().await.unwrap().iter().any(|open| open.id != asked.id)
         }));
-        let again = halted(&process, &world, run);
+        let again = blocked(&process, &world, run);
         assert_eq!(world.counted("print looked up"), 0, "under the same limit nothing is looked up");
         process.crash();
         let process = life(&world, &place, code, 10_000);
-        go_on(&process, &again);
+        resume(&process, &again);
         assert_eq!(result(&process, run).unwrap(), 1 + 2000);
         process.on(async { assert_eq!(process.acme().escalations().await.unwrap(), []) });
         process.shut_down();
@@ -172,14 +172,14 @@ on_both_stores! {
         let code = flow!(world, |ctx, _n: ()| Ok::<_, Failure>(length(&ctx.call::<Mute>(LONG).await?)));
         let process = life(&world, &place, code.clone(), 1000);
         let run = start(&process, code.clone());
-        let asked = halted(&process, &world, run);
+        let asked = blocked(&process, &world, run);
         process.shut_down();
         let process = life(&world, &place, code, 10_000);
-        go_on(&process, &asked);
+        resume(&process, &asked);
         process.on(process.until(async |acme| {
             acme.escalations().await.unwrap().iter().any(|open| open.id != asked.id)
         }));
-        let asked = halted(&process, &world, run);
+        let asked = blocked(&process, &world, run);
         process.shut_down();
         let mended = flow!(world, |ctx, _n: ()| {
             let unreadable = ctx.call::<Mute>(LONG).await.is_err();
@@ -187,7 +187,7 @@ on_both_stores! {
             Ok::<_, Failure>(if unreadable { 7 } else { 0 })
         });
         let process = life(&world, &place, mended.clone(), 10_000);
-        go_on(&process, &asked);
+        resume(&process, &asked);
         process.on(process.state(run, "waiting"));
         process.crash();
         let process = life(&world, &place, mended, 10_000);
@@ -203,7 +203,7 @@ on_both_stores! {
         let code = flow!(world, |ctx, _n: ()| Ok::<_, Failure>(length(&ctx.call::<Mute>(LONG).await?)));
         let process = life(&world, &place, code.clone(), 1000);
         let run = start(&process, code);
-        let asked = halted(&process, &world, run);
+        let asked = blocked(&process, &world, run);
         process.on(async { process.acme().resolve(asked.id, Resolution::Abandon, "ann").await.unwrap() });
         result(&process, run).unwrap_err();
         process.shut_down();
@@ -212,7 +212,7 @@ on_both_stores! {
 }
 
 #[test]
-fn the_turn_of_a_loop_halts_with_it() {
+fn the_turn_of_a_loop_blocks_with_it() {
     let (world, place) = (World::new(), Place::sqlite());
     let code = flow!(world, |ctx, _n: ()| {
         let turns = ctx.turns("print", 0_u32, |n: u32, ctx: Ctx| async move {
@@ -223,10 +223,10 @@ fn the_turn_of_a_loop_halts_with_it() {
     });
     let process = life(&world, &place, code.clone(), 1000);
     let run = start(&process, code.clone());
-    let asked = halted(&process, &world, run);
+    let asked = blocked(&process, &world, run);
     process.shut_down();
     let process = life(&world, &place, code, 10_000);
-    go_on(&process, &asked);
+    resume(&process, &asked);
     assert_eq!(result(&process, run).unwrap(), 2000);
     process.shut_down();
 }

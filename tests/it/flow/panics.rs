@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use counterfoil::clock::{Boot, Clock, SystemClock, Timestamp};
-use counterfoil::outbox::{Acked, Event, Sink, SinkError};
+use counterfoil::outbox::{Event, PublishResult, Sink, SinkError};
 use counterfoil::store::{EscalationKind, StoreError};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key, RunId};
@@ -76,12 +76,12 @@ fn a_store_that_panics_once_in_a_commit_ends_no_writer() {
 struct Moody(Fuse, mpsc::UnboundedSender<String>);
 
 impl Sink for Moody {
-    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
         self.0.burn();
         for event in batch {
             self.1.send(event.kind.clone()).unwrap();
         }
-        Ok(Acked::all())
+        Ok(PublishResult::all())
     }
 }
 
@@ -213,7 +213,7 @@ impl Tool for Keyless {
 }
 
 #[test]
-fn a_callback_that_panics_halts_its_run_and_no_other() {
+fn a_callback_that_panics_blocks_its_run_and_no_other() {
     let world = World::new();
     let code = flow!(world, |ctx, calls: bool| {
         if calls {
@@ -224,7 +224,7 @@ fn a_callback_that_panics_halts_its_run_and_no_other() {
     let process = Process::start(&world, world.engine().tool(Keyless).workflow("flow", 1, code.clone()));
     process.on(async {
         let run: RunId = process.acme().run(code.clone(), true).start().await.unwrap().id();
-        process.state(run, "halted").await;
+        process.state(run, "blocked").await;
         assert_eq!(process.question(EscalationKind::Quarantined).await.run, Some(run));
         assert_eq!(process.acme().run(code, false).await.unwrap(), 7);
     });

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use counterfoil::exec::ExecError;
 use counterfoil::flow::{FailureCode, RunError, Workflow};
-use counterfoil::ledger::{Finding, Undone};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::ledger::{LookupResult, Undone};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Completed, Completion, RunId};
 use serde_json::json;
 
@@ -33,21 +33,25 @@ impl Tool for Render {
 }
 
 impl Reconcile for Render {
-    async fn reconcile(&self, call: &Call, _: &String) -> Result<Finding<u32>, ToolError> {
+    async fn reconcile(&self, call: &Call, _: &String) -> Result<LookupResult<u32>, ToolError> {
         self.0.count("render looked up");
         let external_ref = Some("job-1".to_owned());
         if !self.0.see(|seen| seen.effects.iter().any(|(_, key, _)| key == call.key())) {
-            return Ok(Finding::NotFound);
+            return Ok(LookupResult::NotFound);
         }
         Ok(match self.0.counted("finished") {
-            0 => Finding::Pending { external_ref, look_again: Duration::from_secs(1) },
-            _ => Finding::Committed { output: 7, external_ref },
+            0 => LookupResult::Pending { external_ref, look_again: Duration::from_secs(1) },
+            _ => LookupResult::Committed { output: 7, external_ref },
         })
     }
 }
 
 impl Compensate for Render {
-    async fn compensate(&self, call: &Call, of: &Forward<String, u32>) -> Result<Done<Undone>, ToolError> {
+    async fn compensate(
+        &self,
+        call: &Call,
+        of: &OriginalCall<String, u32>,
+    ) -> Result<Done<Undone>, ToolError> {
         self.0.happen("delete", call.key(), of.external_ref().unwrap_or("unnamed"));
         Ok(Undone::whole().into())
     }
@@ -55,9 +59,9 @@ impl Compensate for Render {
     async fn find_compensation(
         &self,
         _: &Call,
-        _: &Forward<String, u32>,
-    ) -> Result<Finding<Undone>, ToolError> {
-        Ok(Finding::NotFound)
+        _: &OriginalCall<String, u32>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
+        Ok(LookupResult::NotFound)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use counterfoil::RunId;
 use counterfoil::flow::{Failure, RunError, Workflow};
 use counterfoil::ledger::State;
-use counterfoil::store::{Asked, Change, RunState, Store, StoreError, Verdict};
+use counterfoil::store::{Change, RunState, Store, StoreError, StoreFuture, Verdict};
 
 use crate::flow;
 use crate::flow::tools::post;
@@ -276,7 +276,7 @@ fn a_run_that_could_not_be_begun_is_an_error_and_nothing_happened() {
 struct NoNewRuns(Arc<dyn Store>);
 
 impl Store for NoNewRuns {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         let spoils = |change: &Change| change.run.as_ref().is_some_and(|run| run.revision == 1);
         if changes.iter().any(spoils) {
             return Box::pin(async { Err(StoreError::Io { detail: "a bad page".into() }) });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::flow::{EngineBuilder, FailureCode, ForTenant, QueueStatus, RunError, RunHandle};
+use counterfoil::flow::{EngineBuilder, FailureCode, QueueStatus, RunError, RunHandle, TenantClient};
 use counterfoil::sim::{CrashPoint, Offer, Simulation};
 use counterfoil::store::{EscalationKind, RunState};
 use counterfoil::{Ctx, Engine, Failure, Queue};
@@ -136,7 +136,7 @@ fn at_work(world: &Arc<World>) -> impl counterfoil::flow::Workflow<String, Strin
     })
 }
 
-async fn start(world: &Arc<World>, tenant: &ForTenant, name: &str, priority: i32) -> RunHandle<String> {
+async fn start(world: &Arc<World>, tenant: &TenantClient, name: &str, priority: i32) -> RunHandle<String> {
     let run = tenant.run(at_work(world), name.to_owned()).queue("work").priority(priority);
     run.start().await.unwrap()
 }
@@ -233,7 +233,7 @@ fn queued_runs_are_cancelled_and_paused() {
             other => panic!("not cancelled: {other:?}"),
         }
         held.pause("ann", "not yet").await.unwrap();
-        process.state(held.id(), "halted").await;
+        process.state(held.id(), "blocked").await;
         process.question(EscalationKind::Paused).await;
         world.release("work");
         first.result().await.unwrap();
@@ -242,7 +242,7 @@ fn queued_runs_are_cancelled_and_paused() {
         world.hold("work");
         let busy = start(&world, &acme, "busy", 0).await;
         world.counts("began busy", 1).await;
-        held.go_on("ann", "enough waited").await.unwrap();
+        held.resume("ann", "enough waited").await.unwrap();
         process.state(held.id(), "queued").await;
         assert_eq!(world.counted("began held"), 0, "it queues up again");
         world.release("work");
@@ -397,7 +397,7 @@ fn a_clock_that_is_set_back_keeps_no_queue_busy() {
 // No run is lost and none begins twice, wherever a process dies.
 #[test]
 fn queued_children_survive_every_crash() {
-    let report = billed().singles_only().random(200).explore();
+    let report = billed().single_crashes().random(200).explore();
     report.assert_ok();
     let missed = report.never_crossed();
     for point in [CrashPoint::BeforeAdmission, CrashPoint::AfterAdmission] {

@@ -117,7 +117,7 @@ fn code_between_steps_may_change_and_steps_may_be_added() {
     });
     process.crash();
     world.release("post after");
-    let process = Process::start(&world, world.engine().workflow("edited", 2, new).takes_over([1]));
+    let process = Process::start(&world, world.engine().workflow("edited", 2, new).replaces([1]));
     let result = process.on(async { process.acme().handle::<Vec<u32>>(run).result().await.unwrap() });
     assert_eq!(result, [11, 13, 12, 2]);
     assert_eq!(world.effects("post"), ["x", "y"]);
@@ -146,7 +146,7 @@ where
 }
 
 #[test]
-fn a_changed_step_input_halts_the_run_and_is_never_executed() {
+fn a_changed_step_input_blocks_the_run_and_is_never_executed() {
     // FLOW-3, D07: the same name with another input is a conflict that shows both.
     let world = World::new();
     let old = flow!(world, |ctx, n: u32| {
@@ -159,15 +159,15 @@ fn a_changed_step_input_halts_the_run_and_is_never_executed() {
     });
     let (process, run) = edited(&world, old.clone(), new.clone());
     process.on(async {
-        let halted = process.acme().handle::<u32>(run).result().await;
-        assert!(matches!(halted, Err(RunError::Halted { .. })), "{halted:?}");
+        let blocked = process.acme().handle::<u32>(run).result().await;
+        assert!(matches!(blocked, Err(RunError::Blocked { .. })), "{blocked:?}");
         let question = process.question(EscalationKind::Diverged).await;
         assert_eq!(question.question.matches("v1:").count(), 2, "both hashes: {}", question.question);
         assert!(question.question.contains("\"s\""), "{}", question.question);
-        // Going on without mending the code halts it again.
+        // Going on without mending the code blocks it again.
         process.acme().resolve(question.id, Resolution::NotCommitted, "ann").await.unwrap();
         let again = process.acme().handle::<u32>(run).result().await;
-        assert!(matches!(again, Err(RunError::Halted { .. })), "{again:?}");
+        assert!(matches!(again, Err(RunError::Blocked { .. })), "{again:?}");
     });
     assert_eq!(world.counted("s"), 1);
     process.crash();
@@ -182,7 +182,7 @@ fn a_changed_step_input_halts_the_run_and_is_never_executed() {
 }
 
 #[test]
-fn a_stored_result_of_another_type_halts_the_run() {
+fn a_stored_result_of_another_type_blocks_the_run() {
     // DESIGN 4.11: a result that no longer parses is never executed again.
     let world = World::new();
     let old = flow!(world, |ctx, n: u32| {
@@ -200,11 +200,11 @@ fn a_stored_result_of_another_type_halts_the_run() {
     });
     let (process, run) = edited(&world, old, new);
     process.on(async {
-        let halted = process.acme().handle::<u32>(run).result().await;
-        assert!(matches!(halted, Err(RunError::Halted { .. })), "{halted:?}");
+        let blocked = process.acme().handle::<u32>(run).result().await;
+        assert!(matches!(blocked, Err(RunError::Blocked { .. })), "{blocked:?}");
         let question = process.question(EscalationKind::Damaged).await.question;
         assert!(question.contains("\"s\""), "names the step: {question}");
-        assert_eq!(process.acme().handle::<()>(run).status().await.unwrap().state.name(), "halted");
+        assert_eq!(process.acme().handle::<()>(run).status().await.unwrap().state.name(), "blocked");
     });
     assert_eq!((world.counted("s"), world.effects("post").len()), (1, 1));
 }
@@ -258,7 +258,7 @@ fn branches_that_change_places_find_their_own_records() {
 
 #[test]
 fn two_open_at_once_need_ids() {
-    // DESIGN 4.1: in a row, or with ids, all is well. Without them the run halts: see `mendable`.
+    // DESIGN 4.1: in a row, or with ids, all is well. Without them the run is blocked: see `mendable`.
     let world = World::new();
     let flow = flow!(world, |ctx, _n: u32| {
         let call = || ctx.call::<Post>("same".into());

@@ -38,7 +38,7 @@ fn engine(engine: EngineBuilder, retention: Retention) -> EngineBuilder {
 async fn expired(process: &Process, run: RunId) {
     process.state(run, "expired").await;
     let handle = process.acme().handle::<String>(run);
-    let said = format!("{:?} {:?}", handle.status().await.unwrap(), handle.turns(None).await.unwrap());
+    let said = format!("{:?} {:?}", handle.status().await.unwrap(), handle.history(None).await.unwrap());
     assert!(!said.contains("secret") && !said.contains("ann"), "{said}");
 }
 

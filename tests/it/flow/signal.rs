@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use counterfoil::flow::{Failure, FailureCode, RunError, Sent, Workflow};
 use counterfoil::store::conformance::sample::{Sample, inline};
 use counterfoil::store::sqlite::Sqlite;
-use counterfoil::store::{Asked, Change, Run, Signal, Store, Verdict};
+use counterfoil::store::{Change, Run, Signal, Store, StoreFuture, Verdict};
 use counterfoil::{Ctx, RunId, Tenant};
 use futures_util::future::{Either, join};
 
@@ -116,11 +116,11 @@ fn a_signal_and_the_waking_of_its_run_are_one_transaction() {
 struct Counting(Arc<dyn Store>, Arc<AtomicUsize>);
 
 impl Store for Counting {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         self.0.commit(changes)
     }
 
-    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
+    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> StoreFuture<'a, Vec<Signal>> {
         Box::pin(async move {
             let pending = self.0.signal_pending(runs).await?;
             self.1.fetch_add(pending.len(), Ordering::Relaxed);
@@ -270,7 +270,7 @@ fn a_wait_may_have_a_limit() {
     for in_time in [true, false] {
         let (world, hands) = (World::new(), TestClock::default());
         let flow = flow!(world, |ctx, _input: u32| {
-            Ok(match ctx.within("an hour", HOUR, ctx.signal::<String>("say")).await? {
+            Ok(match ctx.timeout("an hour", HOUR, ctx.signal::<String>("say")).await? {
                 Ok(said) => said?,
                 Err(elapsed) => elapsed.to_string(),
             })

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use counterfoil::clock::{Clock, SharedClock};
-use counterfoil::store::{Asked, Change, Passing, Pulse, Refusal, Store, StoreError, Verdict};
+use counterfoil::store::{Change, ClusterStatus, Passing, Refusal, Store, StoreError, StoreFuture, Verdict};
 use tokio::sync::watch;
 
 type Picks = fn(&Change) -> bool;
@@ -170,7 +170,7 @@ impl TappedStore {
 }
 
 impl Store for TappedStore {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(self.write(changes))
     }
 
@@ -183,12 +183,12 @@ impl Store for TappedStore {
         None
     }
 
-    fn pulse(&self) -> Asked<'_, Pulse> {
+    fn pulse(&self) -> StoreFuture<'_, ClusterStatus> {
         self.tap.ask();
         Box::pin(async {
             let pulse = self.store.pulse().await?;
             let time = self.tap.see(|tapped| tapped.time.as_ref().map(|clock| clock.now()));
-            Ok(Pulse { time: time.unwrap_or(pulse.time), ..pulse })
+            Ok(ClusterStatus { time: time.unwrap_or(pulse.time), ..pulse })
         })
     }
 }

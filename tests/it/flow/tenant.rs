@@ -1,4 +1,4 @@
-//! Invariant 10: a tenant sees nothing of another's, by any operation of `ForTenant` and `RunHandle`.
+//! Invariant 10: a tenant sees nothing of another's, by any operation of `TenantClient` and `RunHandle`.
 
 use counterfoil::Failure;
 use counterfoil::flow::RunError;
@@ -55,7 +55,7 @@ fn one_tenant_never_sees_anothers() {
 }
 
 #[test]
-fn one_tenants_halted_run_is_not_anothers_to_let_go() {
+fn one_tenants_blocked_run_is_not_anothers_to_let_go() {
     let world = World::new();
     let flow = flow!(world, |ctx, n: u32| {
         ctx.step("s", &n, |n| assert_eq!((*n, world.count("boom")), (1, 0), "boom")).await?;
@@ -70,7 +70,7 @@ fn one_tenants_halted_run_is_not_anothers_to_let_go() {
         for resolution in [Resolution::NotCommitted, Resolution::Abandon] {
             other.resolve(question.id, resolution, "mallory").await.unwrap_err();
         }
-        assert_eq!(mine.status().await.unwrap().state.name(), "halted");
+        assert_eq!(mine.status().await.unwrap().state.name(), "blocked");
         assert_eq!(world.counted("boom"), 1, "not executed again");
     });
 }

@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use counterfoil::ledger::{self, Backoff, ContractClass, ErrorKind, Finding, RetryPolicy};
+use counterfoil::ledger::{self, Backoff, ContractClass, ErrorKind, LookupResult, RetryPolicy};
 use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Failure, Key, Package};
+use counterfoil::{ApprovalSubject, Ctx, Failure, Key};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -55,13 +55,13 @@ async fn act(world: &World, tool: &'static str, call: &Call, what: &str) -> Resu
     Ok(Done::new(number))
 }
 
-fn look_up(world: &World, tool: &str, call: &Call) -> Finding<u32> {
+fn look_up(world: &World, tool: &str, call: &Call) -> LookupResult<u32> {
     world.count(&format!("{tool} looked up"));
     let found = world.see(|seen| {
         let mut of_tool = seen.effects.iter().filter(|(by, ..)| *by == tool);
         of_tool.position(|(_, key, _)| key == call.key())
     });
-    found.map_or(Finding::NotFound, |n| Finding::Committed {
+    found.map_or(LookupResult::NotFound, |n| LookupResult::Committed {
         output: u32::try_from(n + 1).unwrap(),
         external_ref: None,
     })
@@ -88,7 +88,7 @@ impl Tool for Post {
 }
 
 impl Reconcile for Post {
-    async fn reconcile(&self, call: &Call, _: &String) -> Result<Finding<u32>, ToolError> {
+    async fn reconcile(&self, call: &Call, _: &String) -> Result<LookupResult<u32>, ToolError> {
         Ok(look_up(&self.0, "post", call))
     }
 }
@@ -119,7 +119,7 @@ impl Tool for Pay {
 }
 
 impl Reconcile for Pay {
-    async fn reconcile(&self, call: &Call, _: &Bill) -> Result<Finding<u32>, ToolError> {
+    async fn reconcile(&self, call: &Call, _: &Bill) -> Result<LookupResult<u32>, ToolError> {
         Ok(look_up(&self.0, "pay", call))
     }
 }
@@ -145,14 +145,14 @@ impl Tool for Tell {
 }
 
 impl Reconcile for Tell {
-    async fn reconcile(&self, call: &Call, _: &String) -> Result<Finding<u32>, ToolError> {
+    async fn reconcile(&self, call: &Call, _: &String) -> Result<LookupResult<u32>, ToolError> {
         Ok(look_up(&self.0, "tell", call))
     }
 }
 
 impl NeedsApproval for Tell {
-    fn package(&self, what: &String) -> Package {
-        Package::of("notice", what)
+    fn package(&self, what: &String) -> ApprovalSubject {
+        ApprovalSubject::of("notice", what)
     }
 }
 

@@ -118,7 +118,7 @@ fn an_error_rolls_back_and_is_the_same_error_on_resume() {
 
 // A closure that ends the transaction itself may have made its changes for good: it is never run again unasked.
 #[test]
-fn a_closure_that_commits_by_itself_halts_its_run_and_is_not_run_again() {
+fn a_closure_that_commits_by_itself_blocks_its_run_and_is_not_run_again() {
     for ending in ["COMMIT", "COMMIT; BEGIN IMMEDIATE"] {
         let world = bank();
         let code = flow!(world, |ctx, _input: ()| {
@@ -134,14 +134,14 @@ fn a_closure_that_commits_by_itself_halts_its_run_and_is_not_run_again() {
         let process = life(&world, code.clone());
         let acme = process.acme();
         let run = process.on(acme.run(code.clone(), ()).start()).unwrap().id();
-        process.on(process.state(run, "halted"));
+        process.on(process.state(run, "blocked"));
         let asked = process.on(process.question(EscalationKind::Damaged));
         assert!(asked.question.contains("ended the transaction itself"), "{ending}: {}", asked.question);
         drop(acme);
         process.shut_down();
         let process = life(&world, code);
         process.on(process.acme().resolve(asked.id, Resolution::NotCommitted, "bob")).unwrap();
-        process.on(process.state(run, "halted"));
+        process.on(process.state(run, "blocked"));
         let asked = process.on(process.question(EscalationKind::Damaged));
         assert!(asked.question.contains("its result is not known"), "{ending}: {}", asked.question);
         process.shut_down();
@@ -198,7 +198,7 @@ fn the_context_is_refused_inside_a_transaction() {
     });
     let process = life(&world, code.clone());
     let error = process.on(async { process.acme().run(code, ()).await }).unwrap_err();
-    let RunError::Halted { message, .. } = error else { panic!("{error}") };
+    let RunError::Blocked { message, .. } = error else { panic!("{error}") };
     assert!(message.contains("used inside a step"), "{message}");
     assert!(world.effects("post").is_empty());
     process.shut_down();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use counterfoil::flow::{RunError, Workflow};
 use counterfoil::sim::{Offer, Simulation};
 use counterfoil::store::{
-    Asked, Change, EscalationKind, History, Resolution, RunState, StepKind, Store, Turns, Verdict,
+    Change, EscalationKind, History, Resolution, RunState, StepKind, Store, StoreFuture, Turns, Verdict,
 };
 use counterfoil::{Ctx, Engine, Failure, RunId, Tenant, Turn};
 use futures_util::future::{join, try_join};
@@ -25,11 +25,11 @@ use crate::store::postgres::Schema;
 struct Read(Arc<dyn Store>, Arc<AtomicUsize>);
 
 impl Store for Read {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         self.0.commit(changes)
     }
 
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> StoreFuture<'a, History> {
         Box::pin(async move {
             let history = self.0.run_history(tenant, id, turns).await?;
             let rows = history.steps.len() + history.calls.len() + history.uses.len();
@@ -54,11 +54,11 @@ fn resumed<W: Workflow<(), u32>>(world: &Arc<World>, run: RunId, code: W) -> (u3
     (result, read.load(Ordering::Relaxed))
 }
 
-/// The run of this code halts, and its question says this.
-fn halts<W: Workflow<(), u32> + Clone>(code: W, world: &Arc<World>, says: &str) {
+/// The run of this code is blocked, and its question says this.
+fn blocks<W: Workflow<(), u32> + Clone>(code: W, world: &Arc<World>, says: &str) {
     let process = life(world, code.clone());
-    let halted = process.on(async { process.acme().run(code, ()).await });
-    let Err(RunError::Halted { message, .. }) = halted else { panic!("{halted:?}") };
+    let blocked = process.on(async { process.acme().run(code, ()).await });
+    let Err(RunError::Blocked { message, .. }) = blocked else { panic!("{blocked:?}") };
     assert!(message.contains(says), "{message}");
     process.shut_down();
 }
@@ -226,7 +226,7 @@ fn another_path_is_found_at_the_end_of_the_turn() {
     assert_eq!(world.effects("pay"), ["rent 0 100", "rent 1 100"]);
     // The edited code asks for nothing: the effect of turn 1 has no owner any more; that of turn 0 was settled.
     let process = life(&world, code(&[]));
-    process.on(process.state(run, "halted"));
+    process.on(process.state(run, "blocked"));
     let asked = process.on(process.question(EscalationKind::Diverged));
     assert!(asked.question.contains("rent 1"), "{}", asked.question);
     assert_eq!(world.counted("work"), 2, "turn 2 has not begun");
@@ -369,7 +369,7 @@ fn one_loop_at_a_time() {
         });
         nested.await
     });
-    halts(code, &world, "inside a turn of another");
+    blocks(code, &world, "inside a turn of another");
     let world = World::new();
     let code = flow!(world, |ctx, _input: ()| {
         let quick = |label: &'static str| {
@@ -381,7 +381,7 @@ fn one_loop_at_a_time() {
         let (first, second) = join(quick("a").into_future(), quick("b").into_future()).await;
         Ok::<u32, Failure>(first? + second?)
     });
-    halts(code, &world, "while another is open");
+    blocks(code, &world, "while another is open");
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn the_context_of_a_turn_and_that_of_its_run_are_used_where_they_belong() {
         });
         turns.await
     });
-    halts(code, &world, "inside a turn");
+    blocks(code, &world, "inside a turn");
     let world = World::new();
     let code = flow!(world, |ctx, _input: ()| {
         let kept = std::sync::Mutex::new(None);
@@ -408,7 +408,7 @@ fn the_context_of_a_turn_and_that_of_its_run_are_used_where_they_belong() {
         });
         turns.await
     });
-    halts(code, &world, "after the turn had ended");
+    blocks(code, &world, "after the turn had ended");
 }
 
 #[test]
@@ -451,7 +451,7 @@ fn a_future_does_not_outlive_its_turn() {
         });
         turns.await
     });
-    halts(code, &world, "ended while futures of its context are open");
+    blocks(code, &world, "ended while futures of its context are open");
 }
 
 /// A loop that keeps little of what is over.
@@ -473,7 +473,7 @@ async fn all_turns(process: &Process, run: RunId) -> Vec<(u32, usize, usize)> {
     let handle = process.acme().handle::<u32>(run);
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let page = handle.turns(after).await.unwrap();
+        let page = handle.history(after).await.unwrap();
         let Some(last) = page.last() else { return all };
         after = Some(last.turn);
         assert!(page.len() <= 100, "{}", page.len());
@@ -497,7 +497,7 @@ fn finished_turns_are_shown_page_by_page_and_pruned_by_policy() {
         let expected = (1..=250).map(|turn| (turn, usize::from(turn > kept), 1));
         let expected: Vec<_> = std::iter::once((0, 0, 0)).chain(expected).collect();
         assert_eq!(turns, expected, "keep {keep}");
-        let shown = process.on(async { process.acme().handle::<u32>(run).turns(Some(249)).await.unwrap() });
+        let shown = process.on(async { process.acme().handle::<u32>(run).history(Some(249)).await.unwrap() });
         if let Some(step) = shown[0].steps.iter().find(|step| step.kind == StepKind::Step) {
             let handle = process.acme().handle::<u32>(run);
             let value = process.on(handle.value(step.value.as_ref().unwrap())).unwrap();
@@ -569,7 +569,7 @@ fn a_run_goes_on_as_new_under_its_id_and_key() {
 fn a_run_does_not_go_on_with_an_input_that_it_does_not_take() {
     let world = World::new();
     let code = flow!(world, |ctx, _input: ()| ctx.continue_as_new::<str, u32>("text").await);
-    halts(code, &world, "does not fit");
+    blocks(code, &world, "does not fit");
 }
 
 // What nothing asked for is asked about before the run leaves its history behind.
@@ -588,7 +588,7 @@ fn another_path_is_found_before_a_run_goes_on_as_new() {
     };
     let run = died_at(&world, "stand", code(true));
     let process = life(&world, code(false));
-    process.on(process.state(run, "halted"));
+    process.on(process.state(run, "blocked"));
     let asked = process.on(process.question(EscalationKind::Diverged));
     process.on(async {
         process.acme().resolve(asked.id, Resolution::NotCommitted, "bob").await.unwrap();

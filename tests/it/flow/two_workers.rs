@@ -79,10 +79,10 @@ fn a_command_is_obeyed_whichever_worker_it_is_given_to() {
     other.on(async {
         elsewhere.pause("ann", "a holiday").await.unwrap();
         let paused = elsewhere.result().await;
-        assert!(matches!(paused, Err(RunError::Halted { .. })), "{paused:?}");
+        assert!(matches!(paused, Err(RunError::Blocked { .. })), "{paused:?}");
     });
     one.on(async {
-        run.go_on("ann", "it is over").await.unwrap();
+        run.resume("ann", "it is over").await.unwrap();
         one.state(run.id(), "waiting").await;
     });
     world.release("post before of the child");

@@ -53,10 +53,10 @@ fn a_version_is_registered_once_and_takes_over_older_ones_only() {
     let (_, reason) = refused(world.engine().workflow("x", 1, one.clone()).workflow("x", 2, one.clone()));
     assert!(reason.contains("the same function"), "{reason}");
     for not_older in [2, 3] {
-        let (_, reason) = refused(world.engine().workflow("x", 2, two.clone()).takes_over([1, not_older]));
+        let (_, reason) = refused(world.engine().workflow("x", 2, two.clone()).replaces([1, not_older]));
         assert!(reason.contains(&format!("not {not_older}")), "{reason}");
     }
-    let (_, reason) = refused(world.engine().takes_over([1]).workflow("x", 2, two));
+    let (_, reason) = refused(world.engine().replaces([1]).workflow("x", 2, two));
     assert!(reason.contains("comes after"), "{reason}");
 }
 
@@ -65,7 +65,7 @@ fn a_run_stays_with_its_version_for_as_long_as_it_is_registered() {
     let world = World::new();
     let (one, two) = (version(&world, 1), another(&world, 2));
     let run = died_at(&world, "stand", one.clone());
-    let engine = world.engine().workflow(NAME, 1, one.clone()).workflow(NAME, 2, two.clone()).takes_over([1]);
+    let engine = world.engine().workflow(NAME, 1, one.clone()).workflow(NAME, 2, two.clone()).replaces([1]);
     let process = Process::start(&world, engine);
     process.on(async {
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1);
@@ -98,16 +98,16 @@ fn a_newer_version_takes_over_where_its_author_says_so_and_writes_itself_down() 
     world.hold("stand");
     let engine = || {
         let three = another(&world, 3);
-        world.engine().workflow(NAME, 3, three).takes_over([1, 2]).workflow(NAME, 2, version(&world, 2))
+        world.engine().workflow(NAME, 3, three).replaces([1, 2]).workflow(NAME, 2, version(&world, 2))
     };
-    let process = Process::start(&world, engine().takes_over([1]));
+    let process = Process::start(&world, engine().replaces([1]));
     process.on(world.reached("stand"));
     assert_eq!(row_version(&process, run), 3, "the newest of two that would");
     process.crash();
 
     // It is the newer one's run by now: the version that began it does not get it back.
     let process = Process::start(&world, world.engine().workflow(NAME, 1, version(&world, 1)));
-    process.on(process.state(run, "halted"));
+    process.on(process.state(run, "blocked"));
     process.crash();
     world.release("stand");
     let process = Process::start(&world, engine());
@@ -121,8 +121,8 @@ fn a_run_that_no_version_takes_over_waits_listed_until_one_does() {
     let run = died_at(&world, "stand", version(&world, 1));
     let strangers =
         || world.engine().workflow(NAME, 2, version(&world, 2)).workflow(NAME, 4, another(&world, 4));
-    let process = Process::start(&world, strangers().takes_over([2, 3]));
-    process.on(process.state(run, "halted"));
+    let process = Process::start(&world, strangers().replaces([2, 3]));
+    process.on(process.state(run, "blocked"));
     let asked = process.on(process.question(EscalationKind::Unregistered));
     for said in ["version 1", "(2, 4)", ".takes_over([1])", NAME] {
         assert!(asked.question.contains(said), "{said}: {}", asked.question);
@@ -131,14 +131,14 @@ fn a_run_that_no_version_takes_over_waits_listed_until_one_does() {
     process.on(async {
         process.acme().resolve(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
         let result = process.acme().handle::<u32>(run).result().await;
-        assert!(matches!(result, Err(RunError::Halted { .. })), "{result:?}");
+        assert!(matches!(result, Err(RunError::Blocked { .. })), "{result:?}");
     });
     let again = process.on(process.question(EscalationKind::Unregistered));
     assert_ne!(again.id, asked.id);
     process.shut_down();
     assert_eq!(world.counted("version 2") + world.counted("version 4"), 0);
 
-    let process = Process::start(&world, strangers().takes_over([1]));
+    let process = Process::start(&world, strangers().replaces([1]));
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 4);
     assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
     assert_eq!(row_version(&process, run), 4);
@@ -151,7 +151,7 @@ fn an_abandoned_run_stays_so_when_its_version_is_back() {
     let world = World::new();
     let run = died_at(&world, "stand", version(&world, 1));
     let process = Process::start(&world, world.engine());
-    process.on(process.state(run, "halted"));
+    process.on(process.state(run, "blocked"));
     let asked = process.on(process.question(EscalationKind::Unregistered));
     process.on(process.acme().resolve(asked.id, Resolution::Abandon, "ann")).unwrap();
     process.shut_down();
@@ -208,7 +208,7 @@ fn in_a_shared_store_a_version_is_left_to_workers_that_know_it() {
         assert!(matches!(left.state, RunState::Waiting { .. }) && left.version == 1, "{left:?}");
     });
     assert_eq!(store.escalations(), []);
-    let heir = Process::start(&world, engine().workflow(NAME, 2, two).takes_over([1]));
+    let heir = Process::start(&world, engine().workflow(NAME, 2, two).replaces([1]));
     heir.on(async {
         let handle = heir.acme().handle::<u32>(run);
         assert_eq!(passing(&hands, handle.result()).await.unwrap(), 2);

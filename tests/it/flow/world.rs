@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use counterfoil::clock::Clock;
 use counterfoil::exec::StartError;
-use counterfoil::flow::{EngineBuilder, ForTenant};
+use counterfoil::flow::{EngineBuilder, TenantClient};
 use counterfoil::store::{Escalation, EscalationKind};
 use counterfoil::{Ctx, Engine, Failure, RunId};
 use tempfile::TempDir;
@@ -204,7 +204,7 @@ impl Process {
         &self.engine
     }
 
-    pub(crate) fn acme(&self) -> ForTenant {
+    pub(crate) fn acme(&self) -> TenantClient {
         self.engine.tenant("acme").unwrap()
     }
 
@@ -240,7 +240,7 @@ impl Process {
     }
 
     /// Resolves when a condition on what is durable holds; looked at again after each commit.
-    pub(crate) async fn until(&self, condition: impl AsyncFn(&ForTenant) -> bool) {
+    pub(crate) async fn until(&self, condition: impl AsyncFn(&TenantClient) -> bool) {
         let mut commits = self.world.tap.watch();
         let acme = self.acme();
         while !condition(&acme).await {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::exec::Reviewers;
-use counterfoil::flow::{EngineBuilder, FailureCode, ForTenant, RunError, RunHandle, Workflow};
+use counterfoil::flow::{EngineBuilder, FailureCode, RunError, RunHandle, TenantClient, Workflow};
 use counterfoil::guard::approval::{ApprovalRefused, Decided, OpenReview};
 use counterfoil::ledger::{Review, ReviewOutcome, VoteRefused};
 use counterfoil::store::EscalationKind;
-use counterfoil::{Ctx, Engine, Failure, Package, Tenant};
+use counterfoil::{ApprovalSubject, Ctx, Engine, Failure, Tenant};
 use futures_util::future::Either;
 use sqlx::ConnectOptions as _;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -24,8 +24,8 @@ use crate::world::TestClock;
 
 const HOUR: Duration = Duration::from_hours(1);
 
-fn notice(text: &str) -> Package {
-    Package::of("notice", text)
+fn notice(text: &str) -> ApprovalSubject {
+    ApprovalSubject::of("notice", text)
 }
 
 /// Tells somebody what was approved.
@@ -59,7 +59,7 @@ async fn one_open(process: &Process) -> OpenReview {
 
 /// The open review about this content.
 pub(crate) async fn open_about(process: &Process, content: &str) -> OpenReview {
-    let find = async |acme: &ForTenant| {
+    let find = async |acme: &TenantClient| {
         let open = acme.reviews(None).await.unwrap();
         open.into_iter().find(|open| open.review.content == content)
     };
@@ -67,12 +67,12 @@ pub(crate) async fn open_about(process: &Process, content: &str) -> OpenReview {
     find(&process.acme()).await.unwrap()
 }
 
-async fn reject(acme: &ForTenant, review: &OpenReview) {
+async fn reject(acme: &TenantClient, review: &OpenReview) {
     acme.decide(&review.id, review.version).reject("carl", "no").await.unwrap();
 }
 
 pub(crate) async fn approve(
-    acme: &ForTenant,
+    acme: &TenantClient,
     review: &OpenReview,
     by: &str,
 ) -> Result<Decided, ApprovalRefused> {
@@ -220,7 +220,7 @@ fn a_changed_draft_needs_a_new_approval() {
 
 // The code was edited while people were deciding: what they see is not what the run would send.
 #[test]
-fn a_question_about_other_content_on_resume_halts_the_run() {
+fn a_question_about_other_content_on_resume_blocks_the_run() {
     let world = World::new();
     let asks = |text: &'static str| {
         flow!(world, |ctx, _n: ()| {
@@ -232,7 +232,7 @@ fn a_question_about_other_content_on_resume_halts_the_run() {
     let run = process.on(asked(&process, asks("granted"))).0.id();
     process.crash();
     let process = life(world.engine(), &world, asks("denied"));
-    process.on(process.state(run, "halted"));
+    process.on(process.state(run, "blocked"));
     let question = process.on(process.question(EscalationKind::Diverged));
     assert!(question.question.contains("another input"), "{}", question.question);
     process.shut_down();
@@ -470,10 +470,10 @@ fn what_cannot_be_decided_is_refused_before_anybody_is_asked() {
     process.on(async {
         for (few, says) in [(true, "fewer people who may than have to"), (false, "nobody has to approve it")]
         {
-            let halted = process.acme().run(code_of_run.clone(), few).await.unwrap_err();
+            let blocked = process.acme().run(code_of_run.clone(), few).await.unwrap_err();
             assert!(
-                matches!(&halted, RunError::Halted { .. }) && halted.to_string().contains(says),
-                "{halted}"
+                matches!(&blocked, RunError::Blocked { .. }) && blocked.to_string().contains(says),
+                "{blocked}"
             );
         }
         assert_eq!(process.acme().reviews(None).await.unwrap(), []);
@@ -507,7 +507,7 @@ fn reviews_are_listed_to_the_end() {
 }
 
 /// Page by page.
-async fn listed(acme: &ForTenant) -> Vec<OpenReview> {
+async fn listed(acme: &TenantClient) -> Vec<OpenReview> {
     let mut all: Vec<OpenReview> = Vec::new();
     loop {
         let page = acme.reviews(all.last().map(|last| last.id.as_str())).await.unwrap();

@@ -7,7 +7,7 @@ use counterfoil::guard::approval::{ApprovalRefused, Approvals, AskRefused, OpenR
 use counterfoil::ledger::{
     ApprovalError, Contract, ContractClass, EffectClass, ReviewOutcome, ReviewPolicy, VoteRefused,
 };
-use counterfoil::{Executor, Package, Tenant, ToolRequest};
+use counterfoil::{ApprovalSubject, Executor, Tenant, ToolRequest};
 use serde_json::{Value, json};
 
 use crate::store::postgres::{Schema, url};
@@ -39,8 +39,8 @@ fn notice(text: &str) -> Value {
     json!({"case": "c1", "text": text})
 }
 
-fn package(text: &str) -> Package {
-    Package::of("notice", &notice(text))
+fn package(text: &str) -> ApprovalSubject {
+    ApprovalSubject::of("notice", &notice(text))
 }
 
 fn two_of_three() -> ReviewPolicy {
@@ -58,7 +58,7 @@ async fn a_call_goes_out_once_by_what_people_have_approved() {
         let open = || {
             let contract = Contract::new(ContractClass::Lookup);
             let tool = world.tool("notify", EffectClass::Notification, contract).retry(brief());
-            place.builder().dynamic_tool(tool.package(|input| Package::of("notice", input))).open()
+            place.builder().dynamic_tool(tool.package(|input| ApprovalSubject::of("notice", input))).open()
         };
         let executor = open().await.unwrap();
         let approvals = executor.approvals(&acme());

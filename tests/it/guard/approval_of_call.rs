@@ -7,7 +7,7 @@ use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Workflow};
 use counterfoil::guard::approval::ApprovalRefused;
 use counterfoil::ledger::{ReviewPolicy, VoteRefused};
 use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, contract, effect};
-use counterfoil::{Approval, Ctx, Failure, Key, Package};
+use counterfoil::{Approval, ApprovalSubject, Ctx, Failure, Key};
 
 use crate::flow::lives::NAME;
 use crate::flow::world::{Process, World};
@@ -35,8 +35,8 @@ impl Tool for Transfer {
 }
 
 impl NeedsApproval for Transfer {
-    fn package(&self, to: &String) -> Package {
-        Package::of("transfer", to)
+    fn package(&self, to: &String) -> ApprovalSubject {
+        ApprovalSubject::of("transfer", to)
     }
 
     fn review(&self) -> ReviewPolicy {
@@ -46,7 +46,7 @@ impl NeedsApproval for Transfer {
 
 /// Pays by an approval that was given to something else.
 async fn pays(ctx: Ctx, to: String) -> Result<u32, Failure> {
-    let stale = Approval::of("bob", &Package::of("transfer", "somebody else"))?;
+    let stale = Approval::of("bob", &ApprovalSubject::of("transfer", "somebody else"))?;
     ctx.call::<Transfer>(to).approved_by(&stale).await
 }
 

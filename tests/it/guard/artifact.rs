@@ -116,8 +116,8 @@ async fn clerk(ctx: Ctx, text: String) -> Result<u32, Failure> {
 #[test]
 fn no_version_is_lost_or_doubled_wherever_it_is_crashed() {
     let simulation = Simulation::of(clerk, "good news".to_owned())
-        .also(Simulation::TENANT, "two", clerk, "bad news".to_owned())
-        .beside("reader", |engine, world| async move {
+        .with_run(Simulation::TENANT, "two", clerk, "bad news".to_owned())
+        .with_actor("reader", |engine, world| async move {
             world.sleep(Duration::from_hours(1)).await;
             let tenant = engine.tenant(Simulation::TENANT).unwrap();
             let mut contents = Vec::new();

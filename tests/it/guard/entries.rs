@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{FailureCode, ForTenant, RunError, Workflow};
+use counterfoil::flow::{FailureCode, RunError, TenantClient, Workflow};
 use counterfoil::guard::entries::{Account, Amount, Balance, Entry, EntryError};
 use counterfoil::sim::{CrashPoint, Simulation};
 use counterfoil::{Ctx, Engine, Failure};
@@ -37,8 +37,8 @@ fn books(world: &Arc<World>) -> impl Workflow<Vec<(String, i64)>, Vec<Entry>> + 
 }
 
 /// The account that no run has to do with.
-async fn by_hand(acme: &ForTenant) {
-    let till: Account<ForTenant> = acme.account("till");
+async fn by_hand(acme: &TenantClient) {
+    let till: Account<TenantClient> = acme.account("till");
     assert_eq!((till.balance().await.unwrap(), till.audit().await.unwrap()), (None, None));
     let first = till.post("sale/1", cents(500)).memo("tea").await.unwrap();
     assert_eq!((first.number, &first.balance, first.run, first.memo.as_str()), (1, &cents(500), None, "tea"));
@@ -189,8 +189,8 @@ async fn clerk(ctx: Ctx, sales: Vec<(String, i64)>) -> Result<String, Failure> {
 fn no_entry_is_lost_or_doubled_wherever_it_is_crashed() {
     let sales = |names: [&str; 2]| names.map(|name| (name.to_owned(), 10)).to_vec();
     let simulation = Simulation::of(clerk, sales(["a", "b"]))
-        .also(Simulation::TENANT, "two", clerk, sales(["c", "b"]))
-        .beside("auditor", |engine, world| async move {
+        .with_run(Simulation::TENANT, "two", clerk, sales(["c", "b"]))
+        .with_actor("auditor", |engine, world| async move {
             world.sleep(Duration::from_hours(1)).await;
             let till = engine.tenant(Simulation::TENANT).unwrap().account("till");
             till.audit().await.map_or_else(|error| error.to_string(), |_| "sound".to_owned())

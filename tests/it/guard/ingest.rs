@@ -197,8 +197,8 @@ async fn publisher(ctx: Ctx, text: String) -> Result<u32, Failure> {
 #[test]
 fn no_version_and_no_swap_is_lost_wherever_it_is_crashed() {
     let simulation = Simulation::of(publisher, "good news".to_owned())
-        .also(Simulation::TENANT, "two", publisher, "bad news".to_owned())
-        .beside("reader", |engine, world| async move {
+        .with_run(Simulation::TENANT, "two", publisher, "bad news".to_owned())
+        .with_actor("reader", |engine, world| async move {
             world.sleep(Duration::from_hours(1)).await;
             let tenant = engine.tenant(Simulation::TENANT).unwrap();
             match tenant.index_alias("handbook", "live").await.unwrap() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::ForTenant;
+use counterfoil::flow::TenantClient;
 use counterfoil::guard::memory::{Difference, Memories, MemoryError, Outcome, Page, Remembered, Similarity};
 use counterfoil::{Ctx, Engine, Failure, MemoryId};
 use futures_util::future::{BoxFuture, join_all};
@@ -27,7 +27,7 @@ fn known(page: &Page) -> Vec<(&str, u32, u32)> {
     page.memories.iter().map(|m| (m.content.as_str(), hundredths(m.confidence), m.sources)).collect()
 }
 
-async fn recalled(memories: &Memories<ForTenant>) -> Page {
+async fn recalled(memories: &Memories<TenantClient>) -> Page {
     memories.recall("fact").await.unwrap()
 }
 
@@ -74,7 +74,8 @@ fn what_is_said_again_is_merged_and_stays_readable() {
 fn the_same_operation_again_gets_its_first_answer() {
     let world = World::new();
     let first = process(&world);
-    let say = |acme: ForTenant| acme.memory("ann").remember("fact", "likes tea").source("mail").key("mail/1");
+    let say =
+        |acme: TenantClient| acme.memory("ann").remember("fact", "likes tea").source("mail").key("mail/1");
     let answer = first.on(async {
         let answer = say(first.acme()).await.unwrap();
         first.acme().memory("ann").remember("fact", "LIKES TEA").source("call").await.unwrap();
@@ -265,7 +266,7 @@ fn what_cannot_be_kept_is_refused() {
 }
 
 // I11: nobody's word is lost, and nobody's counts twice.
-async fn all_say_it(tellers: Vec<ForTenant>) {
+async fn all_say_it(tellers: Vec<TenantClient>) {
     let told = tellers.iter().enumerate().flat_map(|(teller, acme)| {
         (0..8).map(move |nth| {
             let content = if nth % 2 == 0 { "likes tea" } else { "does not like tea" };
@@ -315,7 +316,7 @@ async fn tells(
 
 /// Says more than a worker compares with, and has some of it forgotten. Returns what was answered, with each memory by its place
 /// among those that were new.
-async fn a_long_talk(tellers: [ForTenant; 2], subject: &str) -> Vec<String> {
+async fn a_long_talk(tellers: [TenantClient; 2], subject: &str) -> Vec<String> {
     let mut known = Vec::new();
     let mut answers = Vec::new();
     for (nth, acme) in (0..150_usize).zip(tellers.iter().cycle()) {
@@ -397,7 +398,7 @@ fn a_run_remembers_once_whatever_dies() {
 }
 
 #[test]
-fn a_run_that_says_something_else_on_resume_is_halted() {
+fn a_run_that_says_something_else_on_resume_is_blocked() {
     let world = World::new();
     let code = flow!(world, |ctx, _n: ()| {
         ctx.memory("ann").remember("fact", format!("call {}", world.count("drawn"))).await?;
@@ -406,8 +407,8 @@ fn a_run_that_says_something_else_on_resume_is_halted() {
     });
     let run = died_at(&world, "stand", code.clone());
     let next = life(&world, code);
-    let halted = next.on(next.acme().handle::<u32>(run).result());
-    assert!(halted.unwrap_err().to_string().contains("another input"));
+    let blocked = next.on(next.acme().handle::<u32>(run).result());
+    assert!(blocked.unwrap_err().to_string().contains("another input"));
     next.shut_down();
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use counterfoil::flow::EngineBuilder;
 use counterfoil::guard::notification::Identity;
 use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Failure, Key, Package, Tenant};
+use counterfoil::{ApprovalSubject, Ctx, Failure, Key, Tenant};
 use serde::{Deserialize, Serialize};
 
 use crate::flow::lives::NAME;
@@ -45,7 +45,7 @@ impl Tool for SendLetter {
 }
 
 impl NeedsApproval for SendLetter {
-    fn package(&self, letter: &Letter) -> Package {
+    fn package(&self, letter: &Letter) -> ApprovalSubject {
         letter.identity().package("Dear Ann")
     }
 }

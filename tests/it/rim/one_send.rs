@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use counterfoil::ledger::{Backoff, Finding};
-use counterfoil::outbox::{Acked, Event, Publisher, Sink, SinkError};
+use counterfoil::ledger::{Backoff, LookupResult};
+use counterfoil::outbox::{Event, PublishResult, Publisher, Sink, SinkError};
 use counterfoil::tool::lookup::{Expected, HttpGet};
 use counterfoil::{Ctx, Engine, Failure, HttpSink};
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ async fn a_lookup_sends_one_request() {
     for (place, becomes) in SCRIPT.into_iter().enumerate() {
         let id = |thing: Value| serde_json::from_value::<String>(thing["id"].clone());
         let found = lookup.find("ours", &Expected::new(), id).await;
-        let is_found = matches!(found, Ok(Finding::Committed { .. }));
+        let is_found = matches!(found, Ok(LookupResult::Committed { .. }));
         assert_eq!(is_found, matches!(becomes, Becomes::Answered(200)), "{place}: {found:?}");
         assert_eq!(wire.arrived(), place + 1);
     }
@@ -102,7 +102,7 @@ struct Counted {
 }
 
 impl Sink for Counted {
-    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
         assert_eq!(batch.len(), 1, "one event is written");
         self.asked.fetch_add(1, Ordering::SeqCst);
         self.sink.publish(batch).await

@@ -131,7 +131,7 @@ fn simulation() -> Simulation {
             let engine = engine.tool(Looks(world.service("shop", Offer::Lookup)));
             engine.workflow(NAME, 1, errand(world))
         })
-        .beside("manager", manager)
+        .with_actor("manager", manager)
         .check("each effect once", once)
         .check("each command once", new_once)
         .check("one fork", one_fork)

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use counterfoil::flow::FailureCode;
 use counterfoil::guard::approval::ApprovalRefused;
-use counterfoil::ledger::{Finding, ReviewOutcome, VoteRefused};
+use counterfoil::ledger::{LookupResult, ReviewOutcome, VoteRefused};
 use counterfoil::sim::{CrashPoint, End, Offer, Service, Simulation, World};
 use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
-use counterfoil::{Approval, Ctx, Engine, Failure, Key, Package};
+use counterfoil::{Approval, ApprovalSubject, Ctx, Engine, Failure, Key};
 use serde_json::Value;
 
 use crate::sim::command::asked;
@@ -37,20 +37,20 @@ impl Tool for Notify {
 }
 
 impl Reconcile for Notify {
-    async fn reconcile(&self, call: &Call, text: &String) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, text: &String) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, text).await
     }
 }
 
 impl NeedsApproval for Notify {
-    fn package(&self, text: &String) -> Package {
-        Package::of("notice", text)
+    fn package(&self, text: &String) -> ApprovalSubject {
+        ApprovalSubject::of("notice", text)
     }
 }
 
 /// Sends what two people have approved within an hour.
 async fn desk(ctx: Ctx, text: String) -> Result<String, Failure> {
-    let ask = ctx.approval(Package::of("notice", &text)).reviewers(["ann", "bob", "carl"]).quorum(2);
+    let ask = ctx.approval(ApprovalSubject::of("notice", &text)).reviewers(["ann", "bob", "carl"]).quorum(2);
     match ask.expires_in(HOUR).single_use().await {
         Ok(approval) => {
             ctx.call::<Notify>(text.clone()).approved_by(&approval).await?;
@@ -98,8 +98,8 @@ async fn reviewer(
 fn simulation(ann: Duration, bob: Duration, bob_approves: bool) -> Simulation {
     Simulation::of(desk, "granted".to_owned())
         .engine(|engine, world| engine.tool(Notify(world.service("mail", Offer::Lookup))))
-        .beside("ann", move |engine, world| reviewer(engine, world, "ann", ann, true))
-        .beside("bob", move |engine, world| reviewer(engine, world, "bob", bob, bob_approves))
+        .with_actor("ann", move |engine, world| reviewer(engine, world, "ann", ann, true))
+        .with_actor("bob", move |engine, world| reviewer(engine, world, "bob", bob, bob_approves))
         .check("sent once if approved, and never otherwise", |end| {
             let result = end.results()[0].clone();
             let approved = result
@@ -158,7 +158,7 @@ fn an_approval_counts_once_wherever_it_is_crashed() {
 
 /// Sends by an approval that was given to another text, so that the call asks for one itself.
 async fn stale(ctx: Ctx, text: String) -> Result<(), Failure> {
-    let other = Approval::of("dan", &Package::of("notice", "another text"))?;
+    let other = Approval::of("dan", &ApprovalSubject::of("notice", "another text"))?;
     ctx.call::<Notify>(text).approved_by(&other).await.map(drop)
 }
 
@@ -181,7 +181,7 @@ async fn approver(engine: Engine, world: World) -> String {
 fn a_call_that_asks_for_its_approval_goes_out_once_wherever_it_is_crashed() {
     let simulation = Simulation::of(stale, "granted".to_owned())
         .engine(|engine, world| engine.tool(Notify(world.service("mail", Offer::Lookup))))
-        .beside("ann", approver)
+        .with_actor("ann", approver)
         .check("sent once", |end| end.exactly_once_if_succeeded("mail", "granted"))
         .check("one request", |end| {
             let many =

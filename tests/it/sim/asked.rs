@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::ledger::{Finding, RecordedFailure, State};
+use counterfoil::ledger::{LookupResult, RecordedFailure, State};
 use counterfoil::sim::{Offer, Rule, Service, Simulation, World};
 use counterfoil::store::{Change, EscalationKind, Resolution};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
@@ -32,7 +32,7 @@ impl Tool for Open {
 }
 
 impl Reconcile for Open {
-    async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, case: &String) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, case).await
     }
 }
@@ -94,7 +94,7 @@ fn a_lookup_that_answers_again_answers_the_question() {
 
 #[test]
 fn whoever_says_that_it_did_not_happen_is_looked_up_first() {
-    let simulation = simulation(|_| {}).beside("ann", ann);
+    let simulation = simulation(|_| {}).with_actor("ann", ann);
     for schedule in DOWN {
         assert_eq!(broken(&simulation, schedule), [], "{schedule}");
     }
@@ -124,7 +124,7 @@ fn believes_at_once(change: &mut Change) {
 
 #[test]
 fn an_engine_that_sends_on_a_persons_word_is_found_out() {
-    let believes = simulation(believes_at_once).beside("ann", ann);
+    let believes = simulation(believes_at_once).with_actor("ann", ann);
     let found = (10..60)
         .map(|crossing| broken(&believes, &format!("answer-lost@1 lookup-down+600@1 crash@1.{crossing}")));
     let found: Vec<_> = found.flatten().collect();

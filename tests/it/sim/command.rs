@@ -39,7 +39,7 @@ async fn careful(ctx: Ctx, invoice: String) -> Result<String, Failure> {
 
 /// Hears that it is to end, and takes a day over it.
 async fn stubborn(ctx: Ctx, invoice: String) -> Result<String, Failure> {
-    if ctx.within("a month", 30 * DAY, ctx.cancelled()).await?.is_err() {
+    if ctx.timeout("a month", 30 * DAY, ctx.cancelled()).await?.is_err() {
         return Ok("nobody said so".to_owned());
     }
     ctx.sleep(DAY).await?;
@@ -145,7 +145,7 @@ fn new_once(end: &End<'_>) -> Result<(), String> {
 /// Cancelled after so long: while the first calls are on their way, or while all wait.
 fn cancelled(after: Duration) -> Simulation {
     simulation()
-        .beside("manager", move |engine, world| async move {
+        .with_actor("manager", move |engine, world| async move {
             let Some(run) = found(&engine, &world, office).await else { return "nothing".to_owned() };
             world.sleep(after).await;
             let cancel = || run.cancel("ann", "enough").key("c1").grace(Duration::from_mins(1));
@@ -215,7 +215,7 @@ async fn holiday(run: RunHandle<String>, world: World) -> String {
     let gone_on = asked(&world, || {
         let run = run.clone();
         async move {
-            match run.go_on("ann", "back again").key("g1").await {
+            match run.resume("ann", "back again").key("g1").await {
                 Ok(Sent::New) => Some("went on"),
                 Ok(Sent::Before) => Some("had gone on"),
                 Err(RunError::NotPaused { .. }) => Some("was not paused"),
@@ -232,7 +232,7 @@ fn who_is_paused_goes_on_where_it_stood() {
     let report = every(
         Simulation::of(plain, "one".to_owned())
             .engine(|engine, world| engine.tool(Looks(world.service("bank", Offer::Lookup))))
-            .beside("manager", |engine, world| async move {
+            .with_actor("manager", |engine, world| async move {
                 match found(&engine, &world, plain).await {
                     Some(run) => holiday(run, world).await,
                     None => "nothing".to_owned(),

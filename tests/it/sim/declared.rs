@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use counterfoil::sim::{Offer, Rule, Service, Simulation};
-use counterfoil::store::{Asked, Change, Document, Store, Verdict};
+use counterfoil::store::{Change, Document, Store, StoreFuture, Verdict};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key, Tenant};
 use serde_json::Value;
@@ -42,7 +42,7 @@ struct Reads(Arc<dyn Store>, String, Read);
 type Read = fn(String, &str) -> String;
 
 impl Store for Reads {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         self.0.commit(changes)
     }
 
@@ -52,7 +52,7 @@ impl Store for Reads {
         kind: &'a str,
         after: &'a str,
         limit: u32,
-    ) -> Asked<'a, Vec<Document>> {
+    ) -> StoreFuture<'a, Vec<Document>> {
         Box::pin(async move {
             let mut listed = self.0.document_list(tenant, kind, after, limit).await?;
             if kind == "declaration" {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use counterfoil::flow::ForTenant;
+use counterfoil::flow::TenantClient;
 use counterfoil::inbox::Message;
 use counterfoil::ledger::Backoff;
 use counterfoil::outbox::{Event, Publisher};
@@ -19,7 +19,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS stocked (event TEXT NOT NULL)";
 const EVENTS: usize = 3;
 
 /// What a consumer does with an event and the number of its delivery. It is acknowledged if that succeeds.
-type Consume = for<'a> fn(&'a ForTenant, &'a Event, usize) -> BoxFuture<'a, Result<(), String>>;
+type Consume = for<'a> fn(&'a TenantClient, &'a Event, usize) -> BoxFuture<'a, Result<(), String>>;
 
 async fn order(ctx: Ctx, number: String) -> Result<(), Failure> {
     let aggregate = format!("order/{number}");
@@ -37,20 +37,20 @@ async fn stock(db: &mut SqliteConnection, event: &str) -> Result<(), String> {
 }
 
 /// By the inbox: each event once, together with what it changes.
-fn once<'a>(tenant: &'a ForTenant, event: &'a Event, _: usize) -> BoxFuture<'a, Result<(), String>> {
+fn once<'a>(tenant: &'a TenantClient, event: &'a Event, _: usize) -> BoxFuture<'a, Result<(), String>> {
     Box::pin(process(tenant, event, Message::new(&event.id).version(&event.aggregate, event.seq)))
 }
 
 /// Takes each delivery for a new message.
 fn each_time<'a>(
-    tenant: &'a ForTenant,
+    tenant: &'a TenantClient,
     event: &'a Event,
     delivery: usize,
 ) -> BoxFuture<'a, Result<(), String>> {
     Box::pin(process(tenant, event, Message::new(format!("delivery {delivery}"))))
 }
 
-async fn process(tenant: &ForTenant, event: &Event, message: Message) -> Result<(), String> {
+async fn process(tenant: &TenantClient, event: &Event, message: Message) -> Result<(), String> {
     let id = event.id.clone();
     // Crashes leave tries behind, and are not the fault of the message.
     let processed = tenant.process_once("warehouse", message.tries(100), move |db: &mut SqliteConnection| {
@@ -60,7 +60,7 @@ async fn process(tenant: &ForTenant, event: &Event, message: Message) -> Result<
 }
 
 /// Delivers what was published, from the beginning in each life of the process: nothing was acknowledged for good.
-async fn deliver(tenant: &ForTenant, world: &World, consume: Consume) {
+async fn deliver(tenant: &TenantClient, world: &World, consume: Consume) {
     let mut delivered = 0;
     for _ in 0..60 {
         while let Some(event) = world.published().get(delivered) {
@@ -79,7 +79,7 @@ fn simulation(consume: Consume) -> Simulation {
             let backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(20) };
             engine.sink(Publisher::new(world.sink()).batch(2).backoff(backoff))
         })
-        .beside("warehouse", move |engine, world| async move {
+        .with_actor("warehouse", move |engine, world| async move {
             deliver(&engine.tenant(Simulation::TENANT).unwrap(), &world, consume).await;
             "delivered".to_owned()
         })
@@ -120,7 +120,7 @@ fn each_event_has_its_effect_once_wherever_it_is_crashed() {
 // check sees it.
 #[test]
 fn without_the_inbox_an_event_that_is_published_twice_has_two_effects() {
-    let report = simulation(each_time).singles_only().explore();
+    let report = simulation(each_time).single_crashes().explore();
     let died_after = report
         .failures()
         .iter()

@@ -2,9 +2,9 @@
 //! fails can archive the draft it has made.
 
 use counterfoil::flow::Workflow;
-use counterfoil::ledger::{Contract, ContractClass, Finding, Undone};
+use counterfoil::ledger::{Contract, ContractClass, LookupResult, Undone};
 use counterfoil::sim::{End, Offer, Service, Simulation};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
 use serde_json::Value;
 
@@ -46,13 +46,13 @@ draft!(ArchivedDraft: effect::Undoable<effect::Draft>, contract::Lookup);
 draft!(NaiveDraft: effect::Draft, contract::Blind, Contract::new(ContractClass::Blind).repeat_blindly());
 
 impl Reconcile for FoundDraft {
-    async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, case: &String) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, case).await
     }
 }
 
 impl Reconcile for ArchivedDraft {
-    async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, case: &String) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, case).await
     }
 }
@@ -61,7 +61,7 @@ impl Compensate for ArchivedDraft {
     async fn compensate(
         &self,
         call: &Call,
-        forward: &Forward<String, Value>,
+        forward: &OriginalCall<String, Value>,
     ) -> Result<Done<Undone>, ToolError> {
         self.0.create(call, &archived(forward)).await?;
         Ok(Undone::whole().into())
@@ -70,14 +70,14 @@ impl Compensate for ArchivedDraft {
     async fn find_compensation(
         &self,
         call: &Call,
-        forward: &Forward<String, Value>,
-    ) -> Result<Finding<Undone>, ToolError> {
+        forward: &OriginalCall<String, Value>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
         self.0.find(call, &archived(forward)).await?.try_map(|_| Ok(Undone::whole()))
     }
 }
 
 /// Each draft is archived by itself: of two, the lookup tells which one is.
-fn archived(forward: &Forward<String, Value>) -> String {
+fn archived(forward: &OriginalCall<String, Value>) -> String {
     format!("archived {}", forward.external_ref().unwrap_or_default())
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::EngineBuilder;
-use counterfoil::ledger::{EffectClass, Finding, Record, Undone};
+use counterfoil::ledger::{EffectClass, LookupResult, Record, Undone};
 use counterfoil::sim::{End, Offer, Rule, Service, Simulation, World};
-use counterfoil::store::{Asked, Change, Run, RunState, Store, Verdict};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::store::{Change, Run, RunState, Store, StoreFuture, Verdict};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, RunId, Tenant};
 use serde_json::Value;
 
@@ -67,7 +67,7 @@ macro_rules! tool {
         }
 
         impl Reconcile for $tool {
-            async fn reconcile(&self, call: &Call, what: &String) -> Result<Finding<String>, ToolError> {
+            async fn reconcile(&self, call: &Call, what: &String) -> Result<LookupResult<String>, ToolError> {
                 self.0.find(call, $system, what).await
             }
         }
@@ -76,7 +76,7 @@ macro_rules! tool {
             async fn compensate(
                 &self,
                 call: &Call,
-                forward: &Forward<String, String>,
+                forward: &OriginalCall<String, String>,
             ) -> Result<Done<Undone>, ToolError> {
                 let what = undone(forward);
                 let send = self.0.send_keyed(call, move |request| {
@@ -89,8 +89,8 @@ macro_rules! tool {
             async fn find_compensation(
                 &self,
                 call: &Call,
-                forward: &Forward<String, String>,
-            ) -> Result<Finding<Undone>, ToolError> {
+                forward: &OriginalCall<String, String>,
+            ) -> Result<LookupResult<Undone>, ToolError> {
                 let found = self.0.find(call, $system, &undone(forward)).await?;
                 found.try_map(|id| Ok(Undone::whole().detail(id)))
             }
@@ -98,7 +98,7 @@ macro_rules! tool {
     };
 }
 
-fn undone(forward: &Forward<String, String>) -> String {
+fn undone(forward: &OriginalCall<String, String>) -> String {
     format!("{} undone", forward.input().map_or("?", String::as_str))
 }
 
@@ -233,7 +233,7 @@ fn a_run_that_fails_waits_for_the_children_of_its_children() {
 
 #[test]
 fn what_a_child_did_is_undone_when_its_parent_is_cancelled() {
-    quick(family(patient).beside("ann", impatient)).explore().assert_ok();
+    quick(family(patient).with_actor("ann", impatient)).explore().assert_ok();
 }
 
 /// Has a child write, goes on as new, and fails.
@@ -274,11 +274,11 @@ fn a_parent_that_waits_for_a_child_is_asked_about_through_its_child() {
 struct Childless(Arc<dyn Store>);
 
 impl Store for Childless {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         self.0.commit(changes)
     }
 
-    fn run_children<'a>(&'a self, _: &'a Tenant, _: RunId, _: RunId, _: u32) -> Asked<'a, Vec<Run>> {
+    fn run_children<'a>(&'a self, _: &'a Tenant, _: RunId, _: RunId, _: u32) -> StoreFuture<'a, Vec<Run>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 

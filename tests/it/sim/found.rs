@@ -18,7 +18,7 @@ async fn pays(ctx: Ctx, invoice: String) -> Result<String, Failure> {
 
 /// Waits for a word, but not for ever.
 async fn listens(ctx: Ctx, _: u32) -> Result<String, Failure> {
-    let word = ctx.within("word", HOUR, ctx.signal::<String>("word")).await?;
+    let word = ctx.timeout("word", HOUR, ctx.signal::<String>("word")).await?;
     word.unwrap_or_else(|_| Ok("nothing".to_owned()))
 }
 
@@ -45,7 +45,7 @@ fn a_child_whose_start_loses_a_select_is_carried_out() {
         first?.result().await
     }
     // That no run is left lying is an invariant.
-    of(hasty, ()).singles_only().explore().assert_ok();
+    of(hasty, ()).single_crashes().explore().assert_ok();
 }
 
 // The signal that lost was durable, and its receiver was not told.
@@ -85,7 +85,7 @@ fn a_child_is_carried_out_whose_start_seemed_to_fail() {
             let waits = |run: &counterfoil::store::Run| !run.state.is_final() && end.questions().is_empty();
             end.runs().iter().find(|run| waits(run)).map_or(Ok(()), |run| Err(format!("{:?}", run.state)))
         })
-        .singles_only()
+        .single_crashes()
         .random(100)
         .explore();
     report.assert_ok();
@@ -111,7 +111,7 @@ fn a_call_that_an_earlier_turn_made_is_known_in_a_later_one() {
             [first, ..] if first.question.contains("does not ask for it") => Err(first.question.clone()),
             _ => Ok(()),
         })
-        .singles_only()
+        .single_crashes()
         .explore();
     report.assert_ok();
 }

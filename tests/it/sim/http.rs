@@ -7,10 +7,10 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::http::{Request, Response};
 use counterfoil::clock::Clock as _;
-use counterfoil::flow::ForTenant;
+use counterfoil::flow::TenantClient;
 use counterfoil::http::{HandlerCall, Idempotency, LedgerTransaction, RequestBody, RequestScope};
 use counterfoil::inbox::Message;
-use counterfoil::ledger::{Contract, ContractClass, Finding};
+use counterfoil::ledger::{Contract, ContractClass, LookupResult};
 use counterfoil::sim::{CrashPoint, End, Rule, Simulation, World};
 use counterfoil::{Ctx, Engine, Failure, Tenant};
 use futures_util::future::BoxFuture;
@@ -24,7 +24,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS purchase (what TEXT NOT NULL)";
 
 type Answer = Response<Full<Bytes>>;
 /// A handler.
-type Handler = fn(ForTenant, Request<RequestBody<Full<Bytes>>>) -> BoxFuture<'static, Answer>;
+type Handler = fn(TenantClient, Request<RequestBody<Full<Bytes>>>) -> BoxFuture<'static, Answer>;
 
 /// The effect. Nothing of the table's own keeps two of them apart.
 fn purchase(db: &mut SqliteConnection) -> BoxFuture<'_, Result<i64, sqlx::Error>> {
@@ -40,7 +40,7 @@ fn answer(status: u16, text: String) -> Answer {
 }
 
 /// Buys in the transaction of the request.
-fn buys(_: ForTenant, request: Request<RequestBody<Full<Bytes>>>) -> BoxFuture<'static, Answer> {
+fn buys(_: TenantClient, request: Request<RequestBody<Full<Bytes>>>) -> BoxFuture<'static, Answer> {
     Box::pin(async move {
         let transaction = request.extensions().get::<LedgerTransaction<SqliteConnection>>().unwrap();
         match transaction.run(|db: &mut SqliteConnection| purchase(db)).await {
@@ -51,7 +51,10 @@ fn buys(_: ForTenant, request: Request<RequestBody<Full<Bytes>>>) -> BoxFuture<'
 }
 
 /// Buys in a transaction of its own, in each attempt anew.
-fn buys_beside(tenant: ForTenant, request: Request<RequestBody<Full<Bytes>>>) -> BoxFuture<'static, Answer> {
+fn buys_beside(
+    tenant: TenantClient,
+    request: Request<RequestBody<Full<Bytes>>>,
+) -> BoxFuture<'static, Answer> {
     Box::pin(async move {
         let attempt = request.extensions().get::<HandlerCall>().unwrap().attempt;
         let message = Message::new(format!("attempt {attempt}")).tries(100);
@@ -65,7 +68,7 @@ fn buys_beside(tenant: ForTenant, request: Request<RequestBody<Full<Bytes>>>) ->
 
 /// The handler as a service.
 #[derive(Clone)]
-struct Shop(ForTenant, Handler);
+struct Shop(TenantClient, Handler);
 
 impl Service<Request<RequestBody<Full<Bytes>>>> for Shop {
     type Response = Answer;
@@ -122,7 +125,7 @@ const ONCE: &str = "the request takes effect once";
 
 fn simulation(handler: Handler, say: fn(Idempotency) -> Idempotency) -> Simulation {
     Simulation::of(idle, ())
-        .beside("client", move |engine, world| {
+        .with_actor("client", move |engine, world| {
             let guard = say(guard(&engine));
             client(engine, world, handler, guard)
         })
@@ -173,7 +176,7 @@ fn changes_and_answer_are_one_wherever_the_service_is_crashed() {
 fn a_handler_that_buys_beside_its_transaction_is_found_out() {
     let blind = |guard: Idempotency| {
         let contract = Contract::new(ContractClass::Lookup).ends_with_sender().settle(Duration::ZERO);
-        guard.reconcile(contract, |_, _| async { Ok(Finding::NotFound) })
+        guard.reconcile(contract, |_, _| async { Ok(LookupResult::NotFound) })
     };
     let report = crate::sim::quick(simulation(buys_beside, blind)).explore();
     let found = report.failures().iter().flat_map(|failing| &failing.violations);

@@ -3,7 +3,7 @@
 
 use crate::sim::Looks;
 use counterfoil::clock::{Boot, Clock as _};
-use counterfoil::flow::ForTenant;
+use counterfoil::flow::TenantClient;
 use counterfoil::inbox::{InboxError, Message, Processed};
 use counterfoil::sim::{CrashPoint, End, Offer, Simulation, World};
 use counterfoil::store::{Escalation, EscalationKind, Resolution};
@@ -24,7 +24,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS heard (message TEXT NOT NULL)";
 
 pub(crate) type Done = Result<Processed<i64>, InboxError<String>>;
 /// How a message is processed: as it should be, or as a mutant does.
-pub(crate) type Process = for<'a> fn(&'a ForTenant, &'static str, i64) -> BoxFuture<'a, Done>;
+pub(crate) type Process = for<'a> fn(&'a TenantClient, &'static str, i64) -> BoxFuture<'a, Done>;
 
 /// A message of this consumer's, set aside when it has failed twice.
 pub(crate) fn message(id: &str, version: i64) -> Message {
@@ -47,13 +47,13 @@ pub(crate) fn hear<'c>(db: &'c mut SqliteConnection, id: &'static str) -> BoxFut
     })
 }
 
-pub(crate) fn once<'a>(tenant: &'a ForTenant, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
+pub(crate) fn once<'a>(tenant: &'a TenantClient, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
     Box::pin(tenant.process_once("desk", message(id, version), move |db| hear(db, id)))
 }
 
 /// One after the other, each until it is done with. In each life all of them come again: nothing was acknowledged. What it
 /// is told of them is the same each time.
-async fn consume(tenant: &ForTenant, world: &World, process: Process) -> Result<Vec<String>, String> {
+async fn consume(tenant: &TenantClient, world: &World, process: Process) -> Result<Vec<String>, String> {
     let mut told = Vec::new();
     for (id, version) in DELIVERIES {
         let mut tries = 0..8; // whoever was taken for dead may ask for ever
@@ -73,7 +73,7 @@ async fn consume(tenant: &ForTenant, world: &World, process: Process) -> Result<
 }
 
 /// Makes the effect and commits it by itself, which no closure may.
-pub(crate) fn ends<'a>(tenant: &'a ForTenant, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
+pub(crate) fn ends<'a>(tenant: &'a TenantClient, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
     Box::pin(tenant.process_once("desk", message(id, version), move |db: &mut SqliteConnection| {
         Box::pin(async move {
             let heard = hear(db, id).await?;
@@ -94,7 +94,7 @@ pub(crate) fn simulation(process: Process, at_once: usize) -> Simulation {
 
 fn consumed(simulation: Simulation, process: Process, at_once: usize) -> Simulation {
     simulation
-        .beside("consumer", move |engine, world| async move {
+        .with_actor("consumer", move |engine, world| async move {
             let tenant = engine.tenant(Simulation::TENANT).unwrap();
             let mut told = Vec::new();
             for _ in 0..2 {
@@ -121,7 +121,7 @@ fn consumed(simulation: Simulation, process: Process, at_once: usize) -> Simulat
 /// A consumer to whom one message is delivered again and again. It tells what it was answered, each answer once.
 pub(crate) fn redelivered(process: Process) -> Simulation {
     Simulation::of(idle, ())
-        .beside("consumer", move |engine, world| async move {
+        .with_actor("consumer", move |engine, world| async move {
             let tenant = engine.tenant(Simulation::TENANT).unwrap();
             let mut told = Vec::new();
             for _ in 0..4 {
@@ -202,7 +202,7 @@ fn a_power_failure_keeps_a_part_of_the_writes_under_way() {
         ctx.call::<Looks>(format!("{invoice}, again")).await.map(drop)
     }
     let simulation = consumed(Simulation::of(pays, "one".to_owned()), once, 1)
-        .also(Simulation::TENANT, "other", pays, "other".to_owned())
+        .with_run(Simulation::TENANT, "other", pays, "other".to_owned())
         .engine(|engine, world| engine.tool(Looks(world.service("bank", Offer::Lookup))));
     let after = |stop: &str, crossing: u32| {
         let replay = simulation.replay(&format!("{stop}@1.{crossing}").parse().unwrap());

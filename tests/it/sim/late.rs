@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::ledger::{Compensation, Finding, State, Undone};
+use counterfoil::ledger::{Compensation, LookupResult, State, Undone};
 use counterfoil::sim::{End, Incident, Offer, Schedule, Service, Simulation, Stop, World, truthful};
 use counterfoil::store::EscalationKind;
-use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ impl Tool for Pay {
 }
 
 impl Reconcile for Pay {
-    async fn reconcile(&self, call: &Call, order: &String) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, order: &String) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, order).await
     }
 }
@@ -44,7 +44,7 @@ impl Compensate for Pay {
     async fn compensate(
         &self,
         call: &Call,
-        forward: &Forward<String, Value>,
+        forward: &OriginalCall<String, Value>,
     ) -> Result<Done<Undone>, ToolError> {
         let charge = forward.external_ref().unwrap_or_default().to_owned();
         let refund = move |request: &counterfoil::sim::Request| {
@@ -57,8 +57,8 @@ impl Compensate for Pay {
     async fn find_compensation(
         &self,
         call: &Call,
-        forward: &Forward<String, Value>,
-    ) -> Result<Finding<Undone>, ToolError> {
+        forward: &OriginalCall<String, Value>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
         let found = self.1.find(call, "refund", forward.external_ref().unwrap_or_default()).await?;
         found.try_map(|id| Ok(Undone::whole().detail(id)))
     }
@@ -151,7 +151,8 @@ fn what_a_zombie_does_after_everybody_has_looked_is_undone() {
 #[test]
 fn what_a_zombie_does_after_it_was_undone_is_undone_too() {
     assert!(undone_in(Simulation::of(pays_in_vain, "o1".to_owned()).fails(1)) > 0);
-    let at_once = equipped(Simulation::of(pays_and_fails, "o1".to_owned()).fails(1)).singles_only().explore();
+    let at_once =
+        equipped(Simulation::of(pays_and_fails, "o1".to_owned()).fails(1)).single_crashes().explore();
     at_once.assert_ok();
 }
 
@@ -229,7 +230,7 @@ fn a_persons_word_that_a_zombie_breaks_is_asked_about() {
     let simulation = Simulation::of(notes, "case".to_owned())
         .engine(|engine, world| engine.tool(Note(world.service("desk", Offer::Blind))))
         .operator(truthful);
-    simulation.singles_only().explore().assert_ok();
+    simulation.single_crashes().explore().assert_ok();
 }
 
 // A schedule says for how long a process stands still, and is read back as it is written.

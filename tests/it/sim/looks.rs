@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use counterfoil::ledger::{Confirm, Contract, ContractClass, Finding, Reason};
+use counterfoil::ledger::{Confirm, Contract, ContractClass, LookupResult, Reason};
 use counterfoil::sim::{Offer, Rule, Service, Simulation};
 use counterfoil::store::{Change, EscalationKind};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
@@ -36,7 +36,7 @@ impl Tool for Open {
 }
 
 impl Reconcile for Open {
-    async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, case: &String) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, case).await
     }
 }
@@ -92,7 +92,7 @@ fn what_the_network_doubles_and_what_the_provider_forgets_is_asked_about() {
 
 /// What the simulator finds by itself of such an engine: the smallest schedules that break a rule.
 fn found(tamper: fn(&mut Change)) -> String {
-    let report = simulation(tamper).singles_only().explore();
+    let report = simulation(tamper).single_crashes().explore();
     let schedules = report.failures().iter().map(|failing| failing.schedule.to_string());
     schedules.collect::<Vec<_>>().join(", ")
 }

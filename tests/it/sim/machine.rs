@@ -31,7 +31,7 @@ fn a_paused_process_that_comes_back_changes_nothing() {
 
 fn two_tenants() -> Simulation {
     let other = "case".to_owned();
-    simulation(Offer::Lookup, Looks).also("other", "simulated", twice::<Looks>, other).singles_only()
+    simulation(Offer::Lookup, Looks).with_run("other", "simulated", twice::<Looks>, other).single_crashes()
 }
 
 // What is on its way to the disk when its process dies at a call of another run is there, or it is not.

@@ -49,9 +49,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::ledger::{Contract, ContractClass, Finding, RetryPolicy};
+use counterfoil::ledger::{Contract, ContractClass, LookupResult, RetryPolicy};
 use counterfoil::sim::{Offer, Report, Rule, Schedule, Service, Simulation};
-use counterfoil::store::{Asked, Change, Store, Verdict};
+use counterfoil::store::{Change, Store, StoreFuture, Verdict};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ macro_rules! tool {
 macro_rules! looks_up {
     ($tool:ident: $($rest:tt)*) => {
         impl Reconcile for $tool {
-            async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
+            async fn reconcile(&self, call: &Call, case: &String) -> Result<LookupResult<Value>, ToolError> {
                 self.0.find(call, case).await
             }
         }
@@ -120,7 +120,7 @@ tool!(looks up Hasty: contract::Lookup, Contract::new(ContractClass::Lookup).set
 pub(crate) struct Tampered(pub(crate) Arc<dyn Store>, pub(crate) fn(&mut Change));
 
 impl Store for Tampered {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         let mut changes = changes.to_vec();
         changes.iter_mut().for_each(self.1);
         Box::pin(async move { self.0.commit(&changes).await })
@@ -134,7 +134,7 @@ impl Store for Tampered {
 /// Every pair only where there is time for it (`COUNTERFOIL_FULL=1`); else every single incident, and some mixtures.
 pub(crate) fn quick(simulation: Simulation) -> Simulation {
     let full = std::env::var_os("COUNTERFOIL_FULL").is_some();
-    if full { simulation.random(300) } else { simulation.singles_only().random(50) }
+    if full { simulation.random(300) } else { simulation.single_crashes().random(50) }
 }
 
 /// A step, an effect, a step on its result, and a second effect.
@@ -199,7 +199,7 @@ fn a_duplicate_that_rests_on_a_broken_promise_is_marked() {
             0 | 1 => Ok(()),
             n => Err(format!("{n} times")),
         })
-        .singles_only()
+        .single_crashes()
         .explore();
     assert_eq!(broken(&report), BTreeSet::from([&Rule::Own("no duplicate at all".into())]), "{report}");
 }
@@ -216,7 +216,7 @@ fn broken(report: &Report) -> BTreeSet<&Rule> {
 // The contrast: what every engine does that "retries your activity", and what comes of it.
 #[test]
 fn blind_retry_makes_duplicates_and_is_found_out() {
-    let report = simulation(Offer::Blind, Naive).singles_only().explore();
+    let report = simulation(Offer::Blind, Naive).single_crashes().explore();
     assert!(broken(&report).contains(&Rule::SilentDuplicate), "{report}");
     let smallest = &report.failures()[0];
     assert_eq!(smallest.schedule.incidents().len(), 1, "one incident is enough: {}", smallest.schedule);
@@ -231,7 +231,7 @@ fn without_the_settle_time_a_late_request_makes_two() {
             0 | 1 => Ok(()),
             n => Err(format!("{n} times")),
         })
-        .singles_only()
+        .single_crashes()
         .explore();
     assert!(broken(&report).contains(&Rule::Own("never two".into())), "{report}");
 }
@@ -301,7 +301,7 @@ fn another_process_sees_the_same_events() {
 // A failure is shown with one line to repeat it, and that line does.
 #[test]
 fn a_failing_schedule_can_be_replayed_from_its_text() {
-    let simulation = simulation(Offer::Blind, Naive).singles_only();
+    let simulation = simulation(Offer::Blind, Naive).single_crashes();
     let report = simulation.explore();
     let failing = &report.failures()[0];
     let text = failing.schedule.to_string();

@@ -10,7 +10,7 @@ use counterfoil::ledger::{Basis, ErrorKind, OperationKey, Record, RecordedFailur
 use counterfoil::payload::{Payload, Stored};
 use counterfoil::sim::{Failing, Offer, Rule, Service, SimClock, Simulation, truthful};
 use counterfoil::store::{
-    Asked, Change, EscalationKind, History, Run, Store, StoreError, Turns, Verdict, WorkerChange,
+    Change, EscalationKind, History, Run, Store, StoreError, StoreFuture, Turns, Verdict, WorkerChange,
 };
 use counterfoil::tool::{Tool, effect};
 use counterfoil::{Ctx, Failure, Fence, RecordId, RunId, Tenant, Timestamp};
@@ -201,12 +201,12 @@ fn is_run_end(change: &Change) -> bool {
     change.run.as_ref().is_some_and(|run| run.state.is_final())
 }
 
-fn nothing<'a, T: Send + 'a>() -> Asked<'a, Vec<T>> {
+fn nothing<'a, T: Send + 'a>() -> StoreFuture<'a, Vec<T>> {
     Box::pin(async { Ok(Vec::new()) })
 }
 
 impl Store for Mutant {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
             let admitted = vec![Verdict::Admitted; changes.len()];
             let early = match self.mutation {
@@ -228,7 +228,11 @@ impl Store for Mutant {
         })
     }
 
-    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
+    fn record_find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        key: &'a OperationKey,
+    ) -> StoreFuture<'a, Option<Record>> {
         Box::pin(async move {
             let first = Tenant::new("simulated").unwrap();
             let tenant = if self.mutation == M::OneTenantForAll { &first } else { tenant };
@@ -240,7 +244,7 @@ impl Store for Mutant {
         })
     }
 
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> Asked<'a, History> {
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> StoreFuture<'a, History> {
         Box::pin(async move {
             let mut history = self.store.run_history(tenant, id, turns).await?;
             history
@@ -252,28 +256,28 @@ impl Store for Mutant {
         })
     }
 
-    fn record_orphans(&self, after: RecordId, limit: u32) -> Asked<'_, Vec<Record>> {
+    fn record_orphans(&self, after: RecordId, limit: u32) -> StoreFuture<'_, Vec<Record>> {
         match self.mutation {
             M::NoCallsLeft => nothing(),
             _ => self.store.record_orphans(after, limit),
         }
     }
 
-    fn run_orphans(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+    fn run_orphans(&self, after: RunId, limit: u32) -> StoreFuture<'_, Vec<Run>> {
         match self.mutation {
             M::NoTakeover => nothing(),
             _ => self.store.run_orphans(after, limit),
         }
     }
 
-    fn run_answered(&self, after: RunId, limit: u32) -> Asked<'_, Vec<Run>> {
+    fn run_answered(&self, after: RunId, limit: u32) -> StoreFuture<'_, Vec<Run>> {
         match self.mutation {
             M::NoAnswered => nothing(),
             _ => self.store.run_answered(after, limit),
         }
     }
 
-    fn run_due(&self, until: Timestamp, limit: u32) -> Asked<'_, Vec<Run>> {
+    fn run_due(&self, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<Run>> {
         match self.mutation {
             M::NoTimers => nothing(),
             _ => self.store.run_due(until, limit),
@@ -404,7 +408,7 @@ fn mutants() -> Vec<(String, Simulation, Rule)> {
         (M::NoTimers, mutated(M::NoTimers, Simulation::of(waits, 3)), Rule::NothingDropped),
         (
             M::OneTenantForAll,
-            looks(M::OneTenantForAll).also("other", "simulated", twice::<Looks>, "case".to_owned()),
+            looks(M::OneTenantForAll).with_run("other", "simulated", twice::<Looks>, "case".to_owned()),
             Rule::TenantsApart,
         ),
         (M::NoLateQuestion, looks(M::NoLateQuestion), Rule::EvidenceIgnored),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::ledger::{Compensation, EffectClass, Finding, Record, Retention, State, Undone};
+use counterfoil::ledger::{Compensation, EffectClass, LookupResult, Record, Retention, State, Undone};
 use counterfoil::sim::{Failing, Offer, Rule, Service, Simulation, truthful};
-use counterfoil::store::{Asked, Change, EscalationKind, Run, StepKind, Store, Use, Verdict};
-use counterfoil::tool::{Call, Compensate, Done, Forward, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::store::{Change, EscalationKind, Run, SharedEffect, StepKind, Store, StoreFuture, Verdict};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key, RecordId, RunId, Tenant, Timestamp};
 use serde_json::Value;
 
@@ -99,7 +99,7 @@ impl Mutant {
 }
 
 impl Store for Mutant {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
             let mutated: Vec<_> = changes.iter().map(|change| self.mutated(change.clone())).collect();
             let kept: Vec<_> = mutated.iter().flatten().cloned().collect();
@@ -112,7 +112,7 @@ impl Store for Mutant {
         })
     }
 
-    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> Asked<'a, Vec<Use>> {
+    fn record_uses<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> StoreFuture<'a, Vec<SharedEffect>> {
         match self.mutation {
             M::NoSharers => Box::pin(async { Ok(Vec::new()) }),
             _ => self.store.record_uses(tenant, id),
@@ -125,14 +125,14 @@ impl Store for Mutant {
         parent: RunId,
         after: RunId,
         limit: u32,
-    ) -> Asked<'a, Vec<Run>> {
+    ) -> StoreFuture<'a, Vec<Run>> {
         match self.mutation {
             M::NoChildren => Box::pin(async { Ok(Vec::new()) }),
             _ => self.store.run_children(tenant, parent, after, limit),
         }
     }
 
-    fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Asked<'_, Vec<Record>> {
+    fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<Record>> {
         if self.mutation != M::RetiredEarly {
             return self.store.record_expired(after, until, limit);
         }
@@ -172,7 +172,7 @@ impl Tool for Book {
 }
 
 impl Reconcile for Book {
-    async fn reconcile(&self, call: &Call, room: &String) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, room: &String) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, room).await
     }
 }
@@ -185,7 +185,7 @@ impl Compensate for Book {
     async fn compensate(
         &self,
         call: &Call,
-        forward: &Forward<String, Value>,
+        forward: &OriginalCall<String, Value>,
     ) -> Result<Done<Undone>, ToolError> {
         let done = self.1.create(call, forward.input().map_or("", String::as_str)).await?;
         Ok(done.map(|_| Undone::whole()))
@@ -194,8 +194,8 @@ impl Compensate for Book {
     async fn find_compensation(
         &self,
         call: &Call,
-        forward: &Forward<String, Value>,
-    ) -> Result<Finding<Undone>, ToolError> {
+        forward: &OriginalCall<String, Value>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
         let found = self.1.find(call, forward.input().map_or("", String::as_str)).await?;
         found.try_map(|_| Ok(Undone::whole()))
     }
@@ -218,7 +218,7 @@ fn booking(policy: Compensation) -> Simulation {
 
 /// Two who want one room; the first one gives it back.
 fn shared() -> Simulation {
-    booking(Compensation::Automatic).also(Simulation::TENANT, "other", trip, 20)
+    booking(Compensation::Automatic).with_run(Simulation::TENANT, "other", trip, 20)
 }
 
 // SAGA-6 in the simulator: without a mutation nothing is broken.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use counterfoil::flow::ForTenant;
+use counterfoil::flow::TenantClient;
 use counterfoil::inbox::{InboxError, Message, Processed};
 use counterfoil::sim::{Rule, Simulation};
 use futures_util::future::BoxFuture;
@@ -12,7 +12,7 @@ use sqlx::sqlite::SqliteConnection;
 use crate::sim::inbox::{Done, Process, ends, hear, message, once, redelivered, simulation};
 
 /// A transaction that is no message's: whenever it comes, it is a new one.
-async fn alone<F>(tenant: &ForTenant, work: F) -> Done
+async fn alone<F>(tenant: &TenantClient, work: F) -> Done
 where
     F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<i64, String>> + Send,
 {
@@ -27,7 +27,7 @@ fn is_broken(id: &str) -> bool {
 }
 
 /// The message is recorded, and its effect in the transaction after that.
-fn recorded_before<'a>(tenant: &'a ForTenant, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
+fn recorded_before<'a>(tenant: &'a TenantClient, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
     Box::pin(async move {
         if is_broken(id) {
             return once(tenant, id, version).await;
@@ -45,7 +45,7 @@ fn recorded_before<'a>(tenant: &'a ForTenant, id: &'static str, version: i64) ->
 }
 
 /// The effect, unless the message is recorded; and that in the transaction after it.
-fn recorded_after<'a>(tenant: &'a ForTenant, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
+fn recorded_after<'a>(tenant: &'a TenantClient, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
     Box::pin(async move {
         if is_broken(id) || id == "paid" {
             return once(tenant, id, version).await;
@@ -72,7 +72,7 @@ fn recorded_after<'a>(tenant: &'a ForTenant, id: &'static str, version: i64) -> 
 
 /// Makes the effect, and leaves a trigger in the tables that takes this from the inbox.
 fn without<'a>(
-    tenant: &'a ForTenant,
+    tenant: &'a TenantClient,
     id: &'static str,
     version: i64,
     trigger: &'static str,
@@ -86,21 +86,25 @@ fn without<'a>(
 }
 
 /// That a message is processed is not written.
-fn unrecorded<'a>(tenant: &'a ForTenant, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
+fn unrecorded<'a>(tenant: &'a TenantClient, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
     const FORGETS: &str = "CREATE TRIGGER IF NOT EXISTS forgets AFTER UPDATE OF state ON inbox WHEN new.state = 2 \
                            BEGIN DELETE FROM inbox WHERE message = new.message; END";
     without(tenant, id, version, FORGETS)
 }
 
 /// Which version it brings is not written.
-fn unversioned<'a>(tenant: &'a ForTenant, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
+fn unversioned<'a>(tenant: &'a TenantClient, id: &'static str, version: i64) -> BoxFuture<'a, Done> {
     const FORGETS: &str = "CREATE TRIGGER IF NOT EXISTS forgets AFTER UPDATE OF state ON inbox WHEN new.state = 2 \
                            BEGIN DELETE FROM inbox_version; END";
     without(tenant, id, version, FORGETS)
 }
 
 /// A closure that commits by itself, in tables with a trigger that takes something from the inbox.
-fn ends_without<'a>(tenant: &'a ForTenant, id: &'static str, trigger: &'static str) -> BoxFuture<'a, Done> {
+fn ends_without<'a>(
+    tenant: &'a TenantClient,
+    id: &'static str,
+    trigger: &'static str,
+) -> BoxFuture<'a, Done> {
     Box::pin(async move {
         let _ = alone(tenant, move |db| {
             Box::pin(async move { db.execute(trigger).await.map(|_| 0).map_err(|error| error.to_string()) })
@@ -111,7 +115,7 @@ fn ends_without<'a>(tenant: &'a ForTenant, id: &'static str, trigger: &'static s
 }
 
 /// No mark is written before the closure runs: only what is known after it sets the message aside.
-fn unmarked<'a>(tenant: &'a ForTenant, id: &'static str, _: i64) -> BoxFuture<'a, Done> {
+fn unmarked<'a>(tenant: &'a TenantClient, id: &'static str, _: i64) -> BoxFuture<'a, Done> {
     const FORGETS: &str = "CREATE TRIGGER IF NOT EXISTS forgets AFTER INSERT ON inbox \
                            WHEN new.state = 5 AND new.escalation IS NULL \
                            BEGIN DELETE FROM inbox WHERE message = new.message; END";
@@ -119,7 +123,7 @@ fn unmarked<'a>(tenant: &'a ForTenant, id: &'static str, _: i64) -> BoxFuture<'a
 }
 
 /// It is forgotten that the message is set aside: it is delivered as if nothing were known.
-fn not_set_aside<'a>(tenant: &'a ForTenant, id: &'static str, _: i64) -> BoxFuture<'a, Done> {
+fn not_set_aside<'a>(tenant: &'a TenantClient, id: &'static str, _: i64) -> BoxFuture<'a, Done> {
     const FORGETS: &str = "CREATE TRIGGER IF NOT EXISTS forgets AFTER UPDATE OF escalation ON inbox WHEN new.state = 5 \
                            BEGIN DELETE FROM inbox WHERE message = new.message; END";
     ends_without(tenant, id, FORGETS)

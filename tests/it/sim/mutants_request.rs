@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use counterfoil::Tenant;
 use counterfoil::ledger::{OperationKey, Record, RequestHash};
 use counterfoil::sim::{Failing, Report, Rule};
-use counterfoil::store::{Asked, Change, Store, Verdict};
+use counterfoil::store::{Change, Store, StoreFuture, Verdict};
 
 use crate::sim::scenarios::another_amount;
 
@@ -31,7 +31,7 @@ impl Mutant {
 }
 
 impl Store for Mutant {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
             let verdicts = self.store.commit(changes).await?;
             changes.iter().zip(&verdicts).for_each(|(change, verdict)| self.note(change, verdict));
@@ -39,7 +39,11 @@ impl Store for Mutant {
         })
     }
 
-    fn record_find<'a>(&'a self, tenant: &'a Tenant, key: &'a OperationKey) -> Asked<'a, Option<Record>> {
+    fn record_find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        key: &'a OperationKey,
+    ) -> StoreFuture<'a, Option<Record>> {
         Box::pin(async move {
             let asked_with = self.refused.lock().unwrap().remove(key);
             match asked_with {

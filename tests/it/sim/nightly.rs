@@ -9,7 +9,7 @@ use counterfoil::sim::CrashPoint;
 // FLOW-11, SIM-2: two nights of two pages each, in a simulated year that begins on 1 January 2026.
 #[test]
 fn each_night_is_ingested_once_wherever_it_is_crashed() {
-    let report = nightly_ingest::simulated::simulation().singles_only().random(50).explore();
+    let report = nightly_ingest::simulated::simulation().single_crashes().random(50).explore();
     report.assert_ok();
     let missed = report.never_crossed();
     for point in [CrashPoint::BeforeTick, CrashPoint::AfterTick, CrashPoint::AfterAdmission] {

@@ -39,7 +39,7 @@ async fn order(ctx: Ctx, number: String) -> Result<(), Failure> {
 
 pub(crate) fn simulation() -> Simulation {
     Simulation::of(order, "17".to_owned())
-        .also(Simulation::TENANT, "other", order, "18".to_owned())
+        .with_run(Simulation::TENANT, "other", order, "18".to_owned())
         .engine(|engine, world| {
             let backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(20) };
             let publisher = Publisher::new(world.sink()).batch(3).tries(2).backoff(backoff);

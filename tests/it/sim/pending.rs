@@ -28,7 +28,7 @@ fn once(simulation: Simulation) -> Simulation {
 fn a_poll_finishes_it_wherever_it_is_crashed() {
     for report in [
         once(simulation(Offer::Lookup, |desk| Looks(desk.finishes_after(WORK))))
-            .singles_only()
+            .single_crashes()
             .random(50)
             .explore(),
         quick(once(simulation(Offer::ReplaysKeyAndLookup, |desk| {
@@ -58,8 +58,8 @@ async fn calls_back(engine: Engine, world: World) -> String {
 fn a_callback_finishes_it_wherever_it_is_crashed() {
     let report = once(Simulation::of(crate::sim::twice::<Blind>, "case".to_owned()))
         .engine(|engine, world| engine.tool(Blind(slow(world, Offer::Blind))))
-        .beside("the provider", calls_back)
-        .beside("the provider, of the second call", async |engine, world: World| {
+        .with_actor("the provider", calls_back)
+        .with_actor("the provider, of the second call", async |engine, world: World| {
             world.sleep(2 * WORK).await;
             calls_back(engine, world).await
         })
@@ -67,7 +67,7 @@ fn a_callback_finishes_it_wherever_it_is_crashed() {
             [Some(result)] if end.succeeded() && *result != json!("both") => Err(result.to_string()),
             _ => Ok(()),
         })
-        .singles_only()
+        .single_crashes()
         .random(50)
         .explore();
     report.assert_ok();
@@ -75,7 +75,7 @@ fn a_callback_finishes_it_wherever_it_is_crashed() {
 
 /// Waits a minute for the film, and fails.
 async fn impatient(ctx: Ctx, case: String) -> Result<String, Failure> {
-    let made = ctx.within("patience", Duration::from_mins(1), ctx.call::<Looks>(case)).await?;
+    let made = ctx.timeout("patience", Duration::from_mins(1), ctx.call::<Looks>(case)).await?;
     made.map_or_else(|_| Err(Failure::new("it takes too long")), |made| made.map(|_| "made".to_owned()))
 }
 
@@ -86,7 +86,7 @@ fn what_is_finished_after_its_run_has_failed_is_not_forgotten() {
         .fails(1)
         .engine(|engine, world| engine.tool(Looks(slow(world, Offer::Lookup))))
         .check("once", |end| end.exactly_once_if_succeeded("desk", "case/1"))
-        .singles_only()
+        .single_crashes()
         .random(50)
         .explore();
     report.assert_ok();

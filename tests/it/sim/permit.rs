@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use counterfoil::ledger::{
-    Backoff, Budget, Contract, ContractClass, Finding, LookupOffer, Quota, Rate, RetryPolicy,
+    Backoff, Budget, Contract, ContractClass, LookupOffer, LookupResult, Quota, Rate, RetryPolicy,
 };
 use counterfoil::sim::{Offer, Service, Simulation};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
@@ -79,7 +79,7 @@ tool!(Plain: contract::ReplaysKey {
 });
 
 impl Reconcile for Patient {
-    async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, case: &String) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, case).await
     }
 }
@@ -146,7 +146,7 @@ fn nothing_is_sent_when_the_run_has_no_time_left() {
         Simulation::of(once::<Asked>, "case".to_owned())
             .engine(|engine, world| {
                 let engine = engine.tool(Asked(world.service("desk", Offer::Blind)));
-                engine.budget(Budget::default().within(TIME))
+                engine.budget(Budget::default().timeout(TIME))
             })
             .check("nothing is sent late", |end| {
                 let late =

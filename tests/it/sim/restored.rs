@@ -82,7 +82,7 @@ fn a_key_that_may_be_forgotten_by_now_is_asked_about() {
     let simulation = || {
         once(Offer::ReplaysKey, |desk: Service| Forgetful(desk.forgets_after(HOUR)))
             .random(100)
-            .singles_only()
+            .single_crashes()
     };
     simulation().explore().assert_ok();
     for (schedule, asks) in
@@ -139,7 +139,7 @@ fn broken<T>(offer: Offer, tool: fn(Service) -> T, tamper: fn(&mut Change)) -> B
 where
     T: Tool<Input = String, Output = Value, Effect = effect::InternalMutation>,
 {
-    let simulation = simulation(offer, tool).restores().singles_only();
+    let simulation = simulation(offer, tool).restores().single_crashes();
     let report = simulation
         .engine(move |engine, _| engine.wrap_store(move |store| Arc::new(Tampered(store, tamper))))
         .explore();

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use counterfoil::flow::{FailureCode, RunError, Workflow};
-use counterfoil::ledger::{Finding, Retention};
+use counterfoil::ledger::{LookupResult, Retention};
 use counterfoil::payload::Stored;
 use counterfoil::sim::{
     CrashPoint, End, Happened, Offer, Replay, Rule, Schedule, Service, Simulation, Stop, World, truthful,
 };
 use counterfoil::store::{EscalationKind, Resolution, RunState};
 use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Engine, Failure, Key, Package};
+use counterfoil::{ApprovalSubject, Ctx, Engine, Failure, Key};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ impl Tool for Pay {
 }
 
 impl Reconcile for Pay {
-    async fn reconcile(&self, call: &Call, bill: &Bill) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, bill: &Bill) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, &bill.number).await
     }
 }
@@ -170,7 +170,7 @@ fn answers(end: &End<'_>) -> BTreeSet<String> {
 // The same command and payload: one effect, and whoever asks gets the first result.
 #[test]
 fn the_same_command_and_payload() {
-    let simulation = paying(pay).beside("again", |engine, _| ask(engine, pay, bill(100), "again")).check(
+    let simulation = paying(pay).with_actor("again", |engine, _| ask(engine, pay, bill(100), "again")).check(
         "one answer for all",
         |end| match answers(end) {
             answers if answers.len() > 1 => Err(format!("{answers:?}")),
@@ -184,7 +184,7 @@ fn the_same_command_and_payload() {
 /// Bill 7 is paid; a second later another amount is to be paid for it.
 pub(crate) fn another_amount() -> Simulation {
     paying(pay)
-        .beside("another amount", |engine, world| async move {
+        .with_actor("another amount", |engine, world| async move {
             world.sleep(Duration::from_secs(1)).await;
             ask(engine, pay, bill(999), "other").await
         })
@@ -254,7 +254,7 @@ fn an_event_twice() {
         runs => Err(format!("{runs} runs")),
     };
     let simulation = paying(pay)
-        .beside("second delivery", |engine, world| async move {
+        .with_actor("second delivery", |engine, world| async move {
             world.sleep(Duration::from_millis(2)).await;
             ask(engine, pay, bill(100), Simulation::KEY).await
         })
@@ -264,7 +264,7 @@ fn an_event_twice() {
 
     // Under one event id, another content is no redelivery.
     let forged = paying(pay)
-        .beside("forged", |engine, world| async move {
+        .with_actor("forged", |engine, world| async move {
             world.sleep(Duration::from_millis(2)).await;
             ask(engine, pay, bill(999), Simulation::KEY).await
         })
@@ -294,14 +294,14 @@ impl Tool for Tell {
 }
 
 impl Reconcile for Tell {
-    async fn reconcile(&self, call: &Call, text: &String) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, text: &String) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, text).await
     }
 }
 
 impl NeedsApproval for Tell {
-    fn package(&self, text: &String) -> Package {
-        Package::of("notice", text)
+    fn package(&self, text: &String) -> ApprovalSubject {
+        ApprovalSubject::of("notice", text)
     }
 }
 
@@ -309,7 +309,8 @@ impl NeedsApproval for Tell {
 #[test]
 fn an_approval_twice() {
     async fn tell_twice(ctx: Ctx, text: String) -> Result<bool, Failure> {
-        let approval = ctx.approval(Package::of("notice", &text)).reviewers(["bob"]).single_use().await?;
+        let approval =
+            ctx.approval(ApprovalSubject::of("notice", &text)).reviewers(["bob"]).single_use().await?;
         let first = ctx.call::<Tell>(text.clone()).approved_by(&approval).await?;
         let second = ctx.call::<Tell>(text).approved_by(&approval).await?;
         let other = ctx.call::<Tell>("something else".to_owned()).approved_by(&approval).await;
@@ -334,7 +335,7 @@ fn an_approval_twice() {
     }
     let simulation = Simulation::of(tell_twice, "hello".to_owned())
         .engine(|engine, world| engine.tool(Tell(world.service("mail", Offer::Lookup))))
-        .beside("bob", bob)
+        .with_actor("bob", bob)
         .check("told once", |end| end.exactly_once_if_succeeded("mail", "hello"))
         .check("nothing unapproved", |end| match end.count("mail", "something else") {
             0 => Ok(()),
@@ -347,7 +348,7 @@ fn an_approval_twice() {
             });
             if succeeded == Some(false) { Err("another answer".to_owned()) } else { Ok(()) }
         });
-    simulation.singles_only().explore().assert_ok();
+    simulation.single_crashes().explore().assert_ok();
 }
 
 /// Answers the question about the call by what is in the world, once nothing can be on its way any more.
@@ -375,8 +376,8 @@ async fn answer(engine: Engine, world: World, by: &'static str) -> String {
 fn a_decision_twice() {
     let (_, simulation) = once(Offer::Blind, Blind);
     let simulation = simulation
-        .beside("ann", |engine, world| answer(engine, world, "ann"))
-        .beside("bob", |engine, world| answer(engine, world, "bob"))
+        .with_actor("ann", |engine, world| answer(engine, world, "ann"))
+        .with_actor("bob", |engine, world| answer(engine, world, "bob"))
         .check("once", |end| end.exactly_once_if_succeeded("desk", "case"));
     let told = tried(&simulation, "answer-lost@1");
     assert_eq!(seen(&told), [1, 1, 0, 1]);
@@ -457,8 +458,8 @@ pub(crate) fn asked_again_later(retention: Retention) -> Simulation {
             engine.tool(Pay(world.service("bank", Offer::Lookup), retention)).sweep(true)
         })
         .check("paid once", |end| end.exactly_once_if_succeeded("bank", "7"))
-        .singles_only()
-        .beside("late retry", |engine, world| async move {
+        .single_crashes()
+        .with_actor("late retry", |engine, world| async move {
             world.sleep(5 * DAY).await;
             let _ = ask(engine.clone(), pay, bill(100), "later").await;
             world.sleep(5 * DAY).await;
@@ -516,7 +517,7 @@ impl Tool for Book {
 }
 
 impl Reconcile for Book {
-    async fn reconcile(&self, call: &Call, bill: &Bill) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, bill: &Bill) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, &bill.number).await
     }
 }
@@ -540,8 +541,8 @@ pub(crate) fn started_again_later(retention: Retention) -> Simulation {
                 bookings => Err(format!("{bookings} bookings")),
             }
         })
-        .singles_only()
-        .beside("late start", |engine, world| async move {
+        .single_crashes()
+        .with_actor("late start", |engine, world| async move {
             for _ in 0..2 {
                 let _ = ask(engine.clone(), book, bill(100), "bill 7").await;
                 world.sleep(5 * DAY).await;
@@ -572,7 +573,7 @@ fn two_runs_sharing_one_effect() {
     }
     let simulation = paying(pay)
         .engine(|engine, _| engine.workflow("remind_and_pay", 1, remind_and_pay))
-        .also(Simulation::TENANT, "another", remind_and_pay, bill(100))
+        .with_run(Simulation::TENANT, "another", remind_and_pay, bill(100))
         .check("owned once, used once", |end| {
             let owners: Vec<_> = end.records().iter().filter_map(|record| record.owner.run).collect();
             let ended = end.runs().iter().filter(|run| run.state.name() == "succeeded").count();
@@ -590,13 +591,12 @@ fn an_effect_shared_by_runs_that_fail() {
         ctx.call::<Pay>(bill).await?;
         Err(Failure::new("out of ideas"))
     }
-    let simulation = paying(pay).engine(|engine, _| engine.workflow("pay_and_fail", 1, pay_and_fail)).beside(
-        "another run",
-        |engine, world| async move {
+    let simulation = paying(pay)
+        .engine(|engine, _| engine.workflow("pay_and_fail", 1, pay_and_fail))
+        .with_actor("another run", |engine, world| async move {
             world.sleep(Duration::from_secs(1)).await;
             ask(engine, pay_and_fail, bill(100), "another").await
-        },
-    );
+        });
     let replay = tried(&simulation, "refused@1");
     assert_eq!(seen(&replay), [2, 1, 1, 1], "{}", replay.timeline());
     quick(simulation).explore().assert_ok();
@@ -607,7 +607,7 @@ fn an_effect_shared_by_runs_that_fail() {
 fn two_runs_waiting_for_one_answer() {
     let (_, simulation) = once(Offer::Blind, Blind);
     let simulation = simulation
-        .also(Simulation::TENANT, "another", call_once::<Blind>, "case".to_owned())
+        .with_run(Simulation::TENANT, "another", call_once::<Blind>, "case".to_owned())
         .operator(truthful)
         .check("whoever was answered goes on", |end| {
             let waiting = end.runs().iter().filter(|run| run.state.name() == "waiting").count();

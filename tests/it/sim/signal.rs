@@ -40,7 +40,7 @@ fn simulation() -> Simulation {
 // FLOW-4: a child is begun once, a signal received once, and no end of a child is lost, wherever a process dies.
 #[test]
 fn children_and_signals_survive_every_crash() {
-    let report = simulation().singles_only().random(200).explore();
+    let report = simulation().single_crashes().random(200).explore();
     report.assert_ok();
     let missed = report.never_crossed();
     for point in [

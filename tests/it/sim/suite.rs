@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::sim::{Blind, Looks, Naive, simulation};
 
 fn honest() -> Simulation {
-    simulation(Offer::Lookup, Looks).singles_only()
+    simulation(Offer::Lookup, Looks).single_crashes()
 }
 
 /// With every pair, and not too many of them.
@@ -24,7 +24,7 @@ fn of_one_call() -> Simulation {
 
 /// Blind retry: it makes duplicates, and nothing says so.
 fn naive() -> Simulation {
-    simulation(Offer::Blind, Naive).singles_only()
+    simulation(Offer::Blind, Naive).single_crashes()
 }
 
 fn until(schedules: u32, simulation: &Simulation) -> Report {
@@ -72,7 +72,7 @@ fn calls_are_counted_by_tool_and_class() {
     assert_eq!(number(&looks, "duplicates_marked"), number(&looks["questions"], "duplicated"), "{looks}");
     assert_eq!((number(&looks, "duplicates_silent"), number(&looks, "lost")), (0, 0), "{looks}");
 
-    let blind = tool(&simulation(Offer::Blind, Blind).singles_only().explore());
+    let blind = tool(&simulation(Offer::Blind, Blind).single_crashes().explore());
     assert_eq!((number(&blind, "by_lookup"), number(&blind, "on_declaration")), (0, 0), "{blind}");
     assert!(number(&blind["questions"], "ambiguous") > 0, "{blind}");
     assert!(number(&blind, "asked") >= number(&blind["questions"], "ambiguous"), "{blind}");

@@ -45,7 +45,7 @@ fn deployed(engine: EngineBuilder, world: &World, first_in: FirstIn) -> EngineBu
     if first_in(world.life()) {
         engine.workflow(NAME, 1, first)
     } else {
-        engine.workflow(NAME, 2, second).takes_over([1])
+        engine.workflow(NAME, 2, second).replaces([1])
     }
 }
 
@@ -82,7 +82,7 @@ fn simulation(first_in: FirstIn) -> Simulation {
     }
     Simulation::of(nothing, String::new())
         .engine(move |engine, world| deployed(engine, world, first_in))
-        .beside("client", move |engine, world| {
+        .with_actor("client", move |engine, world| {
             let is_first = first_in(world.life());
             client(engine, world, is_first)
         })
@@ -137,9 +137,9 @@ fn a_newer_version_takes_over_wherever_the_older_one_dies() {
 #[test]
 fn a_run_is_not_given_back_to_the_version_it_was_taken_from() {
     let simulation = simulation(|life| life % 2 == 1).check("it waits, listed", |end| {
-        let waits = letters(end).iter().any(|run| matches!(run.state, RunState::Halted { .. }));
+        let waits = letters(end).iter().any(|run| matches!(run.state, RunState::Blocked { .. }));
         if waits && !asks(end, EscalationKind::Unregistered) {
-            return Err("it was halted, and nobody was asked".into());
+            return Err("it was blocked, and nobody was asked".into());
         }
         Ok(())
     });

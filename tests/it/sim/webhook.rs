@@ -102,7 +102,7 @@ const ONCE: &str = "each event does what it does once, and none is undone by an 
 fn simulation(key: Identify, events: &'static [(&'static str, &'static str)]) -> Simulation {
     Simulation::of(desk, ())
         .engine(|engine, _| engine.workflow("parcel", 1, parcel))
-        .beside("sender", move |engine, world| sender(engine, world, key, events))
+        .with_actor("sender", move |engine, world| sender(engine, world, key, events))
         .check(ONCE, |end| {
             let parcels = end.runs().iter().filter(|run| run.workflow.as_str() == "parcel").count();
             let states = states(end)?;

@@ -22,7 +22,7 @@ fn every_class_keeps_its_promise_among_several_workers() {
 #[test]
 fn what_two_runs_share_is_done_once_among_three_workers() {
     let simulation = simulation(Offer::Lookup, Looks)
-        .also(Simulation::TENANT, "other", twice::<Looks>, "case".to_owned())
+        .with_run(Simulation::TENANT, "other", twice::<Looks>, "case".to_owned())
         .workers(3);
     quick(simulation).explore().assert_ok();
 }

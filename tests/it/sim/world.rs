@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use counterfoil::ledger::{Contract, ContractClass, Finding, LookupOffer, RetryPolicy, Scopes};
+use counterfoil::ledger::{Contract, ContractClass, LookupOffer, LookupResult, RetryPolicy, Scopes};
 use counterfoil::sim::{Fault, Happened, Offer, Replay, Report, Request, Rule, Service, Simulation, World};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Key, Tenant};
@@ -14,8 +14,11 @@ use crate::sim::{quick, twice};
 /// A provider, as the tools below see it.
 trait Desk: Send + Sync + 'static {
     fn open(&self, call: &Call, case: &str) -> impl Future<Output = Result<Done<Value>, ToolError>> + Send;
-    fn find(&self, call: &Call, case: &str)
-    -> impl Future<Output = Result<Finding<Value>, ToolError>> + Send;
+    fn find(
+        &self,
+        call: &Call,
+        case: &str,
+    ) -> impl Future<Output = Result<LookupResult<Value>, ToolError>> + Send;
     /// The account that this call goes to, if that differs from call to call.
     fn scopes(&self) -> Option<Scopes> {
         None
@@ -27,7 +30,7 @@ impl Desk for Service {
         self.create(call, case).await
     }
 
-    async fn find(&self, call: &Call, case: &str) -> Result<Finding<Value>, ToolError> {
+    async fn find(&self, call: &Call, case: &str) -> Result<LookupResult<Value>, ToolError> {
         Self::find(self, call, case).await
     }
 }
@@ -40,7 +43,7 @@ impl Desk for ByCall {
         self.0.create(call, case).await
     }
 
-    async fn find(&self, call: &Call, case: &str) -> Result<Finding<Value>, ToolError> {
+    async fn find(&self, call: &Call, case: &str) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, case).await
     }
 
@@ -57,10 +60,10 @@ impl Desk for FirstPage {
         self.0.create(call, case).await
     }
 
-    async fn find(&self, call: &Call, case: &str) -> Result<Finding<Value>, ToolError> {
+    async fn find(&self, call: &Call, case: &str) -> Result<LookupResult<Value>, ToolError> {
         let page = self.0.list(call, 0).await?;
         let found = page.effects.into_iter().find(|effect| effect.reference == case);
-        Ok(found.map_or(Finding::NotFound, |effect| Finding::Committed {
+        Ok(found.map_or(LookupResult::NotFound, |effect| LookupResult::Committed {
             output: json!({ "id": effect.id }),
             external_ref: Some(effect.id),
         }))
@@ -76,7 +79,7 @@ impl Desk for Own {
         self.0.send(call, move |request| Ok(Done::new(json!(request.happen("desk", &case))))).await
     }
 
-    async fn find(&self, call: &Call, case: &str) -> Result<Finding<Value>, ToolError> {
+    async fn find(&self, call: &Call, case: &str) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, "desk", case).await?.try_map(|id| Ok(json!(id)))
     }
 }
@@ -94,8 +97,8 @@ impl Desk for OwnKeyed {
         self.0.send_keyed(call, open).await
     }
 
-    async fn find(&self, _: &Call, _: &str) -> Result<Finding<Value>, ToolError> {
-        Ok(Finding::Unknown)
+    async fn find(&self, _: &Call, _: &str) -> Result<LookupResult<Value>, ToolError> {
+        Ok(LookupResult::Unknown)
     }
 }
 
@@ -135,7 +138,7 @@ macro_rules! tool {
         }
 
         impl<D: Desk> Reconcile for $tool<D> {
-            async fn reconcile(&self, call: &Call, case: &String) -> Result<Finding<Value>, ToolError> {
+            async fn reconcile(&self, call: &Call, case: &String) -> Result<LookupResult<Value>, ToolError> {
                 self.0.find(call, case).await
             }
         }
@@ -242,7 +245,7 @@ fn a_provider_of_ones_own_finds_a_hasty_tool_out() {
 #[test]
 fn a_provider_of_ones_own_that_takes_keys_gets_copies() {
     let honest = never_two(simulation(|world| Replays(OwnKeyed(world.clone(), true), REPLAYS)));
-    honest.singles_only().explore().assert_ok();
+    honest.single_crashes().explore().assert_ok();
     let liar = simulation(|world| Replays(OwnKeyed(world.clone(), false), REPLAYS));
     let copied = liar.replay(&"doubled@1".parse().unwrap());
     assert_eq!(broken_in(&[copied]), BTreeSet::from([Rule::SilentDuplicate]));
@@ -274,7 +277,7 @@ fn a_lookup_that_lags_and_says_so_makes_no_duplicate() {
             ReplaysAndLooks(lags(world, Offer::ReplaysKeyAndLookup), contract)
         }),
     ]
-    .map(|simulation| never_two(simulation).singles_only().random(50).explore());
+    .map(|simulation| never_two(simulation).single_crashes().random(50).explore());
     for report in &reports {
         report.assert_ok();
     }
@@ -287,7 +290,7 @@ fn a_lookup_that_lags_and_does_not_say_so_makes_duplicates_that_are_asked_about(
     for lag in [MINUTE / 2, 10 * MINUTE, 180 * MINUTE] {
         let lags = move |world: &World| world.service("desk", Offer::Lookup).shows_after(lag);
         let lagging = never_two(simulation(move |world| Looks(lags(world), LOOKUP)));
-        let report = lagging.singles_only().explore();
+        let report = lagging.single_crashes().explore();
         assert_eq!(broken(&report), BTreeSet::from([own_rule()]), "{report}");
     }
 }
@@ -296,14 +299,14 @@ fn a_lookup_that_lags_and_does_not_say_so_makes_duplicates_that_are_asked_about(
 #[test]
 fn a_lookup_over_all_pages_finds_what_stands_on_the_last() {
     let pages = |world: &World| world.service("desk", Offer::Lookup).pages(1);
-    simulation(move |world| Looks(pages(world), LOOKUP)).singles_only().random(100).explore().assert_ok();
+    simulation(move |world| Looks(pages(world), LOOKUP)).single_crashes().random(100).explore().assert_ok();
 }
 
 #[test]
 fn a_lookup_that_reads_the_first_page_only_is_found_out() {
     let first_page = |desk: Service| Looks(FirstPage(desk), LOOKUP);
     let one_by_one = simulation(move |world| first_page(world.service("desk", Offer::Lookup).pages(1)));
-    let report = one_by_one.singles_only().explore();
+    let report = one_by_one.single_crashes().explore();
     let smallest = &report.failures()[0];
     assert_eq!(smallest.violations[0].rule, Rule::SilentDuplicate, "{report}");
     // Its second effect is behind the first page. An effect of which the first page shows nothing is asked about.
@@ -343,7 +346,7 @@ fn a_forgotten_key_that_was_declared_so_makes_no_duplicate() {
         let simulation = never_two(simulation);
         assert_unbroken(&deaths(&simulation, DOWN));
         assert_unbroken(&deaths(&simulation, &format!("answer-lost@2 {DOWN}")));
-        simulation.singles_only().random(50).explore().assert_ok();
+        simulation.single_crashes().random(50).explore().assert_ok();
     }
 }
 
@@ -397,21 +400,21 @@ fn another_account_that_was_declared_makes_no_duplicate() {
     for simulation in
         [simulation(replays), simulation(replays_by_call), simulation(and_looks), simulation(rejects)]
     {
-        simulation.singles_only().random(50).explore().assert_ok();
+        simulation.single_crashes().random(50).explore().assert_ok();
     }
 }
 
 #[test]
 fn another_account_that_was_not_declared_is_found_out() {
     let looks = |world: &World| Looks(in_account(world, Offer::Lookup), LOOKUP);
-    let report = simulation(looks).singles_only().explore();
+    let report = simulation(looks).single_crashes().explore();
     assert!(broken(&report).contains(&Rule::SilentDuplicate), "{report}");
 }
 
 #[test]
 fn a_key_under_another_account_that_was_not_declared_makes_two_and_marks_them() {
     let replays = |world: &World| Replays(in_account(world, Offer::ReplaysKey), REPLAYS);
-    let report = never_two(simulation(replays)).singles_only().explore();
+    let report = never_two(simulation(replays)).single_crashes().explore();
     assert_eq!(broken(&report), BTreeSet::from([own_rule()]), "{report}");
 }
 

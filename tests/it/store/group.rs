@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use counterfoil::store::conformance::cancel::drop_after;
 use counterfoil::store::conformance::sample::Sample;
-use counterfoil::store::{Change, Group, Lane, Refusal, Run, RunState, Store, StoreError, Ticket, Verdict};
+use counterfoil::store::{
+    Change, Group, OrderingKey, Refusal, Run, RunState, Store, StoreError, Ticket, Verdict,
+};
 use counterfoil::{RecordId, SystemClock};
 
 use crate::store::watched::Watched;
 
 /// No change waits longer than this for company (DESIGN 4.5).
 const OLDEST: Duration = Duration::from_millis(5);
-const ONE: Option<Lane> = Some(Lane(1));
-const TWO: Option<Lane> = Some(Lane(2));
+const ONE: Option<OrderingKey> = Some(OrderingKey(1));
+const TWO: Option<OrderingKey> = Some(OrderingKey(2));
 
 async fn grouped() -> (Group, Arc<Watched>, Sample) {
     let store = Watched::new();
@@ -210,7 +212,7 @@ async fn changes_of_one_lane_never_overtake() {
             let (group, sample) = (group.clone(), sample.clone());
             tokio::spawn(async move {
                 let mut run = sample.run(&lane.to_string());
-                let lane = Some(Lane(lane as u64));
+                let lane = Some(OrderingKey(lane as u64));
                 let begun = group.commit_one(sample.change().run(run.clone()).in_lane(lane)).await;
                 assert_eq!(begun.unwrap(), Verdict::Admitted);
                 let mut tickets = Vec::new();
@@ -268,7 +270,7 @@ async fn a_refused_change_stops_its_lane_in_later_transactions_too() {
     }
     assert_eq!(verdicts, [Verdict::Admitted, Verdict::Refused(Refusal::Predecessor), Verdict::Admitted]);
 
-    group.end_lane(Lane(1));
+    group.end_lane(OrderingKey(1));
     assert_eq!(commit(record("d"), ONE).await, Verdict::Admitted, "the number may be given again");
 }
 
@@ -347,7 +349,7 @@ async fn behind_a_poisonous_change_its_lane_has_stopped() {
     let changes = records
         .iter()
         .zip(0..)
-        .map(|(record, i)| sample.change().record(record.clone()).in_lane(Some(Lane(i % 2))));
+        .map(|(record, i)| sample.change().record(record.clone()).in_lane(Some(OrderingKey(i % 2))));
     let tickets = one_batch(&all, changes, |store| store.poison(&records[2])).await;
     let mut fates = Vec::new();
     for ticket in tickets {
@@ -382,7 +384,7 @@ async fn what_an_ended_lane_has_queued_is_refused_behind_its_refusal() {
     let sound = group.submit(sample.change().record(other.clone()).in_lane(TWO));
     store.model.release();
     assert_eq!(refused.await.unwrap().unwrap(), Verdict::Refused(Refusal::Stale));
-    group.end_lane(Lane(1)); // its run has stopped
+    group.end_lane(OrderingKey(1)); // its run has stopped
     assert_eq!(queued.durable().await.unwrap(), Verdict::Refused(Refusal::Predecessor));
     assert_eq!(sound.durable().await.unwrap(), Verdict::Admitted);
     assert!(!is_there(&store, &sample, behind.id).await);
@@ -392,7 +394,7 @@ async fn what_an_ended_lane_has_queued_is_refused_behind_its_refusal() {
     assert_eq!(after.unwrap(), Verdict::Admitted);
     // And a lane that ends before its refusal is known is forgotten too.
     let late = group.submit(stale(&sample).in_lane(TWO));
-    group.end_lane(Lane(2));
+    group.end_lane(OrderingKey(2));
     assert_eq!(late.durable().await.unwrap(), Verdict::Refused(Refusal::Stale));
     let after = group.commit_one(sample.change().record(sample.record("after")).in_lane(TWO)).await;
     assert_eq!(after.unwrap(), Verdict::Admitted);

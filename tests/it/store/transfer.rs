@@ -8,7 +8,7 @@ use counterfoil::payload::{DigestKey, Stored};
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::transfer::{MoveError, Moved, Progress, Stage, columns, move_all};
 use counterfoil::store::{Change, EscalationKind, Evidence, OpenError, Resolution, Store, StoreError};
-use counterfoil::{Ctx, Engine, Failure, Package, Payload, Queue, RunId};
+use counterfoil::{ApprovalSubject, Ctx, Engine, Failure, Payload, Queue, RunId};
 use serde_json::json;
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 use tokio::sync::Notify;
@@ -127,7 +127,7 @@ async fn plain(path: &Path) -> SqliteConnection {
 
 /// Asks people, who decide elsewhere.
 async fn asks(ctx: Ctx, what: String) -> Result<String, Failure> {
-    let approval = ctx.approval(Package::of("notice", &what)).await?;
+    let approval = ctx.approval(ApprovalSubject::of("notice", &what)).await?;
     Ok(format!("{what} by {}", approval.by))
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use counterfoil::RecordId;
 use counterfoil::ledger::Record;
-use counterfoil::store::{Asked, Change, Model, Store, StoreError, Verdict};
+use counterfoil::store::{Change, Model, Store, StoreError, StoreFuture, Verdict};
 
 /// The model, watched.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Watched {
 }
 
 impl Store for Watched {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         self.batches.lock().unwrap().push(changes.len());
         assert!(!self.explosive.load(Ordering::Relaxed), "the store panics, as it was told to");
         let poison = *self.poison.lock().unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use counterfoil::exec::{ExecError, ExecutorBuilder};
-use counterfoil::ledger::{Contract, EffectClass, ErrorKind, Finding, LookupOffer, RetryPolicy};
+use counterfoil::ledger::{Contract, EffectClass, ErrorKind, LookupOffer, LookupResult, RetryPolicy};
 use counterfoil::tool::{Call, Done, DynamicTool, ToolError};
 use counterfoil::{Executor, Key, Outcome, Tenant, ToolRequest};
 use serde_json::{Value, json};
@@ -253,7 +253,11 @@ impl World {
     }
 
     /// A lookup by the provider's id if one was noted, else by our key.
-    pub async fn lookup(&self, key: &str, external_ref: Option<&str>) -> Result<Finding<Value>, ToolError> {
+    pub async fn lookup(
+        &self,
+        key: &str,
+        external_ref: Option<&str>,
+    ) -> Result<LookupResult<Value>, ToolError> {
         let look = {
             let mut state = self.state();
             state.lookups.push(external_ref.map(str::to_owned));
@@ -262,16 +266,16 @@ impl World {
         self.arrived.send_modify(|(_, lookups)| *lookups += 1);
         match look {
             Look::Truth => {}
-            Look::NotFound => return Ok(Finding::NotFound),
-            Look::Unknown => return Ok(Finding::Unknown),
+            Look::NotFound => return Ok(LookupResult::NotFound),
+            Look::Unknown => return Ok(LookupResult::Unknown),
             Look::Failed => {
-                return Ok(Finding::Failed { kind: ErrorKind::Validation, message: "declined".into() });
+                return Ok(LookupResult::Failed { kind: ErrorKind::Validation, message: "declined".into() });
             }
             Look::Pending => {
                 let external_ref = external_ref.map(str::to_owned);
-                return Ok(Finding::Pending { external_ref, look_again: LOOK_AGAIN });
+                return Ok(LookupResult::Pending { external_ref, look_again: LOOK_AGAIN });
             }
-            Look::Foreign => return Ok(Finding::Foreign { what: "case c1 of another author".into() }),
+            Look::Foreign => return Ok(LookupResult::Foreign { what: "case c1 of another author".into() }),
             Look::Fail => return Err(ToolError::new(ErrorKind::Server, "as told")),
             Look::Hang => std::future::pending().await,
             Look::Panic => panic!("as told"),
@@ -283,9 +287,9 @@ impl World {
             .collect();
         let output = |(_, id, body): &(String, String, Value)| json!({"id": id, "body": body});
         Ok(match found.as_slice() {
-            [] => Finding::NotFound,
-            [one] => Finding::Committed { output: output(one), external_ref: Some(one.1.clone()) },
-            all => Finding::duplicated(all.iter().map(|one| (one.1.clone(), output(one)))),
+            [] => LookupResult::NotFound,
+            [one] => LookupResult::Committed { output: output(one), external_ref: Some(one.1.clone()) },
+            all => LookupResult::duplicated(all.iter().map(|one| (one.1.clone(), output(one)))),
         })
     }
 

@@ -12,7 +12,7 @@ use async_nats::jetstream::message::PublishMessage;
 use bytes::Bytes;
 use futures_util::future::join_all;
 
-use crate::exec::outbox::{Acked, Event, Sink, SinkError};
+use crate::exec::outbox::{Event, PublishResult, Sink, SinkError};
 
 /// Message of more bytes than the stream takes, in the words of the server.
 const MESSAGE_TOO_LARGE: u64 = 10_054;
@@ -80,7 +80,7 @@ impl NatsSink {
 }
 
 impl Sink for NatsSink {
-    async fn publish(&self, batch: &[Event]) -> Result<Acked, SinkError> {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
         let mut aggregates = BTreeMap::<_, Vec<_>>::new();
         for (place, event) in batch.iter().enumerate() {
             aggregates.entry((&event.tenant, &event.aggregate)).or_default().push((place, event));
@@ -102,7 +102,7 @@ impl Sink for NatsSink {
         if nothing && let Some((_, error)) = failed.next() {
             return Err(error);
         }
-        Ok(failed.fold(Acked::all(), |acked, (place, error)| acked.except(place, error)))
+        Ok(failed.fold(PublishResult::all(), |acked, (place, error)| acked.except(place, error)))
     }
 }
 

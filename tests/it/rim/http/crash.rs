@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::http::Response;
 use counterfoil::Executor;
 use counterfoil::http::Idempotency;
-use counterfoil::ledger::{Contract, ContractClass, Finding};
+use counterfoil::ledger::{Contract, ContractClass, LookupResult};
 use counterfoil::store::EscalationKind;
 use serde_json::{Value, json};
 
@@ -84,9 +84,9 @@ fn contract() -> Contract {
     Contract::new(ContractClass::Lookup)
 }
 
-fn found() -> Finding<Response<Bytes>> {
+fn found() -> LookupResult<Response<Bytes>> {
     let output = Response::new(Bytes::from_static(b"order 1, found"));
-    Finding::Committed { output, external_ref: Some("order-1".to_owned()) }
+    LookupResult::Committed { output, external_ref: Some("order-1".to_owned()) }
 }
 
 #[tokio::test]
@@ -128,7 +128,8 @@ async fn what_the_lookup_finds_is_the_answer() {
 // waiting.
 #[tokio::test]
 async fn what_the_lookup_does_not_find_is_handled_when_it_can_no_longer_arrive() {
-    let lookup = |guard: Idempotency| guard.reconcile(contract(), |_, _| async { Ok(Finding::NotFound) });
+    let lookup =
+        |guard: Idempotency| guard.reconcile(contract(), |_, _| async { Ok(LookupResult::NotFound) });
     let died = Died::in_a_handler(lookup).await;
     let (_executor, url) = died.next(lookup).await;
     let waiting = tokio::spawn({

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use counterfoil::flow::{ForTenant, RunHandle};
+use counterfoil::flow::{RunHandle, TenantClient};
 use counterfoil::ledger::{Contract, ContractClass, EffectClass};
 use counterfoil::store::{EscalationKind, Resolution};
 use counterfoil::tool::{Done, DynamicTool, ToolError};
@@ -53,7 +53,7 @@ async fn deliver(webhook: &Webhook, id: &str, body: &Value) -> (u16, Decided) {
     (answer.status().as_u16(), decided(&answer))
 }
 
-async fn run(shop: &ForTenant, number: &str) -> RunHandle<String> {
+async fn run(shop: &TenantClient, number: &str) -> RunHandle<String> {
     shop.keyed(order, number).await.unwrap().unwrap()
 }
 

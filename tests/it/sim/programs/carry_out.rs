@@ -100,7 +100,7 @@ async fn one(ctx: &Ctx, job: &Job, at: &str, op: &Op) -> Result<Said, Failure> {
                 all(ctx, job, format!("{at}?"), ops).await;
                 never(ctx, *what, at).await;
             };
-            match ctx.within(("limit", at), Duration::from_millis(*ms), endless).await? {
+            match ctx.timeout(("limit", at), Duration::from_millis(*ms), endless).await? {
                 Ok(()) => format!("{at} has seen what never comes"),
                 Err(_elapsed) => format!("{at} given up"),
             }
@@ -144,7 +144,7 @@ async fn several(ctx: &Ctx, job: &Job, at: &str, op: &Op) -> Result<Said, Failur
             Ok([vec![format!("{at} won by {won}")], said?].concat())
         }
         Op::Within(ops) => {
-            match ctx.within(("limit", at), MONTH, all(ctx, job, format!("{at}/"), ops)).await? {
+            match ctx.timeout(("limit", at), MONTH, all(ctx, job, format!("{at}/"), ops)).await? {
                 Ok(said) => Ok(said),
                 Err(elapsed) => Ok(vec![format!("{at} {elapsed}")]),
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use counterfoil::flow::EngineBuilder;
 use counterfoil::ledger::{ErrorKind, RecordedFailure, State};
-use counterfoil::store::{Asked, Change, History, Signal, StepKind, Store, Turns, Verdict};
+use counterfoil::store::{Change, History, Signal, StepKind, Store, StoreFuture, Turns, Verdict};
 use counterfoil::{RunId, Tenant};
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ struct Mutant {
 }
 
 impl Store for Mutant {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
             let mutated: Vec<_> =
                 changes.iter().map(|change| self.mutation.mutated(change.clone())).collect();
@@ -80,14 +80,14 @@ impl Store for Mutant {
         })
     }
 
-    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> Asked<'a, Vec<Signal>> {
+    fn signal_pending<'a>(&'a self, runs: &'a [(Tenant, RunId)]) -> StoreFuture<'a, Vec<Signal>> {
         if self.mutation == Mutation::LostSignal {
             return Box::pin(async { Ok(Vec::new()) });
         }
         self.store.signal_pending(runs)
     }
 
-    fn run_history<'a>(&'a self, tenant: &'a Tenant, run: RunId, turns: Turns) -> Asked<'a, History> {
+    fn run_history<'a>(&'a self, tenant: &'a Tenant, run: RunId, turns: Turns) -> StoreFuture<'a, History> {
         Box::pin(async move {
             let mut history = self.store.run_history(tenant, run, turns).await?;
             if self.mutation == Mutation::LostSignal {

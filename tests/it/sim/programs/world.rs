@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counterfoil::clock::Clock as _;
 use counterfoil::flow::{EngineBuilder, RunError};
-use counterfoil::ledger::Finding;
+use counterfoil::ledger::LookupResult;
 use counterfoil::payload::Stored;
 use counterfoil::sim::{End, Offer, Question, Service, Simulation, World, truthful};
 use counterfoil::store::{EscalationKind, Resolution, RunState};
@@ -37,7 +37,7 @@ impl Tool for Keyless {
 }
 
 impl Reconcile for Keyless {
-    async fn reconcile(&self, call: &Call, what: &String) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, what: &String) -> Result<LookupResult<Value>, ToolError> {
         self.0.find(call, what).await
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn simulation(seed: u64, job: &Job, mutation: Option<Mutation>) -> (S
             None => engine,
         })
         .operator(operator)
-        .beside("world", move |engine, world| speak(seed, speaker.clone(), engine, world))
+        .with_actor("world", move |engine, world| speak(seed, speaker.clone(), engine, world))
         .check("seen", move |end| {
             *shown.lock().unwrap() = see(end, tables);
             Ok(())

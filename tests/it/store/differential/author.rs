@@ -8,9 +8,9 @@ use counterfoil::ledger::{
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
-    Admission, CANCEL, Change, DEADLINE, Document, Escalation, EscalationKind, Evidence, InQueue, Lane,
-    Model, Queue, Resolution, Retired, RetiredRun, Run, RunState, Signal, Step, StepKind, Store, Use,
-    Verdict, WaitsOn, WorkerChange,
+    Admission, CANCEL, Change, DEADLINE, Document, Escalation, EscalationKind, Evidence, InQueue, Model,
+    OrderingKey, Queue, Resolution, Retired, RetiredRun, Run, RunState, SharedEffect, Signal, Step, StepKind,
+    Store, Verdict, WaitsOn, WorkerChange,
 };
 use counterfoil::{DeclarationId, EscalationId, Fence, Payload, Tenant, Timestamp};
 use serde_json::json;
@@ -26,7 +26,7 @@ pub(super) enum Kind {
     NewRun,
     ChangeRun,
     Step,
-    Use,
+    SharedEffect,
     Signal,
     Receive,
     Ask,
@@ -168,7 +168,7 @@ impl Author {
             12..=14 => (Kind::NewRun, change.run(self.new_run(&worker))),
             15..=18 => (Kind::ChangeRun, self.pruning(&worker)),
             19..=22 => (Kind::Step, change.step(self.step(&worker))),
-            23 => (Kind::Use, Change { used: Some(Box::new(self.used(&worker))), ..change }),
+            23 => (Kind::SharedEffect, Change { used: Some(Box::new(self.used(&worker))), ..change }),
             24 | 34..=35 => (Kind::Ask, change.escalation(self.question(&worker))),
             25..=26 => (Kind::Answer, change.escalation(self.answer(&worker))),
             27 => {
@@ -406,7 +406,7 @@ impl Author {
             }
             2 => RunState::Succeeded { output: sample::inline(text) },
             3 => RunState::Failed { failure: sample::payload(&text) },
-            _ => RunState::Halted { failure: sample::payload(&text) },
+            _ => RunState::Blocked { failure: sample::payload(&text) },
         }
     }
 
@@ -474,9 +474,9 @@ impl Author {
         self.signals[known].clone()
     }
 
-    fn used(&mut self, worker: &Sample) -> Use {
+    fn used(&mut self, worker: &Sample) -> SharedEffect {
         let (record, run) = (self.record(worker), self.run(worker));
-        Use { step: self.text(), turn: self.turn(), ..worker.used(&record, &run) }
+        SharedEffect { step: self.text(), turn: self.turn(), ..worker.used(&record, &run) }
     }
 
     /// A changed run, with which the checkpoints of some of its turns may go.
@@ -593,8 +593,8 @@ impl Author {
         self.one_in(3).then(|| Timestamp(i64::try_from(self.below(5)).unwrap()))
     }
 
-    fn lane(&mut self) -> Option<Lane> {
-        self.one_in(2).then(|| Lane(self.below(3) as u64))
+    fn lane(&mut self) -> Option<OrderingKey> {
+        self.one_in(2).then(|| OrderingKey(self.below(3) as u64))
     }
 
     fn one_in(&mut self, n: usize) -> bool {

@@ -102,8 +102,8 @@ fn name(verdict: &Verdict) -> &'static str {
 fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     use Kind::{
         Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Enrol, Erase, Evidence, Expire,
-        FenceOthers, Forget, Look, Many, NewRecord, NewRun, Payload, Receive, Retire, Signal, Step,
-        TenantKey, Use,
+        FenceOthers, Forget, Look, Many, NewRecord, NewRun, Payload, Receive, Retire, SharedEffect, Signal,
+        Step, TenantKey,
     };
     let all = [
         Enrol,
@@ -114,7 +114,7 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
         NewRun,
         ChangeRun,
         Step,
-        Use,
+        SharedEffect,
         Signal,
         Receive,
         Ask,
@@ -141,7 +141,7 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
         [NewRecord, ChangeRecord, ChangeRun, Receive, Ask, Answer, Many, Again, Look]
             .map(|kind| (kind, "stale")),
     );
-    let guarded = [NewRecord, ChangeRecord, NewRun, ChangeRun, Step, Use, Ask, Answer, Many, Look];
+    let guarded = [NewRecord, ChangeRecord, NewRun, ChangeRun, Step, SharedEffect, Ask, Answer, Many, Look];
     wanted.extend(guarded.map(|kind| (kind, "invalid")));
     wanted.retain(|outcome| !tally.contains_key(outcome));
     assert!(wanted.is_empty(), "these never happened: {wanted:?}\nthese did: {tally:#?}");

@@ -8,7 +8,7 @@ use counterfoil::exec::ExecutorBuilder;
 use counterfoil::ledger::{Contract, ContractClass, EffectClass};
 use counterfoil::store::conformance::sample::{Sample, inline};
 use counterfoil::store::sqlite::{Options, Sqlite};
-use counterfoil::store::{Asked, Change, Store, StoreError, Verdict};
+use counterfoil::store::{Change, Store, StoreError, StoreFuture, Verdict};
 use sqlx::Connection as _;
 use tokio::sync::Notify;
 use tracing::field::{Field, Visit};
@@ -30,7 +30,7 @@ struct Locked {
 }
 
 impl Store for Locked {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
             let written = self.store.commit(changes).await;
             if matches!(written, Err(StoreError::Busy { .. })) {

@@ -10,7 +10,7 @@ use counterfoil::Executor;
 use counterfoil::ledger::{Contract, ContractClass, EffectClass, Key};
 use counterfoil::store::conformance::sample::Sample;
 use counterfoil::store::sqlite::Sqlite;
-use counterfoil::store::{Asked, Change, OpenError, Store, StoreError, Verdict};
+use counterfoil::store::{Change, OpenError, Store, StoreError, StoreFuture, Verdict};
 
 use super::Folder;
 use crate::world::{Keys, World, acme, request};
@@ -81,7 +81,7 @@ struct Removes {
 }
 
 impl Store for Removes {
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> Asked<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
             let verdicts = self.store.commit(changes).await?;
             if self.now.load(Ordering::Acquire) {

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use counterfoil::Key;
-use counterfoil::ledger::{Basis, Contract, ErrorKind, Finding};
+use counterfoil::ledger::{Basis, Contract, ErrorKind, LookupResult};
 use counterfoil::tool::lookup::{FileAt, Sha256};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 
@@ -51,7 +51,7 @@ impl Tool for Export {
 }
 
 impl Reconcile for Export {
-    async fn reconcile(&self, call: &Call, sent: &Sent) -> Result<Finding<u64>, ToolError> {
+    async fn reconcile(&self, call: &Call, sent: &Sent) -> Result<LookupResult<u64>, ToolError> {
         self.file(call).find(Sha256::of(&sent.text), |written| written.len).await
     }
 }
@@ -81,7 +81,7 @@ async fn an_export_is_found_or_made_once_more() {
     }
 }
 
-async fn find(file: &FileAt) -> Result<Finding<u64>, ToolError> {
+async fn find(file: &FileAt) -> Result<LookupResult<u64>, ToolError> {
     file.find(Sha256::of("content"), |written| written.len).await
 }
 
@@ -90,16 +90,16 @@ async fn a_file_is_there_missing_or_unclear() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/report");
     let file = FileAt::new(&path);
-    assert_eq!(find(&file).await.unwrap(), Finding::NotFound, "not even its folder");
+    assert_eq!(find(&file).await.unwrap(), LookupResult::NotFound, "not even its folder");
     fs::create_dir(folder.path().join("deep")).unwrap();
-    assert_eq!(find(&file).await.unwrap(), Finding::NotFound);
+    assert_eq!(find(&file).await.unwrap(), LookupResult::NotFound);
     for other in ["cont", "", "another"] {
         fs::write(&path, other).unwrap();
-        assert!(matches!(find(&file).await.unwrap(), Finding::Foreign { .. }), "{other:?}");
+        assert!(matches!(find(&file).await.unwrap(), LookupResult::Foreign { .. }), "{other:?}");
     }
     fs::write(&path, "content").unwrap();
     let external_ref = Some(format!("sha256:{}", Sha256::of("content")));
-    assert_eq!(find(&file).await.unwrap(), Finding::Committed { output: 7, external_ref });
+    assert_eq!(find(&file).await.unwrap(), LookupResult::Committed { output: 7, external_ref });
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("nowhere", &path).unwrap();
     assert!(find(&file).await.is_err(), "a link that leads nowhere");
@@ -117,7 +117,7 @@ async fn an_empty_mount_point_is_no_miss() {
     let file = FileAt::new(folder.path().join("report")).beside(folder.path().join("mounted"));
     assert!(find(&file).await.is_err());
     fs::write(folder.path().join("mounted"), "").unwrap();
-    assert_eq!(find(&file).await.unwrap(), Finding::NotFound);
+    assert_eq!(find(&file).await.unwrap(), LookupResult::NotFound);
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn temporary_files_of_killed_writers_go_at_the_next_start() {
         fs::write(folder.path().join(foreign), "").unwrap();
     }
     let found = FileAt::new(&path).find(Sha256::of("content"), |_| ()).await.unwrap();
-    assert_eq!(found == Finding::NotFound, others.is_empty(), "killed before the link, or behind it");
+    assert_eq!(found == LookupResult::NotFound, others.is_empty(), "killed before the link, or behind it");
     let left = names(folder.path());
     assert!(!left.contains(&own[0]), "{left:?}");
     assert_eq!(left.len(), 4 + others.len(), "{left:?}");

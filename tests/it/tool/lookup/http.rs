@@ -7,8 +7,8 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use axum::{Json, Router};
-use counterfoil::ledger::{Basis, Contract, ErrorKind, Finding};
-use counterfoil::tool::lookup::{Expected, HttpGet, Pages, Sought};
+use counterfoil::ledger::{Basis, Contract, ErrorKind, LookupResult};
+use counterfoil::tool::lookup::{Expected, HttpGet, LookupTarget, Pages};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Key, Payload};
 use serde::Deserialize;
@@ -99,7 +99,7 @@ impl Tool for PayOut {
 }
 
 impl Reconcile for PayOut {
-    async fn reconcile(&self, call: &Call, sent: &Sent) -> Result<Finding<Value>, ToolError> {
+    async fn reconcile(&self, call: &Call, sent: &Sent) -> Result<LookupResult<Value>, ToolError> {
         self.lookup.find(call, &Expected::new().field("/amount", sent.amount), serde_json::from_value).await
     }
 }
@@ -129,7 +129,7 @@ async fn says(status: u16, headers: &[(&'static str, &'static str)], body: impl 
     serve(Router::new().fallback(async move || (status, headers, body))).await
 }
 
-type Found = Result<Finding<String>, ToolError>;
+type Found = Result<LookupResult<String>, ToolError>;
 
 async fn find(lookup: &HttpGet) -> Found {
     let id = |thing: Value| serde_json::from_value(thing["id"].clone());
@@ -148,15 +148,15 @@ fn transfer(id: &str) -> Value {
     json!({"id": id, "reference": "ours", "amount": 4900})
 }
 
-fn committed(id: &str) -> Finding<String> {
-    Finding::Committed { output: id.into(), external_ref: Some(id.into()) }
+fn committed(id: &str) -> LookupResult<String> {
+    LookupResult::Committed { output: id.into(), external_ref: Some(id.into()) }
 }
 
 // R-EXE-10, C10: only a clear "not there" is not found.
 #[tokio::test]
 async fn only_a_clear_miss_is_a_miss() {
-    assert_eq!(listed(&says(200, &[], r#"{"data": []}"#).await).await.unwrap(), Finding::NotFound);
-    assert_eq!(one(&says(404, &[], "").await).await.unwrap(), Finding::NotFound);
+    assert_eq!(listed(&says(200, &[], r#"{"data": []}"#).await).await.unwrap(), LookupResult::NotFound);
+    assert_eq!(one(&says(404, &[], "").await).await.unwrap(), LookupResult::NotFound);
     assert_eq!(one(&says(200, &[], transfer("t1").to_string()).await).await.unwrap(), committed("t1"));
     let empty = [r#"{"data": []}"#, "", "{}"];
     for status in [201, 202, 204, 302, 400, 401, 403, 404, 408, 410, 429, 500, 502, 503] {
@@ -204,7 +204,7 @@ async fn a_gateways_404_is_not_the_providers() {
     let lookup =
         |base| HttpGet::one(format!("{base}/{{token}}"), SOON).unwrap().missing("/error/code", "missing");
     let own = says(404, &[], r#"{"error": {"code": "missing"}}"#).await;
-    assert_eq!(find(&lookup(own)).await.unwrap(), Finding::NotFound);
+    assert_eq!(find(&lookup(own)).await.unwrap(), LookupResult::NotFound);
     for body in ["<html>no such backend</html>", r#"{"error": {"code": "no_route"}}"#, "{}"] {
         assert!(find(&lookup(says(404, &[], body).await)).await.is_err(), "{body}");
     }
@@ -222,13 +222,13 @@ async fn a_thing_that_is_not_finished_or_has_failed_says_so() {
         let expected = Expected::new().field("/amount", 7);
         lookup.find("ours", &expected, |job| Ok(job["status"].clone())).await.unwrap()
     };
-    let pending = Finding::Pending { external_ref: Some("job-7".into()), look_again: SOON };
+    let pending = LookupResult::Pending { external_ref: Some("job-7".into()), look_again: SOON };
     for status in ["queued", "rendering"] {
         assert_eq!(find(status).await, pending);
     }
-    let refused = Finding::Failed { kind: ErrorKind::Validation, message: "job-7 is refused".into() };
+    let refused = LookupResult::Failed { kind: ErrorKind::Validation, message: "job-7 is refused".into() };
     assert_eq!(find("refused").await, refused);
-    let done = Finding::Committed { output: json!("done"), external_ref: Some("job-7".into()) };
+    let done = LookupResult::Committed { output: json!("done"), external_ref: Some("job-7".into()) };
     assert_eq!(find("done").await, done);
 }
 
@@ -237,7 +237,7 @@ async fn a_thing_that_is_not_finished_or_has_failed_says_so() {
 async fn what_carries_our_token_and_is_not_what_we_sent_is_foreign() {
     let other = json!({"id": "t1", "reference": "ours", "amount": 1});
     let base = says(200, &[], json!({"data": [transfer("t2"), other]}).to_string()).await;
-    let Finding::Foreign { what } = listed(&base).await.unwrap() else { panic!() };
+    let LookupResult::Foreign { what } = listed(&base).await.unwrap() else { panic!() };
     assert!(what.contains("/amount is 1"), "{what}");
     let theirs = json!({"id": "t1", "reference": "theirs", "amount": 1});
     let none = json!({"id": "t3", "reference": null, "amount": 1});
@@ -255,11 +255,11 @@ async fn a_thing_without_our_field_is_somebody_elses_if_that_is_said() {
     assert_eq!(find(&lookup("/reference")).await.unwrap(), committed("t2"));
     let none = says(200, &[], json!({"data": [{"id": "t1", "amount": 1}]}).to_string()).await;
     let lookup_in_none = HttpGet::list(none, "/data", SOON).unwrap().carries_if_any("/reference");
-    assert_eq!(find(&lookup_in_none).await.unwrap(), Finding::NotFound);
+    assert_eq!(find(&lookup_in_none).await.unwrap(), LookupResult::NotFound);
 
     // A wrong pointer makes all of them somebody else's, until one is there whose id the record knows.
-    assert_eq!(find(&lookup("/refrence")).await.unwrap(), Finding::NotFound);
-    let sought = Sought { token: "ours", noted: Some("t2") };
+    assert_eq!(find(&lookup("/refrence")).await.unwrap(), LookupResult::NotFound);
+    let sought = LookupTarget { token: "ours", noted: Some("t2") };
     let id = |thing: Value| serde_json::from_value::<String>(thing["id"].clone());
     let error = lookup("/refrence").find(sought, &Expected::new(), id).await.unwrap_err();
     for words in ["gave \"t2\" to this call", "no token at \"/refrence\"", "the pointer is wrong"] {
@@ -274,7 +274,7 @@ async fn several_are_duplicated_the_first_one_first() {
     let body = json!({"data": [transfer("t1"), transfer("t2"), transfer("t1")]}).to_string();
     let base = says(200, &[], body).await;
     let duplicated =
-        |first: &str, second: &str| Finding::duplicated([first, second].map(|id| (id, id.to_owned())));
+        |first: &str, second: &str| LookupResult::duplicated([first, second].map(|id| (id, id.to_owned())));
     assert_eq!(listed(&base).await.unwrap(), duplicated("t1", "t2"), "one is shown twice");
     let newest_first = HttpGet::list(format!("{base}/{{token}}"), "/data", SOON).unwrap().newest_first();
     assert_eq!(find(&newest_first).await.unwrap(), duplicated("t1", "t2"));
@@ -343,5 +343,5 @@ async fn a_reference_of_ones_own_is_escaped() {
     let reference = "INV 17/ä&x=1#+%";
     let expected = Expected::new().field("/amount", reference);
     let found = lookup.find(reference, &expected, serde_json::from_value::<Value>).await.unwrap();
-    assert!(matches!(found, Finding::Committed { .. }), "{found:?}");
+    assert!(matches!(found, LookupResult::Committed { .. }), "{found:?}");
 }

@@ -10,7 +10,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
 use counterfoil::Key;
-use counterfoil::ledger::{Basis, Contract, ErrorKind, Finding};
+use counterfoil::ledger::{Basis, Contract, ErrorKind, LookupResult};
 use counterfoil::tool::lookup::{HttpObject, Sha256};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 
@@ -100,7 +100,7 @@ impl Tool for Upload {
 }
 
 impl Reconcile for Upload {
-    async fn reconcile(&self, call: &Call, sent: &Sent) -> Result<Finding<u64>, ToolError> {
+    async fn reconcile(&self, call: &Call, sent: &Sent) -> Result<LookupResult<u64>, ToolError> {
         let digest = Sha256::of(&sent.text);
         self.0.find(&Self::place(call), digest, |stored| stored.len.unwrap_or_default()).await
     }
@@ -126,7 +126,7 @@ fn digest() -> Sha256 {
     Sha256::of("content")
 }
 
-async fn find(bucket: &Arc<Bucket>) -> Result<Finding<Option<String>>, ToolError> {
+async fn find(bucket: &Arc<Bucket>) -> Result<LookupResult<Option<String>>, ToolError> {
     open(bucket.clone()).await.find("a/b", digest(), |stored| stored.etag).await
 }
 
@@ -141,7 +141,7 @@ fn holds(body: &'static str, headers: &[(&'static str, &str)]) -> Arc<Bucket> {
 async fn the_digest_is_the_stores_own_or_that_of_the_bytes() {
     let (right, wrong) = (digest().base64(), Sha256::of("other").base64());
     let (checksum, kind) = ("x-amz-checksum-sha256", "x-amz-checksum-type");
-    let there = |external_ref: Option<&str>, etag: Option<&str>| Finding::Committed {
+    let there = |external_ref: Option<&str>, etag: Option<&str>| LookupResult::Committed {
         output: etag.map(str::to_owned),
         external_ref: external_ref.map(str::to_owned),
     };
@@ -153,14 +153,14 @@ async fn the_digest_is_the_stores_own_or_that_of_the_bytes() {
     let parts = holds("content", &[(checksum, &wrong), (kind, "COMPOSITE")]);
     assert_eq!(find(&parts).await.unwrap(), there(None, None), "nor is a checksum of checksums");
     for other in [holds("content", &[(checksum, &wrong), (kind, "FULL_OBJECT")]), holds("conten", &[])] {
-        assert!(matches!(find(&other).await.unwrap(), Finding::Foreign { .. }));
+        assert!(matches!(find(&other).await.unwrap(), LookupResult::Foreign { .. }));
     }
 }
 
 // C10
 #[tokio::test]
 async fn only_a_404_is_a_miss() {
-    assert_eq!(find(&Arc::default()).await.unwrap(), Finding::NotFound);
+    assert_eq!(find(&Arc::default()).await.unwrap(), LookupResult::NotFound);
     for status in [206, 301, 401, 403, 410, 412, 429, 500, 503] {
         let status = StatusCode::from_u16(status).unwrap();
         let base = serve(Router::new().fallback(async move || status)).await;

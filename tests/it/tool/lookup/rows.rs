@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use counterfoil::Key;
-use counterfoil::ledger::{Basis, Contract, ErrorKind, Finding};
-use counterfoil::tool::lookup::{Queried, Rows, Seen};
+use counterfoil::ledger::{Basis, Contract, ErrorKind, LookupResult};
+use counterfoil::tool::lookup::{Match, Queried, Rows};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use futures_util::future::BoxFuture;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -64,7 +64,7 @@ impl<DB: Queried> Reconcile for Book<DB>
 where
     (i64, i64): for<'r> FromRow<'r, DB::Row>,
 {
-    async fn reconcile(&self, call: &Call, sent: &Sent) -> Result<Finding<i64>, ToolError> {
+    async fn reconcile(&self, call: &Call, sent: &Sent) -> Result<LookupResult<i64>, ToolError> {
         self.lookup.find(call, same(amount(sent))).await
     }
 }
@@ -73,12 +73,12 @@ fn amount(sent: &Sent) -> i64 {
     i64::try_from(sent.amount).unwrap()
 }
 
-fn same(sent: i64) -> impl Fn((i64, i64)) -> Seen<i64> + Send {
+fn same(sent: i64) -> impl Fn((i64, i64)) -> Match<i64> + Send {
     move |(id, amount)| {
         if amount == sent {
-            Seen::ours(id, id.to_string())
+            Match::ours(id, id.to_string())
         } else {
-            Seen::Conflict(format!("its amount is {amount}"))
+            Match::Conflict(format!("its amount is {amount}"))
         }
     }
 }
@@ -156,12 +156,12 @@ async fn rows_are_one_several_other_or_too_many() {
         into_sqlite(pool.clone(), key.into(), amount).await.unwrap();
     }
     let lookup = Rows::new(pool.clone(), BY_REFERENCE);
-    let committed = Finding::Committed { output: 1, external_ref: Some("1".into()) };
+    let committed = LookupResult::Committed { output: 1, external_ref: Some("1".into()) };
     assert_eq!(lookup.find("one", same(7)).await.unwrap(), committed);
-    let two = Finding::duplicated([("2", 2), ("3", 3)]);
+    let two = LookupResult::duplicated([("2", 2), ("3", 3)]);
     assert_eq!(lookup.find("two", same(7)).await.unwrap(), two);
-    assert!(matches!(lookup.find("other", same(7)).await.unwrap(), Finding::Foreign { .. }));
-    assert_eq!(lookup.find("none' OR '1' = '1", same(7)).await.unwrap(), Finding::NotFound);
+    assert!(matches!(lookup.find("other", same(7)).await.unwrap(), LookupResult::Foreign { .. }));
+    assert_eq!(lookup.find("none' OR '1' = '1", same(7)).await.unwrap(), LookupResult::NotFound);
     let everything = Rows::new(
         pool.clone(),
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) SELECT i, 7 FROM n WHERE $1 <> ''",

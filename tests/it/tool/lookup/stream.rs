@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use axum::extract::{Query, State};
 use axum::routing::get;
 use axum::{Json, Router};
-use counterfoil::ledger::{Basis, Contract, ErrorKind, Finding};
-use counterfoil::tool::lookup::{Batch, Log, Seen, StreamFrom};
+use counterfoil::ledger::{Basis, Contract, ErrorKind, LookupResult};
+use counterfoil::tool::lookup::{Batch, Log, Match, StreamFrom};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Key, Outcome};
 use serde::{Deserialize, Serialize};
@@ -108,11 +108,11 @@ impl Log for Feed {
     }
 }
 
-fn same(id: &str, text: &str) -> impl Fn(u64, Message) -> Seen<u64> + Send {
+fn same(id: &str, text: &str) -> impl Fn(u64, Message) -> Match<u64> + Send {
     move |offset, message| match message.id == id {
-        false => Seen::Another,
-        true if message.text == text => Seen::ours(offset, offset.to_string()),
-        true => Seen::Conflict(format!("it says {:?}", message.text)),
+        false => Match::Another,
+        true if message.text == text => Match::ours(offset, offset.to_string()),
+        true => Match::Conflict(format!("it says {:?}", message.text)),
     }
 }
 
@@ -144,7 +144,7 @@ impl Tool for Announce {
 }
 
 impl Reconcile for Announce {
-    async fn reconcile(&self, call: &Call, sent: &Sent) -> Result<Finding<u64>, ToolError> {
+    async fn reconcile(&self, call: &Call, sent: &Sent) -> Result<LookupResult<u64>, ToolError> {
         self.1.find(call, &self.0, same(call.key(), &sent.text)).await
     }
 }
@@ -184,7 +184,7 @@ async fn what_retention_may_have_dropped_is_asked() {
     assert_eq!((faults.sends(), count(&topic)), (1, 1));
 }
 
-async fn find(feed: &Feed, from: u64, lookup: StreamFrom) -> Result<Finding<u64>, ToolError> {
+async fn find(feed: &Feed, from: u64, lookup: StreamFrom) -> Result<LookupResult<u64>, ToolError> {
     lookup.find_from(feed, from, same("ours", "text")).await
 }
 
@@ -193,8 +193,8 @@ async fn a_log_is_read_to_its_end_or_not_believed() {
     let (topic, lookup) = (topic(None, 1), StreamFrom::default());
     let feed = Feed::of(&topic).await;
     let feed = &feed;
-    assert_eq!(find(feed, 1, lookup).await.unwrap(), Finding::NotFound);
-    assert_eq!(find(feed, 7, lookup).await.unwrap(), Finding::NotFound, "from its end");
+    assert_eq!(find(feed, 1, lookup).await.unwrap(), LookupResult::NotFound);
+    assert_eq!(find(feed, 7, lookup).await.unwrap(), LookupResult::NotFound, "from its end");
     let refused = async |from, lookup, why: &str| {
         let error = find(feed, from, lookup).await.unwrap_err();
         assert!(error.message.contains(why), "{error}");
@@ -202,23 +202,27 @@ async fn a_log_is_read_to_its_end_or_not_believed() {
     refused(0, lookup, "begins at 1").await;
     refused(8, lookup, "another log").await;
     refused(1, lookup.at_most(3), "there are more").await;
-    assert_eq!(find(feed, 1, lookup.at_most(6)).await.unwrap(), Finding::NotFound, "the bound is the end");
+    assert_eq!(
+        find(feed, 1, lookup.at_most(6)).await.unwrap(),
+        LookupResult::NotFound,
+        "the bound is the end"
+    );
     assert!(
         lookup.find("ours", feed, same("ours", "text")).await.is_err(),
         "nothing remembered, and its beginning is gone"
     );
     *topic.oldest.lock().unwrap() = 0;
     let found = lookup.find("ours", feed, same("ours", "text")).await;
-    assert_eq!(found.unwrap(), Finding::NotFound, "nothing remembered, and all is there");
+    assert_eq!(found.unwrap(), LookupResult::NotFound, "nothing remembered, and all is there");
 
     topic.messages.lock().unwrap().extend([None, None, None, Some(message("ours", "text"))]);
-    let committed = Finding::Committed { output: 10, external_ref: Some("10".into()) };
+    let committed = LookupResult::Committed { output: 10, external_ref: Some("10".into()) };
     assert_eq!(find(feed, 1, lookup).await.unwrap(), committed, "behind a gap");
     topic.messages.lock().unwrap().push(Some(message("ours", "text")));
-    let twice = Finding::duplicated([("10", 10), ("11", 11)]);
+    let twice = LookupResult::duplicated([("10", 10), ("11", 11)]);
     assert_eq!(find(feed, 1, lookup).await.unwrap(), twice);
     topic.messages.lock().unwrap().push(Some(message("ours", "another text")));
-    assert!(matches!(find(feed, 1, lookup).await.unwrap(), Finding::Foreign { .. }));
+    assert!(matches!(find(feed, 1, lookup).await.unwrap(), LookupResult::Foreign { .. }));
 }
 
 /// A log that stands still in the middle.
@@ -268,12 +272,12 @@ impl Log for FromOne {
 async fn a_log_may_count_from_one() {
     let log = |says| FromOne(vec![message("a", "1"), message("ours", "2")], says);
     let found = StreamFrom::default().find("ours", &log(true), same("ours", "2")).await.unwrap();
-    assert_eq!(found, Finding::Committed { output: 2, external_ref: Some("2".into()) });
+    assert_eq!(found, LookupResult::Committed { output: 2, external_ref: Some("2".into()) });
     let from = StreamFrom::default().find_from(&log(true), 0, same("ours", "2")).await.unwrap();
     assert_eq!(from, found);
     let nothing =
         StreamFrom::default().find("ours", &FromOne(vec![], true), same("ours", "2")).await.unwrap();
-    assert_eq!(nothing, Finding::NotFound);
+    assert_eq!(nothing, LookupResult::NotFound);
     let error = StreamFrom::default().find("ours", &log(false), same("ours", "2")).await.unwrap_err();
     assert!(error.message.contains("begins at 1 by now, and had to be read from 0"), "{error}");
     // A log that ends before what was remembered is another one.

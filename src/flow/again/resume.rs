@@ -14,7 +14,7 @@ use crate::store::{EscalationKind, Resolution, Store as _, Turns};
 /// # Errors
 /// [`RunError::NotPaused`] if the run is not paused, [`RunError::CommandConflict`] if another command was given under its key.
 #[must_use = "a run does not go on before this is awaited"]
-pub struct GoOn {
+pub struct Resume {
     plan: Plan,
 }
 
@@ -23,12 +23,12 @@ impl<O> RunHandle<O> {
     ///
     /// # Crash
     /// The command and the run's new state are one transaction.
-    pub fn go_on(&self, by: impl Into<String>, reason: impl Into<String>) -> GoOn {
-        GoOn { plan: self.plan(by.into(), reason.into()) }
+    pub fn resume(&self, by: impl Into<String>, reason: impl Into<String>) -> Resume {
+        Resume { plan: self.plan(by.into(), reason.into()) }
     }
 }
 
-impl GoOn {
+impl Resume {
     /// The command's own idempotency key: the same again is not a second command, and does not end a later pause.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.plan.key = Some(key.into());
@@ -36,7 +36,7 @@ impl GoOn {
     }
 }
 
-impl IntoFuture for GoOn {
+impl IntoFuture for Resume {
     type Output = Result<Sent, RunError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
@@ -44,13 +44,13 @@ impl IntoFuture for GoOn {
         Box::pin(async move {
             let tracker = self.plan.inner.core.tracker.clone();
             // Dropped between the row and the task, this would leave a run that nobody carries out.
-            to_the_end(&tracker, self.plan.go_on()).await
+            to_the_end(&tracker, self.plan.resume()).await
         })
     }
 }
 
 impl Plan {
-    async fn go_on(self) -> Result<Sent, RunError> {
+    async fn resume(self) -> Result<Sent, RunError> {
         let (id, group, tenant) = (self.id()?, &self.core().group, &self.tenant);
         let mut answered = None;
         loop {

@@ -217,9 +217,9 @@ points! {
     /// Another attempt is durable; nothing of it was sent.
     AfterAttempt = "after-attempt",
     /// Only a person can say; the question is not durable.
-    BeforeEscalation = "before-escalation",
+    BeforeQuestion = "before-question",
     /// The question is durable and listed.
-    AfterEscalation = "after-escalation",
+    AfterQuestion = "after-question",
     /// A run waits for something durable; its row says that it is active.
     BeforePark = "before-park",
     /// A waiting run is a row, and holds no memory.

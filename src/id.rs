@@ -210,7 +210,7 @@ number_id!(
 );
 number_id!(
     /// An open question that a person or a policy must answer.
-    EscalationId, "esc-", "escalation id"
+    QuestionId, "question-", "question id"
 );
 
 number_id!(

@@ -56,7 +56,7 @@
 //! | a guarded tool call in an agent loop that you have | [`Executor`], [`ToolRequest`], [`Outcome`] |
 //! | to say what a tool does and what its provider offers | [`tool`] |
 //! | the rules themselves, pure | [`ledger`] |
-//! | to answer what nobody can know | [`flow::TenantClient::resolve`], [`Executor::resolve`] |
+//! | to answer what nobody can know | [`flow::TenantClient::answer`], [`Executor::answer`] |
 //! | to see what may be promised of each call, before any is made | [`flow::Guarantees`] |
 //! | to check edited code against recorded runs | [`flow::check::Replayer`] |
 //! | people who decide before something goes out | [`Ctx::approval`], [`guard::approval`] |
@@ -102,7 +102,7 @@ pub use clock::{Clock, SystemClock, Timestamp};
 pub use exec::{Completed, Completion, Executor, Outcome, ToolRequest, inbox, outbox};
 pub use flow::{Ctx, Engine, Failure, Turn};
 pub use id::{
-    DeclarationId, EscalationId, Fence, IdError, MemoryId, Name, RecordId, RunId, Tenant, client_key,
+    DeclarationId, Fence, IdError, MemoryId, Name, QuestionId, RecordId, RunId, Tenant, client_key,
 };
 pub use ledger::{Approval, ApprovalSubject, Key};
 pub use payload::{Payload, PayloadError, Secret};

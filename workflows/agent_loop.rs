@@ -92,7 +92,7 @@ async fn agent(folder: &Path) -> Result<(), Box<dyn Error>> {
             Outcome::Done(answer) if answer.first => format!("done: {}", answer.response.as_str()),
             Outcome::Done(answer) => format!("was done before: {}", answer.response.as_str()),
             Outcome::Conflict(diff) => format!("refused, C-17 has a ticket already: {diff}"),
-            Outcome::Parked { escalation } => format!("nobody can tell; question {escalation} is open"),
+            Outcome::NeedsDecision { question } => format!("nobody can tell; {question} is open"),
             other => format!("{other:?}"),
         };
         println!("{call_id}  {answer}"); // what the model is told

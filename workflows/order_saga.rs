@@ -17,7 +17,7 @@ use std::time::Duration;
 use counterfoil::flow::EffectOutcome;
 use counterfoil::ledger::{ErrorKind, LookupResult, Undone};
 use counterfoil::payload::Stored;
-use counterfoil::sim::{End, Question, Simulation, World, truthful};
+use counterfoil::sim::{End, OpenQuestion, Simulation, World, truthful};
 use counterfoil::store::{Resolution, Run, RunState};
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key};
@@ -155,7 +155,7 @@ async fn courier(engine: Engine, world: World) -> String {
 }
 
 /// Who goes and looks, and says what was found as these tools do.
-fn operator(question: &Question<'_>) -> Option<Resolution> {
+fn operator(question: &OpenQuestion<'_>) -> Option<Resolution> {
     Some(match truthful(question)? {
         Resolution::Committed(found) => Resolution::Committed(found["id"].clone()),
         resolution => resolution,

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
 use crate::clock::Timestamp;
-use crate::store::{Escalation, StoreError};
+use crate::store::{Question, StoreError};
 
 /// Whoever else has things that become due.
 pub(crate) trait Due: Send + Sync {
@@ -17,7 +17,7 @@ pub(crate) trait Due: Send + Sync {
     /// Looks after what other workers may have brought to its end, and after queues if any run is queued.
     fn look(self: Arc<Self>, queued: bool) -> BoxFuture<'static, Result<(), StoreError>>;
     /// A question was answered by the executor itself: what waits for the answer goes on.
-    fn answered(self: Arc<Self>, question: Escalation) -> BoxFuture<'static, Result<(), StoreError>>;
+    fn answered(self: Arc<Self>, question: Question) -> BoxFuture<'static, Result<(), StoreError>>;
     /// Stops where it is durable: this worker can write nothing any more.
     fn stop(&self);
 }

@@ -11,27 +11,25 @@ use super::outcome::ExecError;
 use super::resend;
 use super::result::{self, Fit, fit};
 use super::reviewed::decided_by_reviewers;
-use crate::id::{EscalationId, Tenant};
+use crate::id::{QuestionId, Tenant};
 use crate::ledger::{Event, Record, apply};
 use crate::payload::Payload;
-use crate::store::{
-    Change, Escalation, EscalationKind, Refusal, Resolution, Store as _, StoreError, Verdict,
-};
+use crate::store::{Change, Question, QuestionKind, Refusal, Resolution, Store as _, StoreError, Verdict};
 
 /// Answers an open question where there is no engine. One about a blocked run, or about a signal, is left open: closed here, it would
 /// leave a run that nothing lets go on, or a signal that nobody hands over.
 pub(crate) async fn answer_alone(
     core: &Arc<Core>,
     tenant: &Tenant,
-    id: EscalationId,
+    id: QuestionId,
     said: Said,
 ) -> Result<(), ExecError> {
     let found = core.group.escalation_find(tenant, id).await;
     let found = found.map_err(|source| ExecError::Store { key: id.to_string(), source })?;
-    let needs_engine = |kind: EscalationKind| kind.blocks_its_run() || kind == EscalationKind::Unread;
+    let needs_engine = |kind: QuestionKind| kind.blocks_its_run() || kind == QuestionKind::Unread;
     if found.is_some_and(|found| needs_engine(found.kind)) {
         let reason = "its run goes on, or ends, with the answer: give it to the engine that carries the run";
-        return Err(ExecError::Unanswerable { escalation: id, reason: reason.to_owned() });
+        return Err(ExecError::Unanswerable { question: id, reason: reason.to_owned() });
     }
     answer(core, tenant, id, said, |_, _| {}).await.map(drop)
 }
@@ -44,11 +42,11 @@ pub(crate) async fn answer_alone(
 pub(crate) async fn answer(
     core: &Arc<Core>,
     tenant: &Tenant,
-    id: EscalationId,
+    id: QuestionId,
     said: Said,
-    also: impl FnOnce(&mut Change, &Escalation),
-) -> Result<Escalation, ExecError> {
-    let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
+    also: impl FnOnce(&mut Change, &Question),
+) -> Result<Question, ExecError> {
+    let unanswerable = |reason: &str| ExecError::Unanswerable { question: id, reason: reason.to_owned() };
     let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
     let found = core.group.escalation_find(tenant, id).await.map_err(store_failed)?;
     let mut escalation = found.ok_or_else(|| unanswerable("there is none of that name"))?;
@@ -77,7 +75,7 @@ pub(crate) async fn answer(
     also(&mut change, &escalation);
     match core.group.commit_one(change).await.map_err(store_failed)? {
         Verdict::Admitted => {
-            if escalation.kind == EscalationKind::Unpublished {
+            if escalation.kind == QuestionKind::Unpublished {
                 core.group.events().notify_one();
             }
             if let Some(op) = again {
@@ -93,12 +91,12 @@ pub(crate) async fn answer(
 /// What is written with an answer that is not about a call of unknown outcome; and the operation that is to be sent again then.
 async fn consequences(
     core: &Arc<Core>,
-    asked: &Escalation,
+    asked: &Question,
     record: Option<Record>,
     resolution: &Resolution,
 ) -> Result<(Change, Option<Operation>), ExecError> {
     let (id, tenant) = (asked.id, &asked.tenant);
-    let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
+    let unanswerable = |reason: &str| ExecError::Unanswerable { question: id, reason: reason.to_owned() };
     let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
     let mut change = core.change(None);
     match (asked.kind, record, resolution) {
@@ -108,7 +106,7 @@ async fn consequences(
         }
         // Somebody has undone it, or the rest of it, by hand.
         (
-            EscalationKind::Orphaned | EscalationKind::Compensation,
+            QuestionKind::Orphaned | QuestionKind::Compensation,
             Some(record),
             Resolution::Committed(result),
         ) => {
@@ -121,22 +119,22 @@ async fn consequences(
             })?;
             change = change.record(undone);
         }
-        (EscalationKind::Unpublished, ..) => {
+        (QuestionKind::Unpublished, ..) => {
             let held = core.group.outbox_set_aside(tenant, id).await.map_err(store_failed)?;
             let held = held.ok_or_else(|| unanswerable("its aggregate goes on already"))?;
             change.aggregates.push(answered(&held, resolution, core.now()));
         }
         // The record stays as it is, whatever the answer: what is sent again has one of its own.
-        (EscalationKind::Missing, Some(record), Resolution::NotCommitted) => {
+        (QuestionKind::Missing, Some(record), Resolution::NotCommitted) => {
             let again = resend::prepare(core, &record, &mut change).await?.map_err(unanswerable)?;
             return Ok((change, Some(again)));
         }
         // Its run is handed what the answer says, in the same change.
-        (EscalationKind::Missing | EscalationKind::Unread, ..) => {}
+        (QuestionKind::Missing | QuestionKind::Unread, ..) => {}
         (_, _, Resolution::Committed(_)) => {
             return Err(unanswerable("it does not ask for a result; answer `not_committed` or `abandon`"));
         }
-        (EscalationKind::Restored, ..) => core.lifted(&mut change).await.map_err(store_failed)?,
+        (QuestionKind::Restored, ..) => core.lifted(&mut change).await.map_err(store_failed)?,
         _ => {}
     }
     Ok((change, None))
@@ -145,12 +143,12 @@ async fn consequences(
 /// Answers what became of a call.
 async fn about_call(
     core: &Arc<Core>,
-    mut asked: Escalation,
+    mut asked: Question,
     mut record: Record,
     said: Said,
-) -> Result<Escalation, ExecError> {
+) -> Result<Question, ExecError> {
     let (id, tenant) = (asked.id, asked.tenant.clone());
-    let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
+    let unanswerable = |reason: &str| ExecError::Unanswerable { question: id, reason: reason.to_owned() };
     let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
     loop {
         if asked.answer.is_some() || record.escalation != Some(id) {

@@ -18,9 +18,9 @@ use super::outcome::{ExecError, admitted, failed};
 use super::recorded::recorded;
 use super::result;
 use super::unfinished;
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::ledger::{Contract, Event, Look, Reason, Record, apply};
-use crate::store::{Answer, Change, Escalation, Refusal, Resolution, Store as _, Verdict};
+use crate::store::{Answer, Change, Question, Refusal, Resolution, Store as _, Verdict};
 
 /// The operation of a record that can be looked up.
 pub(super) struct Lookable {
@@ -47,7 +47,7 @@ struct Made<'a> {
     lookable: &'a Lookable,
     record: &'a Record,
     look: Look,
-    asked: Escalation,
+    asked: Question,
 }
 
 /// Makes a look that is due and was postponed. What becomes of its row, if it is to be written here.
@@ -82,7 +82,7 @@ pub(super) async fn follow(
 async fn next(
     core: &Arc<Core>,
     record: &Record,
-    asked: &Escalation,
+    asked: &Question,
     look: &Look,
     (contract, shown): (&Contract, Shown),
 ) -> Result<Option<Look>, ExecError> {
@@ -101,9 +101,9 @@ pub(super) async fn deny(
     core: &Arc<Core>,
     lookable: &Lookable,
     record: &Record,
-    mut asked: Escalation,
+    mut asked: Question,
     answer: Answer,
-) -> Result<Option<Escalation>, ExecError> {
+) -> Result<Option<Question>, ExecError> {
     let Ok(record) = apply(record, Event::AnswerWaits, core.fence, core.now()) else { return Ok(None) };
     let look = at_once(core, lookable, &record, escalate::to_come(core, &record).await?);
     asked.question = waits(&asked.question, &answer);
@@ -118,8 +118,8 @@ pub(super) async fn look_now(
     core: &Arc<Core>,
     lookable: &Lookable,
     record: &Record,
-    asked: Escalation,
-) -> Result<Option<Escalation>, ExecError> {
+    asked: Question,
+) -> Result<Option<Question>, ExecError> {
     let there = escalate::to_come(core, record).await?;
     if there.is_none() {
         if let Some(answer) = asked.waits().cloned() {
@@ -144,7 +144,7 @@ fn at_once(core: &Core, lookable: &Lookable, record: &Record, there: Option<Look
 
 impl Made<'_> {
     /// Looks once the change with the postponed look is durable.
-    async fn at_once(self, change: Change) -> Result<Option<Escalation>, ExecError> {
+    async fn at_once(self, change: Change) -> Result<Option<Question>, ExecError> {
         let core = self.core;
         let written = core.group.commit_one(change).await;
         if let Ok(Verdict::Refused(Refusal::Stale)) = written {
@@ -211,7 +211,7 @@ async fn unsettled(
     core: &Core,
     contract: &Contract,
     record: &Record,
-    asked: EscalationId,
+    asked: QuestionId,
 ) -> Result<Duration, ExecError> {
     let is_anothers = core.is_anothers(record.fence).await.map_err(|source| failed(&record.key, source))?;
     let since = if record.fence == core.fence || is_anothers {
@@ -222,7 +222,7 @@ async fn unsettled(
     Ok(lookup::unsettled(core, contract, since))
 }
 
-async fn find(core: &Core, record: &Record, id: EscalationId) -> Result<Option<Escalation>, ExecError> {
+async fn find(core: &Core, record: &Record, id: QuestionId) -> Result<Option<Question>, ExecError> {
     let found = core.group.escalation_find(&record.tenant, id).await;
     Ok(found.map_err(|source| failed(&record.key, source))?.filter(|asked| asked.answer.is_none()))
 }

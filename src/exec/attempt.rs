@@ -9,7 +9,7 @@ use super::operation::Operation;
 use super::outcome::{ExecError, Outcome, admitted, failed, refused};
 use super::throttle::Pass;
 use crate::clock::{Boot, Timestamp};
-use crate::id::{DeclarationId, EscalationId, RecordId};
+use crate::id::{DeclarationId, QuestionId, RecordId};
 use crate::ledger::{Basis, Event, Intent, Record, RecordedFailure, State, apply};
 use crate::payload::Payload;
 use crate::store::{Document, Refusal, Ticket, Verdict};
@@ -36,7 +36,7 @@ pub(super) enum Ended {
     /// For certain it did not happen.
     Failed(Box<Record>),
     /// The provider has accepted it and finishes it by itself: the row by which it waits.
-    Pending(EscalationId),
+    Pending(QuestionId),
     /// The record has changed meanwhile: decide anew.
     Changed,
     /// Nobody knows yet.

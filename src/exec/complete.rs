@@ -13,7 +13,7 @@ use super::shield::to_the_end;
 use crate::id::Tenant;
 use crate::ledger::{Record, State};
 use crate::payload::Payload;
-use crate::store::{Document, Escalation, Refusal, Store as _, StoreError, Verdict};
+use crate::store::{Document, Question, Refusal, Store as _, StoreError, Verdict};
 
 impl Executor {
     /// Hands over the result of a call that its provider has [accepted](crate::tool::ToolError::accepted) and finished by itself. The
@@ -93,7 +93,7 @@ async fn keep(
     tenant: &Tenant,
     id: &str,
     ended: &Ended,
-    late: Option<Escalation>,
+    late: Option<Question>,
 ) -> Result<bool, StoreError> {
     let mut change = core.change(None);
     change.documents.push(Document::first(tenant, KIND, id.to_owned(), ended, core.now()));

@@ -29,7 +29,7 @@ use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{OperationKey, Record};
 use crate::payload::{DigestKey, Limits, Payload, PayloadDigest, PayloadError, Response, Stored};
 use crate::store::own::OwnDatabase;
-use crate::store::{Change, Escalation, Group, OrderingKey, Store as _, StoreError};
+use crate::store::{Change, Group, OrderingKey, Question, Store as _, StoreError};
 use crate::tool::Registry;
 
 pub(crate) struct Core {
@@ -180,7 +180,7 @@ impl Core {
     }
 
     /// A question was answered without its engine: the runs that wait for it go on.
-    pub(super) async fn tell_answered(&self, question: Escalation) {
+    pub(super) async fn tell_answered(&self, question: Question) {
         if let Some(engine) = self.engine.get().and_then(Weak::upgrade) {
             let id = question.id;
             if let Err(error) = engine.answered(question).await {

@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::ledger::{Event, Record, apply};
 use crate::payload::Payload;
-use crate::store::{Answer, Change, Escalation, Refusal, Resolution, Verdict};
+use crate::store::{Answer, Change, Question, Refusal, Resolution, Verdict};
 
 /// Whoever answers is told so if somebody else was faster.
 pub(super) const MEANWHILE: &str = "it has been answered meanwhile";
@@ -44,12 +44,12 @@ fn words(answer: &Answer, what: &str) -> String {
 /// The answer and the record's new state are one transaction.
 pub(super) async fn decided(
     core: &Core,
-    mut asked: Escalation,
+    mut asked: Question,
     record: &Record,
     answer: Answer,
-) -> Result<Option<Escalation>, ExecError> {
+) -> Result<Option<Question>, ExecError> {
     let id = asked.id;
-    let unanswerable = |reason: &str| ExecError::Unanswerable { escalation: id, reason: reason.to_owned() };
+    let unanswerable = |reason: &str| ExecError::Unanswerable { question: id, reason: reason.to_owned() };
     let mut change = core.change(None);
     let event = event(core, &asked.tenant, &answer, &mut change)?;
     // The record no longer waits for this answer.

@@ -7,11 +7,11 @@ use super::declared::Bound;
 use super::operation::Operation;
 use super::outcome::{ExecError, admitted, failed};
 use super::surplus;
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::ledger::resolve::Why;
 use crate::ledger::{Event, Found, Look, LookupOffer, Reason, Record, State, apply};
 use crate::store::{
-    Answer, Change, Escalation, EscalationKind, Refusal, Resolution, SharedEffect, Store as _, Verdict,
+    Answer, Change, Question, QuestionKind, Refusal, Resolution, SharedEffect, Store as _, Verdict,
 };
 
 /// What stands in a question before the words about an answer that has not taken effect.
@@ -27,11 +27,11 @@ pub(super) async fn park(
     record: &Record,
     why: Why,
     shown: Option<&str>,
-) -> Result<Option<EscalationId>, ExecError> {
+) -> Result<Option<QuestionId>, ExecError> {
     let spec = op.tool.spec();
     let (kind, asked) = match &op.gone {
-        Some(gone) => (EscalationKind::UnknownTool, gone.question(spec.name.as_str())),
-        None => (EscalationKind::Ambiguous, why.question().to_owned()),
+        Some(gone) => (QuestionKind::UnknownTool, gone.question(spec.name.as_str())),
+        None => (QuestionKind::Ambiguous, why.question().to_owned()),
     };
     let class = record.class.name();
     let mut question = format!("{} ({class}, attempt {}): {asked}", op.key, record.attempts);
@@ -48,7 +48,7 @@ pub(super) async fn park(
     let Ok(parked) = apply(record, Event::Park { escalation: id }, core.fence, core.now()) else {
         return Ok(None);
     };
-    tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, gone = ?op.gone, "escalated");
+    tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, gone = ?op.gone, "question asked");
     let look = reason(op, &bound, why).map(|reason| Look::beside_question(&parked, reason, core.now()));
     let mut change = core.change(op.lane).record(parked).escalation(escalation);
     change.look = look.map(Box::new);
@@ -59,7 +59,7 @@ pub(super) async fn park(
 pub(super) async fn open(
     core: &Core,
     op: &Operation,
-    row: EscalationId,
+    row: QuestionId,
     change: Change,
 ) -> Result<(), ExecError> {
     let due_at = change.look.as_ref().and_then(|look| look.due_at);
@@ -73,7 +73,7 @@ pub(super) async fn open(
 }
 
 /// The row by which a call waits that its provider has accepted and finishes by itself. It is no question.
-pub(super) fn pending(core: &Core, record: &Record, external_ref: Option<&str>) -> Escalation {
+pub(super) fn pending(core: &Core, record: &Record, external_ref: Option<&str>) -> Question {
     let named = external_ref.map(|id| format!(" as {id}")).unwrap_or_default();
     let question = format!(
         "{} ({}, attempt {}): the provider has accepted the call{named}, and finishes it by itself.",
@@ -81,18 +81,18 @@ pub(super) fn pending(core: &Core, record: &Record, external_ref: Option<&str>) 
         record.class.name(),
         record.attempts
     );
-    about(core, record, EscalationKind::Pending, question)
+    about(core, record, QuestionKind::Pending, question)
 }
 
 /// The question that is opened when a provider finishes a call that was settled as not done.
-pub(super) fn finished_late(core: &Core, record: &Record, external_ref: &str) -> Escalation {
+pub(super) fn finished_late(core: &Core, record: &Record, external_ref: &str) -> Question {
     let question = format!(
         "{} is recorded as {}, and its provider says now that it has finished the call ({external_ref}). Its effect stands. \
          What about it?",
         record.key,
         record.state.name()
     );
-    let asked = about(core, record, EscalationKind::Duplicated, question);
+    let asked = about(core, record, QuestionKind::Duplicated, question);
     tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, external_ref, "finished late");
     asked
 }
@@ -106,7 +106,7 @@ pub(super) async fn withdraw(
     core: &Core,
     op: &Operation,
     record: &Record,
-    asked: Escalation,
+    asked: Question,
 ) -> Result<bool, ExecError> {
     let look = to_come(core, record).await?;
     let Ok(record) = apply(record, Event::Unpark, core.fence, core.now()) else { return Ok(false) };
@@ -120,7 +120,7 @@ pub(super) async fn withdraw(
 }
 
 /// A question that is void, to be written with what made it so.
-pub(crate) fn withdrawn(core: &Core, mut asked: Escalation) -> Escalation {
+pub(crate) fn withdrawn(core: &Core, mut asked: Question) -> Question {
     asked.answer = Some(by_engine(core, Resolution::Withdrawn));
     asked
 }
@@ -137,12 +137,7 @@ pub(super) fn beside(question: &str, words: &str) -> String {
 
 /// The question that is opened when the world holds more than one effect. Counted, listed, never settled in
 /// silence.
-pub(super) fn duplicated<T>(
-    core: &Core,
-    op: &Operation,
-    record: &Record,
-    effects: &[Found<T>],
-) -> Escalation {
+pub(super) fn duplicated<T>(core: &Core, op: &Operation, record: &Record, effects: &[Found<T>]) -> Question {
     let times = match effects.len() {
         0 | 1 => "more than once".to_owned(),
         several => format!("{several} times"),
@@ -150,24 +145,24 @@ pub(super) fn duplicated<T>(
     let ids = surplus::ids(effects);
     let ids = if ids.is_empty() { "the lookup names none of them".to_owned() } else { ids.join(", ") };
     let question = format!("{} happened {times} ({ids}). The first is kept. What about the others?", op.key);
-    let asked = about(core, record, EscalationKind::Duplicated, question);
+    let asked = about(core, record, QuestionKind::Duplicated, question);
     tracing::error!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, count = effects.len(), "duplicated");
     asked
 }
 
 /// The question that is opened when an effect arrives after it was undone.
-pub(super) fn late(core: &Core, record: &Record, external_ref: &str) -> Escalation {
+pub(super) fn late(core: &Core, record: &Record, external_ref: &str) -> Question {
     let question = format!(
         "{} was undone, and its first request has arrived after that ({external_ref}). It stands. What about it?",
         record.key
     );
-    let asked = about(core, record, EscalationKind::Duplicated, question);
+    let asked = about(core, record, QuestionKind::Duplicated, question);
     tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, external_ref, "late effect");
     asked
 }
 
 /// A question that the engine's own deeds have answered.
-pub(super) fn settled(core: &Core, mut asked: Escalation, how: serde_json::Value) -> Escalation {
+pub(super) fn settled(core: &Core, mut asked: Question, how: serde_json::Value) -> Question {
     asked.answer = Some(by_engine(core, Resolution::Committed(how)));
     asked
 }
@@ -184,7 +179,7 @@ pub(super) async fn unconfirmed(core: &Core, record: &Record, given_up: Look) ->
         record.key,
         record.class.name()
     );
-    let asked = about(core, record, EscalationKind::Unconfirmed, question);
+    let asked = about(core, record, QuestionKind::Unconfirmed, question);
     tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, "not confirmed");
     core.commit(&record.key, core.change(None).look(given_up).escalation(asked)).await
 }
@@ -202,7 +197,7 @@ pub(super) async fn missing(core: &Core, record: &Record, done: Look) -> Result<
         record.key,
         record.class.name()
     );
-    let asked = about(core, record, EscalationKind::Missing, question);
+    let asked = about(core, record, QuestionKind::Missing, question);
     tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, "recorded as done, and missing");
     core.commit(&record.key, core.change(None).look(done).escalation(asked)).await
 }
@@ -211,7 +206,7 @@ pub(super) async fn missing(core: &Core, record: &Record, done: Look) -> Result<
 pub(super) async fn was_asked(core: &Core, record: &Record) -> Result<bool, ExecError> {
     let asked = core.group.escalation_of(&record.tenant, record.id).await;
     let asked = asked.map_err(|source| failed(&record.key, source))?;
-    let same = |q: &Escalation| matches!(q.kind, EscalationKind::Missing | EscalationKind::Duplicated);
+    let same = |q: &Question| matches!(q.kind, QuestionKind::Missing | QuestionKind::Duplicated);
     Ok(asked.iter().any(same))
 }
 
@@ -234,9 +229,9 @@ pub(super) async fn to_come(core: &Core, record: &Record) -> Result<Option<Look>
 }
 
 /// A question about a record, under a new number.
-pub(super) fn about(core: &Core, record: &Record, kind: EscalationKind, question: String) -> Escalation {
-    Escalation {
-        id: EscalationId(core.ids.next()),
+pub(super) fn about(core: &Core, record: &Record, kind: QuestionKind, question: String) -> Question {
+    Question {
+        id: QuestionId(core.ids.next()),
         tenant: record.tenant.clone(),
         record: Some(record.id),
         run: record.owner.run,
@@ -265,7 +260,7 @@ pub(crate) async fn note_use(core: &Core, op: &Operation, record: crate::id::Rec
 }
 
 /// Lists a committed effect as an open question: its run failed, ended without asking for it, or diverged.
-pub(crate) fn orphaned(core: &Core, record: &Record, why: &str) -> Escalation {
+pub(crate) fn orphaned(core: &Core, record: &Record, why: &str) -> Question {
     let state = match &record.state {
         State::Started => "may have happened",
         _ => "happened",
@@ -274,20 +269,20 @@ pub(crate) fn orphaned(core: &Core, record: &Record, why: &str) -> Escalation {
 }
 
 /// Lists what an effect has left in the world.
-pub(crate) fn left(core: &Core, record: &Record, what: &str) -> Escalation {
+pub(crate) fn left(core: &Core, record: &Record, what: &str) -> Question {
     let question = format!("{} ({}) {what}. Keep it, or undo it by hand?", record.key, record.class.name());
-    about(core, record, EscalationKind::Orphaned, question)
+    about(core, record, QuestionKind::Orphaned, question)
 }
 
 /// Asks whether an effect may be undone.
-pub(crate) fn may_undo(core: &Core, record: &Record) -> Escalation {
+pub(crate) fn may_undo(core: &Core, record: &Record) -> Question {
     let question = format!(
         "{} ({}) happened, and its run did not end well. Undo it? `not_committed`: undo it. `abandon`: it stays. \
          `committed` with a result: it was undone by hand.",
         record.key,
         record.class.name()
     );
-    let asked = about(core, record, EscalationKind::Compensation, question);
+    let asked = about(core, record, QuestionKind::Compensation, question);
     tracing::warn!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, "may it be undone?");
     asked
 }

@@ -18,15 +18,15 @@ use super::operation::{Asker, Operation};
 use super::outcome::{ExecError, Outcome, admitted};
 use super::questions::{self, Questions};
 use super::request::{ToolRequest, Wait};
-use super::resolve::{Answers, Resolve};
+use super::resolve::{Answers, GiveAnswer};
 use super::shield::to_the_end;
 use super::throttle::ThrottleReport;
 use super::undo::{self, Compensated};
 use crate::clock::Timestamp;
-use crate::id::{DeclarationId, EscalationId, Tenant};
+use crate::id::{DeclarationId, QuestionId, Tenant};
 use crate::ledger::{Declaration, Key, Look, OperationKey, Record};
 use crate::payload::Payload;
-use crate::store::{Escalation, Evidence, QuestionCount, Resolution, SharedEffect, Store as _};
+use crate::store::{Evidence, QuestionCount, Resolution, SharedEffect, Store as _};
 use crate::tool::{Once, Prepared, Tool, ToolError, ToolSpec, canonical, given_or_stable, stable_key};
 
 /// Executes tool calls under their records, for an agent loop or a service that has no workflows.
@@ -184,31 +184,26 @@ impl Executor {
         questions::count(&self.core, tenant).await
     }
 
-    /// All open questions of a tenant, the oldest first: what [`questions`](Self::questions) gives without a limit.
-    pub async fn escalations(&self, tenant: &Tenant) -> Result<Vec<Escalation>, ExecError> {
-        self.questions(tenant).await
-    }
-
     /// Answers an open question: it happened with this result, it did not happen, or leave it. Runs of the
     /// executor's engine that wait for the answer go on.
     ///
     /// About a call that can be looked up, "it did not happen" takes effect once its lookup has answered and shows nothing. Until then
-    /// the question stays open and says that an answer [waits](Escalation::waiting).
+    /// the question stays open and says that an answer [waits](crate::store::Question::waiting).
     ///
     /// # Errors
     /// Among others, if the question is about a blocked run and this executor belongs to no engine that could
     /// let the run go on.
-    pub fn resolve(
+    pub fn answer(
         &self,
         tenant: &Tenant,
-        escalation: EscalationId,
+        escalation: QuestionId,
         resolution: Resolution,
         by: &str,
-    ) -> Resolve {
+    ) -> GiveAnswer {
         let said = Said::new(resolution, by);
         match &self.engine {
-            Some(engine) => Resolve::by_engine(engine.clone(), tenant.clone(), escalation, said),
-            None => Resolve::alone(self.core.clone(), tenant.clone(), escalation, said),
+            Some(engine) => GiveAnswer::by_engine(engine.clone(), tenant.clone(), escalation, said),
+            None => GiveAnswer::alone(self.core.clone(), tenant.clone(), escalation, said),
         }
     }
 

@@ -8,14 +8,14 @@ use super::operation::Operation;
 use super::orphans;
 use super::outcome::{ExecError, failed};
 use crate::ledger::{Record, State};
-use crate::store::{Escalation, Store as _};
+use crate::store::{Question, Store as _};
 
 /// Withdraws the question, for the lookup answers; whoever wants the call goes on with it.
 pub(super) async fn withdraw(
     core: &Arc<Core>,
     op: &Operation,
     record: &Record,
-    asked: Escalation,
+    asked: Question,
 ) -> Result<(), ExecError> {
     let question = asked.clone();
     if escalate::withdraw(core, op, record, asked).await? {
@@ -26,7 +26,7 @@ pub(super) async fn withdraw(
 }
 
 /// The record is `started` again. A run that wants it finds out what became of it; without one, a task of its own does.
-async fn hand_over(core: &Arc<Core>, record: &Record, question: Escalation) -> Result<(), ExecError> {
+async fn hand_over(core: &Arc<Core>, record: &Record, question: Question) -> Result<(), ExecError> {
     core.quiet.forget(question.id);
     core.tell_answered(question).await;
     let is_left = match record.owner.run {

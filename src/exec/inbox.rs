@@ -41,13 +41,13 @@ use super::executor::Executor;
 use super::inflight::Slot;
 use super::outcome::ExecError;
 use crate::crash::CrashPoint;
-use crate::id::{EscalationId, IdError, Tenant, checked};
+use crate::id::{IdError, QuestionId, Tenant, checked};
 #[cfg(feature = "_messages")]
 use crate::ledger::OperationKey;
 use crate::payload::{Payload, PayloadError};
 use crate::store::own::{OwnConnection, Within};
 use crate::store::{
-    Counting, Delivery, Escalation, EscalationKind, Known, Resolution, SetAside, Store as _, StoreError,
+    Counting, Delivery, Known, Question, QuestionKind, Resolution, SetAside, Store as _, StoreError,
     TransactionError, Verdict,
 };
 
@@ -132,7 +132,7 @@ pub enum Processed<T> {
     Outdated,
     /// The message was tried too often, or its closure ended the transaction by itself: this question is open. Nothing is run
     /// until it is answered.
-    SetAside(EscalationId),
+    SetAside(QuestionId),
     /// Somebody has decided to leave it out.
     Dropped,
 }
@@ -379,7 +379,7 @@ async fn failed<T, E: Display>(
 }
 
 enum Fate {
-    Asked(EscalationId),
+    Asked(QuestionId),
     Dropped,
     Again,
 }
@@ -396,7 +396,7 @@ async fn set_aside<E>(
     why: &SetAside,
 ) -> Result<Fate, InboxError<E>> {
     let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
-    let question_id = EscalationId(core.ids.next());
+    let question_id = QuestionId(core.ids.next());
     let Some(id) = database.inbox_set_aside(delivery, tries, why, question_id).await? else {
         return Ok(Fate::Again);
     };
@@ -419,7 +419,7 @@ async fn set_aside<E>(
     }
 }
 
-fn question(core: &Core, delivery: &Delivery, id: EscalationId, tries: i64, why: &SetAside) -> Escalation {
+fn question(core: &Core, delivery: &Delivery, id: QuestionId, tries: i64, why: &SetAside) -> Question {
     let Delivery { tenant, consumer, message, .. } = delivery;
     let question = match why {
         SetAside::TriedTooOften(detail) => {
@@ -438,12 +438,12 @@ fn question(core: &Core, delivery: &Delivery, id: EscalationId, tries: i64, why:
         ),
     };
     tracing::error!(%tenant, consumer, message, escalation = %id, question, "message set aside");
-    Escalation {
+    Question {
         id,
         tenant: tenant.clone(),
         record: None,
         run: None,
-        kind: EscalationKind::Unprocessed,
+        kind: QuestionKind::Unprocessed,
         question,
         opened_at: core.now(),
         waiting: None,

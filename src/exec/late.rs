@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use super::core::Core;
 use super::outcome::{ExecError, admitted, failed};
 use super::{escalate, orphans, surplus, undo};
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::ledger::{ContractClass, Found, Record, State, is_second_effect};
-use crate::store::{Escalation, FIRST_LATE_QUESTION, Refusal, Store as _, StoreError, Verdict};
+use crate::store::{FIRST_LATE_QUESTION, Question, Refusal, Store as _, StoreError, Verdict};
 
 /// So many questions are read at once.
 const PAGE: u32 = 1000;
@@ -39,7 +39,7 @@ async fn run(core: Weak<Core>) {
 }
 
 async fn take_up(core: &Arc<Core>) -> Result<(), StoreError> {
-    let mut after = EscalationId(FIRST_LATE_QUESTION.0 - 1);
+    let mut after = QuestionId(FIRST_LATE_QUESTION.0 - 1);
     loop {
         let open = core.group.escalation_duplicated(after, PAGE).await?;
         let Some(last) = open.last() else { return Ok(()) };
@@ -61,7 +61,7 @@ async fn take_up(core: &Arc<Core>) -> Result<(), StoreError> {
 ///
 /// # Crash
 /// The undoing has a record under the effect's id: whoever comes back finds out what became of it.
-async fn answer_if_possible(core: &Arc<Core>, question: Escalation) -> Result<(), ExecError> {
+async fn answer_if_possible(core: &Arc<Core>, question: Question) -> Result<(), ExecError> {
     let tenant = &question.tenant;
     let read = |source| ExecError::Store { key: question.id.to_string(), source };
     let Some(id) = question.record else { return Ok(()) };
@@ -108,7 +108,7 @@ fn is_own(record: &Record, external_ref: Option<&str>, contract: ContractClass) 
     matches!(record.state, State::Committed { .. }) && !is_second_effect(record, external_ref, contract)
 }
 
-async fn close(core: &Core, record: &Record, answered: Escalation) -> Result<(), ExecError> {
+async fn close(core: &Core, record: &Record, answered: Question) -> Result<(), ExecError> {
     match core.group.commit_one(core.change(None).escalation(answered)).await {
         Ok(Verdict::Refused(Refusal::Stale)) => Ok(()), // a person was faster
         verdict => admitted(&record.key, verdict),

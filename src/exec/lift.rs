@@ -2,7 +2,7 @@
 
 use super::executor::Executor;
 use super::outcome::ExecError;
-use crate::id::{EscalationId, Tenant};
+use crate::id::{QuestionId, Tenant};
 use crate::ledger::Restored;
 use crate::store::Resolution;
 
@@ -19,9 +19,9 @@ impl Executor {
     pub async fn lift_restored(&self, by: &str, because: &str) -> Result<(), ExecError> {
         let Some(question) = self.core.restored_question().await? else {
             let reason = "this ledger is not taken for older than the world: there is nothing to be lifted";
-            return Err(ExecError::Unanswerable { escalation: EscalationId(0), reason: reason.to_owned() });
+            return Err(ExecError::Unanswerable { question: QuestionId(0), reason: reason.to_owned() });
         };
-        let answer = self.resolve(&Tenant::ledger(), question, Resolution::NotCommitted, by);
+        let answer = self.answer(&Tenant::ledger(), question, Resolution::NotCommitted, by);
         if because.is_empty() {
             answer.await?;
         } else {

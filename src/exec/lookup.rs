@@ -15,7 +15,7 @@ use super::tool_code;
 use crate::clock::Boot;
 use crate::ledger::{Contract, Found, LookupResult, Record};
 use crate::payload::Payload;
-use crate::store::{Escalation, Store as _};
+use crate::store::{Question, Store as _};
 use crate::tool::{Call, ToolError};
 
 /// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
@@ -116,7 +116,7 @@ pub(super) enum Seen {
 /// More than one effect.
 pub(super) struct Copies {
     /// The question about it.
-    pub(super) question: Box<Escalation>,
+    pub(super) question: Box<Question>,
     /// The effects that are not the one that its record is of.
     pub(super) surplus: Vec<Found<Payload>>,
 }

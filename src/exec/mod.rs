@@ -102,7 +102,7 @@ pub use looks::Audit;
 pub use outcome::{Answer, ExecError, Outcome, ResponseTooLarge};
 pub use questions::Questions;
 pub use request::{ToolRequest, Wait};
-pub use resolve::Resolve;
+pub use resolve::GiveAnswer;
 pub use reviewers::Reviewers;
 pub use throttle::{BreakerState, ThrottleReport};
 pub use undo::Compensated;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::core::Core;
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, RecordId};
+use crate::id::{QuestionId, RecordId};
 use crate::ledger::{
     ApprovalError, Basis, Diff, FinalState, KeyError, OperationKey, Record, RecordedFailure, UnboundField,
 };
@@ -37,15 +37,15 @@ pub enum Outcome {
     /// The same key with another payload: nothing was done.
     Conflict(Diff),
     /// Nobody can tell whether it happened. The question is open, and waits for a decision.
-    Parked {
+    NeedsDecision {
         /// The question.
-        escalation: EscalationId,
+        question: QuestionId,
     },
     /// The provider has [accepted](crate::tool::ToolError::accepted) it and finishes it by itself. Nothing is sent again: the same
     /// request answers so until a lookup or a [completion](crate::Executor::complete) has settled it.
     Pending {
         /// The row by which it waits. It can be answered like a question, and is none.
-        escalation: EscalationId,
+        question: QuestionId,
     },
     /// Done and undone. To do it again takes an explicit key revision.
     Compensated {
@@ -226,10 +226,10 @@ pub enum ExecError {
         key: String,
     },
     /// A person's answer does not fit.
-    #[error("escalation {escalation} cannot be answered so: {reason}")]
+    #[error("{question} cannot be answered so: {reason}")]
     Unanswerable {
         /// The question.
-        escalation: EscalationId,
+        question: QuestionId,
         /// Why.
         reason: String,
     },

@@ -8,9 +8,9 @@ use super::core::Core;
 use super::declared::Settling;
 use super::escalate::{self, can_look};
 use super::outcome::{ExecError, failed};
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::ledger::{Event, Look, Record, apply};
-use crate::store::{EscalationKind, Store as _};
+use crate::store::{QuestionKind, Store as _};
 use crate::tool::ToolError;
 
 /// The pause before the first lookup, where the provider names none.
@@ -38,7 +38,7 @@ pub(super) async fn accept(
     settling: Settling<'_>,
     record: &Record,
     Accepted { external_ref, look_again }: Accepted,
-) -> Result<Option<EscalationId>, ExecError> {
+) -> Result<Option<QuestionId>, ExecError> {
     let Settling { core, op, bound } = settling;
     let contract = settling.contract();
     let waiting = escalate::pending(core, record, external_ref.as_deref());
@@ -63,8 +63,8 @@ pub(super) async fn accept(
 }
 
 /// The row by which a record waits, if its provider is to finish the call.
-pub(super) async fn is_pending(core: &Core, record: &Record, id: EscalationId) -> Result<bool, ExecError> {
+pub(super) async fn is_pending(core: &Core, record: &Record, id: QuestionId) -> Result<bool, ExecError> {
     let found = core.group.escalation_find(&record.tenant, id).await;
     let found = found.map_err(|source| failed(&record.key, source))?;
-    Ok(found.is_some_and(|found| found.kind == EscalationKind::Pending))
+    Ok(found.is_some_and(|found| found.kind == QuestionKind::Pending))
 }

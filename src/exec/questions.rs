@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 
 use super::core::Core;
 use super::outcome::ExecError;
-use crate::id::{EscalationId, Tenant};
-use crate::store::{Escalation, QuestionCount, Store as _};
+use crate::id::{QuestionId, Tenant};
+use crate::store::{Question, QuestionCount, Store as _};
 
 /// The maximum number of questions that one statement reads.
 const PAGE: u32 = 1000;
@@ -22,7 +22,7 @@ const PAGE: u32 = 1000;
 pub struct Questions<E = ExecError> {
     core: Arc<Core>,
     tenant: Tenant,
-    after: EscalationId,
+    after: QuestionId,
     limit: u32,
     answered: bool,
     error: PhantomData<fn() -> E>,
@@ -30,7 +30,7 @@ pub struct Questions<E = ExecError> {
 
 impl<E> Questions<E> {
     pub(crate) const fn of(core: Arc<Core>, tenant: Tenant) -> Self {
-        let (after, limit) = (EscalationId(i64::MIN), u32::MAX);
+        let (after, limit) = (QuestionId(i64::MIN), u32::MAX);
         Self { core, tenant, after, limit, answered: false, error: PhantomData }
     }
 
@@ -41,7 +41,7 @@ impl<E> Questions<E> {
     }
 
     /// Begins behind this question: the last one of the page before.
-    pub const fn after(mut self, last: EscalationId) -> Self {
+    pub const fn after(mut self, last: QuestionId) -> Self {
         self.after = last;
         self
     }
@@ -52,7 +52,7 @@ impl<E> Questions<E> {
         self
     }
 
-    async fn read(self) -> Result<Vec<Escalation>, ExecError> {
+    async fn read(self) -> Result<Vec<Question>, ExecError> {
         let (mut read, mut after, mut left) = (Vec::new(), self.after, self.limit);
         while left > 0 {
             let (group, limit) = (&self.core.group, left.min(PAGE));
@@ -78,7 +78,7 @@ pub(crate) async fn count(core: &Core, tenant: &Tenant) -> Result<Vec<QuestionCo
 }
 
 impl<E: From<ExecError> + 'static> IntoFuture for Questions<E> {
-    type Output = Result<Vec<Escalation>, E>;
+    type Output = Result<Vec<Question>, E>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {

@@ -20,13 +20,13 @@ use super::seal::{Known, refuse, seal};
 use super::surplus;
 use super::throttle::{Pass, Turn, health};
 use crate::clock::{Boot, Timestamp};
-use crate::id::{EscalationId, Fence};
+use crate::id::{Fence, QuestionId};
 use crate::ledger::resolve::{self, Looked, Next, Why};
 use crate::ledger::{
     Basis, Contract, Event, Found, Health, LookupResult, Record, apply, are_two_effects, first_sent,
 };
 use crate::payload::Response;
-use crate::store::{Document, EscalationKind, Evidence, Refusal, Store as _, Ticket, Verdict};
+use crate::store::{Document, Evidence, QuestionKind, Refusal, Store as _, Ticket, Verdict};
 use crate::tool::ToolError;
 
 /// What came of it.
@@ -40,9 +40,9 @@ pub(super) enum Fate {
     /// The record has changed meanwhile: decide anew.
     Changed,
     /// Nobody can tell; the question is durable.
-    Parked(EscalationId),
+    Parked(QuestionId),
     /// The provider has accepted it and finishes it by itself; that it waits is durable.
-    Pending(EscalationId),
+    Pending(QuestionId),
     /// The provider is to be left alone for so long. Nothing is sent, and nothing forgotten.
     Later(Duration),
     /// Its caller is gone, and it would have to be sent again: left as it is, for whoever asks next. With what the
@@ -153,11 +153,11 @@ pub(super) async fn unpark(
     core: &Arc<Core>,
     op: &Operation,
     record: &Record,
-    question: EscalationId,
+    question: QuestionId,
 ) -> Result<bool, ExecError> {
     let asked = core.group.escalation_find(&op.tenant, question).await;
     let Some(asked) = asked.map_err(|source| failed(&op.key, source))? else { return Ok(false) };
-    if asked.kind != EscalationKind::UnknownTool || asked.to_be_read().is_some() {
+    if asked.kind != QuestionKind::UnknownTool || asked.to_be_read().is_some() {
         return Ok(false);
     }
     let ambiguous = Ambiguous::new(Box::new(record.clone()), core.ceased(record));

@@ -11,23 +11,23 @@ use super::core::Core;
 use super::decided::Said;
 use super::outcome::ExecError;
 use super::shield::to_the_end;
-use crate::id::{EscalationId, Tenant};
+use crate::id::{QuestionId, Tenant};
 
 /// An answer to an open question, to be awaited.
 ///
 /// ```no_run
-/// # use counterfoil::{Executor, EscalationId, Tenant, store::Resolution};
-/// # async fn answers(executor: Executor, id: EscalationId) -> Result<(), Box<dyn std::error::Error>> {
+/// # use counterfoil::{Executor, QuestionId, Tenant, store::Resolution};
+/// # async fn answers(executor: Executor, id: QuestionId) -> Result<(), Box<dyn std::error::Error>> {
 /// let acme = Tenant::new("acme")?;
-/// executor.resolve(&acme, id, Resolution::NotCommitted, "ann").because("not in the bank's portal").await?;
+/// executor.answer(&acme, id, Resolution::NotCommitted, "ann").because("not in the bank's portal").await?;
 /// # Ok(())
 /// # }
 /// ```
 #[must_use = "the answer is not given until this is awaited"]
-pub struct Resolve<E = ExecError> {
+pub struct GiveAnswer<E = ExecError> {
     by: By,
     tenant: Tenant,
-    question: EscalationId,
+    question: QuestionId,
     said: Said,
     error: PhantomData<fn() -> E>,
 }
@@ -38,7 +38,7 @@ pub(crate) trait Answers: Send + Sync {
     fn resolve(
         self: Arc<Self>,
         tenant: Tenant,
-        escalation: EscalationId,
+        escalation: QuestionId,
         said: Said,
     ) -> BoxFuture<'static, Result<(), ExecError>>;
 }
@@ -49,17 +49,17 @@ enum By {
     Alone(Arc<Core>),
 }
 
-impl<E> Resolve<E> {
+impl<E> GiveAnswer<E> {
     pub(crate) fn by_engine(
         engine: Arc<dyn Answers>,
         tenant: Tenant,
-        question: EscalationId,
+        question: QuestionId,
         said: Said,
     ) -> Self {
         Self { by: By::Engine(engine), tenant, question, said, error: PhantomData }
     }
 
-    pub(crate) fn alone(core: Arc<Core>, tenant: Tenant, question: EscalationId, said: Said) -> Self {
+    pub(crate) fn alone(core: Arc<Core>, tenant: Tenant, question: QuestionId, said: Said) -> Self {
         Self { by: By::Alone(core), tenant, question, said, error: PhantomData }
     }
 
@@ -70,7 +70,7 @@ impl<E> Resolve<E> {
     }
 }
 
-impl<E: From<ExecError> + 'static> IntoFuture for Resolve<E> {
+impl<E: From<ExecError> + 'static> IntoFuture for GiveAnswer<E> {
     type Output = Result<(), E>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 

@@ -15,10 +15,10 @@ use super::outcome::ExecError;
 use super::peers::Peers;
 use super::restores::Declared;
 use crate::clock::{Boot, Timestamp};
-use crate::id::{EscalationId, Fence, Tenant};
+use crate::id::{Fence, QuestionId, Tenant};
 use crate::ledger::{Origin, Record, Restored, first_sent, looks_first};
 use crate::store::{
-    Change, Document, Escalation, EscalationKind, LEDGER_ID, LEDGER_KIND, Store as _, StoreError, Verdict,
+    Change, Document, LEDGER_ID, LEDGER_KIND, Question, QuestionKind, Store as _, StoreError, Verdict,
 };
 
 /// Effects mark the file at most this often.
@@ -153,7 +153,7 @@ impl Core {
         let mut note = Note { origin: origin.or(read.note.origin), ..read.note };
         let mut change = self.change(None);
         if let Some(why) = why {
-            let question = EscalationId(self.ids.next());
+            let question = QuestionId(self.ids.next());
             tracing::warn!(%question, why, "this ledger may be older than the world: first sends are looked up");
             let (since, by, as_of) = (now.0, self.fence.0, as_of.map(|at| at.0));
             note.restored = Some(Noted { since, by, as_of, question: question.0 });
@@ -207,10 +207,10 @@ impl Core {
     }
 
     /// The question about it, while it is in force.
-    pub(super) async fn restored_question(&self) -> Result<Option<EscalationId>, ExecError> {
+    pub(super) async fn restored_question(&self) -> Result<Option<QuestionId>, ExecError> {
         let read = self.read_note().await;
         let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
-        Ok(read.in_force().map(|noted| EscalationId(noted.question)))
+        Ok(read.in_force().map(|noted| QuestionId(noted.question)))
     }
 
     /// What is written with the answer to the question: that it is lifted.
@@ -242,19 +242,19 @@ impl Core {
     }
 }
 
-fn asked(id: EscalationId, why: &str, now: Timestamp) -> Escalation {
+fn asked(id: QuestionId, why: &str, now: Timestamp) -> Question {
     let question = format!(
         "This ledger may be older than the world: {why}. Until this is lifted, each first send of a key is preceded by its lookup, \
          and a call that cannot be looked up asks. A restore also takes back: answers to questions, approvals, signals, \
          published events and processed messages since then; see to these by hand. If nothing was lost, or when all is seen \
          to, lift it: `counterfoil lift-restored`, `executor.lift_restored(by, because)`, or answer `not_committed`."
     );
-    Escalation {
+    Question {
         id,
         tenant: Tenant::ledger(),
         record: None,
         run: None,
-        kind: EscalationKind::Restored,
+        kind: QuestionKind::Restored,
         question,
         opened_at: now,
         waiting: None,

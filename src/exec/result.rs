@@ -14,7 +14,7 @@ use super::escalate::{self, beside};
 use super::outcome::{ExecError, admitted, failed};
 use crate::ledger::{Event, Look, Reason, Record, apply};
 use crate::payload::{Payload, PayloadError};
-use crate::store::{Answer, Change, Escalation, Refusal, Verdict};
+use crate::store::{Answer, Change, Question, Refusal, Verdict};
 
 /// What is known of a result that somebody has given.
 pub(super) enum Fit {
@@ -50,9 +50,9 @@ pub(super) async fn fit(core: &Core, record: &Record, result: &Value) -> Result<
 pub(super) async fn wait(
     core: &Core,
     record: &Record,
-    mut asked: Escalation,
+    mut asked: Question,
     answer: Answer,
-) -> Result<Option<Escalation>, ExecError> {
+) -> Result<Option<Question>, ExecError> {
     let look = match escalate::to_come(core, record).await? {
         Some(look) => look.too_early(Duration::ZERO, core.now()),
         None => Look::beside_question(record, Reason::Asked, core.now()),
@@ -75,7 +75,7 @@ pub(super) async fn wait(
 pub(super) async fn take_up(
     core: &Core,
     record: &Record,
-    asked: Escalation,
+    asked: Question,
     answer: Answer,
 ) -> Result<(), ExecError> {
     let Some(result) = answer.resolution.result() else { return Ok(()) };
@@ -95,7 +95,7 @@ pub(super) async fn take_up(
 async fn set_aside(
     core: &Core,
     record: &Record,
-    mut asked: Escalation,
+    mut asked: Question,
     answer: Answer,
     why: String,
 ) -> Result<(), ExecError> {
@@ -107,7 +107,7 @@ async fn set_aside(
 }
 
 /// Writes a question that stays open. Whoever answers it at the same moment finds that the record has changed: then nothing is written.
-async fn write(core: &Core, record: &Record, asked: &Escalation, change: Change) -> Result<bool, ExecError> {
+async fn write(core: &Core, record: &Record, asked: &Question, change: Change) -> Result<bool, ExecError> {
     let Ok(next) = apply(record, Event::AnswerWaits, core.fence, core.now()) else { return Ok(false) };
     match core.group.commit_one(change.record(next).escalation(asked.clone())).await {
         Ok(Verdict::Refused(Refusal::Stale)) => Ok(false),

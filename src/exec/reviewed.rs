@@ -7,14 +7,14 @@ use super::core::Core;
 use super::outcome::ExecError;
 use crate::ledger::{ApprovalSubject, Compensation, Record, Review, ReviewPolicy};
 use crate::payload::{Payload, hex};
-use crate::store::{Document, Escalation, EscalationKind, Resolution};
+use crate::store::{Document, Question, QuestionKind, Resolution};
 
 /// The review of whether an effect may be undone, to be written with the question about it. `None` if the policy of the effect's tool
 /// asks for no reviewers.
 pub(crate) fn review_beside(
     core: &Core,
     record: &Record,
-    question: &Escalation,
+    question: &Question,
 ) -> Result<Option<Document>, ExecError> {
     let policy = core.registry.policy_of(record.operation.as_str());
     let (Some(Compensation::Reviewed { reviewers, quorum }), Some(run)) = (policy, question.run) else {
@@ -37,10 +37,10 @@ pub(crate) fn review_beside(
 /// be said by anybody.
 pub(super) async fn decided_by_reviewers(
     core: &Core,
-    asked: &Escalation,
+    asked: &Question,
     resolution: &Resolution,
 ) -> Result<Option<String>, ExecError> {
-    if asked.kind != EscalationKind::Compensation || resolution.result().is_some() {
+    if asked.kind != QuestionKind::Compensation || resolution.result().is_some() {
         return Ok(None);
     }
     let id = Review::id_of(asked.id);

@@ -15,7 +15,7 @@ use crate::ledger::{
     RetryDecision, apply,
 };
 use crate::payload::{Payload, Response};
-use crate::store::{Document, Escalation, Held, Refusal, Ticket};
+use crate::store::{Document, Held, Question, Refusal, Ticket};
 use crate::tool::{Done, ToolError};
 
 pub(super) async fn committed(
@@ -39,7 +39,7 @@ pub(super) struct Known {
     /// What the attempt has cost, if it says so.
     pub(super) cost: Option<u64>,
     /// The question that is opened with it, if the world holds more than one.
-    pub(super) duplicated: Option<Escalation>,
+    pub(super) duplicated: Option<Question>,
     /// The world holds more than one, and the confirming lookup is to undo what is beyond the first.
     pub(super) surplus: bool,
     /// The late answers on which it rests, by worker and attempt.

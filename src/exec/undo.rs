@@ -9,10 +9,10 @@ use super::escalate;
 use super::operation::{Asker, Operation};
 use super::outcome::{ExecError, Outcome, admitted, failed, refused};
 use super::request::Wait;
-use crate::id::{EscalationId, RunId};
+use crate::id::{QuestionId, RunId};
 use crate::ledger::{Due, Event, FinalState, Found, OperationKey, Owner, Record, State, Undone, apply, due};
 use crate::payload::Payload;
-use crate::store::{Escalation, Refusal, RunState, Store as _, Verdict};
+use crate::store::{Question, Refusal, RunState, Store as _, Verdict};
 use crate::tool::{Undoing, stable_key};
 
 /// What became of an effect that was to be undone.
@@ -29,7 +29,7 @@ pub enum Compensated {
     /// Nobody can tell whether it happened, or whether it is undone. The question is open.
     Parked {
         /// The question.
-        escalation: EscalationId,
+        escalation: QuestionId,
     },
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn undo_surplus(
             Compensated::Nothing => None,
             Compensated::Stands(why) => Some(why),
             Compensated::Parked { escalation } => {
-                Some(format!("whether it is undone is asked in escalation {escalation}"))
+                Some(format!("whether it is undone is asked in {escalation}"))
             }
         };
         let id = effect.external_ref.as_deref().unwrap_or("without an id");
@@ -125,8 +125,8 @@ async fn carry_through(
                 Ok(undone) => undone,
                 Err(_) => Undone::whole().detail(answer.response.value()?),
             }),
-            Outcome::Parked { escalation } | Outcome::Pending { escalation } => {
-                Compensated::Parked { escalation }
+            Outcome::NeedsDecision { question } | Outcome::Pending { question } => {
+                Compensated::Parked { escalation: question }
             }
             Outcome::Deferred { until } => {
                 core.clock.sleep(core.now().until(until)).await;
@@ -229,7 +229,7 @@ async fn left_over(
     record: &Record,
     undone: &Undone,
     family: &[RunId],
-) -> Result<Vec<Escalation>, ExecError> {
+) -> Result<Vec<Question>, ExecError> {
     let mut questions = Vec::new();
     if let Some(rest) = undone.rest() {
         questions.push(escalate::left(core, record, &format!("was undone in part: {rest}")));

@@ -11,13 +11,13 @@ use super::outcome::{ExecError, admitted, failed};
 use super::recorded::recorded;
 use crate::ledger::resolve::Why;
 use crate::ledger::{Contract, Event, Look, Record, apply};
-use crate::store::{Escalation, EscalationKind, Refusal, Verdict};
+use crate::store::{Question, QuestionKind, Refusal, Verdict};
 
 /// What becomes of the look at a call that is not finished, as far as this look has shown.
 pub(super) async fn follow(
     core: &Arc<Core>,
     record: &Record,
-    asked: &Escalation,
+    asked: &Question,
     look: &Look,
     (contract, shown): (&Contract, Shown),
 ) -> Result<Option<Look>, ExecError> {
@@ -35,7 +35,7 @@ pub(super) async fn follow(
 pub(super) async fn is_completed(
     core: &Arc<Core>,
     record: &Record,
-    asked: &Escalation,
+    asked: &Question,
 ) -> Result<bool, ExecError> {
     let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
     if completion::of(core, record, contract.class).await?.is_none() {
@@ -49,16 +49,11 @@ pub(super) async fn is_completed(
 ///
 /// # Crash
 /// The end of the wait, the question and the look beside it are one transaction.
-async fn overdue(
-    core: &Arc<Core>,
-    record: &Record,
-    waited: &Escalation,
-    look: &Look,
-) -> Result<(), ExecError> {
+async fn overdue(core: &Arc<Core>, record: &Record, waited: &Question, look: &Look) -> Result<(), ExecError> {
     let (why, class) = (Why::NeverFinished.question(), record.class.name());
     let called = record.external_ref.as_ref().map(|id| format!(" It is {id} there.")).unwrap_or_default();
     let question = format!("{} ({class}, attempt {}): {why}{called}", record.key, record.attempts);
-    let question = escalate::about(core, record, EscalationKind::Ambiguous, question);
+    let question = escalate::about(core, record, QuestionKind::Ambiguous, question);
     let event = Event::Overdue { escalation: question.id };
     let Ok(next) = apply(record, event, core.fence, core.now()) else { return Ok(()) };
     tracing::warn!(tenant = %record.tenant, key = %record.key, escalation = %question.id, "not finished in time");

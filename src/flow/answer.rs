@@ -10,18 +10,17 @@ use super::inner::Inner;
 use super::resume;
 use super::saga;
 use crate::exec::{Answers, ExecError, Said, answer_escalation, to_the_end};
-use crate::id::{EscalationId, Tenant};
+use crate::id::{QuestionId, Tenant};
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Change, Escalation, EscalationKind, Resolution, Run, RunState, Signal, Step, StepKind, Store as _,
-    StoreError,
+    Change, Question, QuestionKind, Resolution, Run, RunState, Signal, Step, StepKind, Store as _, StoreError,
 };
 
 impl Answers for Inner {
     fn resolve(
         self: Arc<Self>,
         tenant: Tenant,
-        escalation: EscalationId,
+        escalation: QuestionId,
         said: Said,
     ) -> BoxFuture<'static, Result<(), ExecError>> {
         // Dropped between the answer and what it lets go on, this would leave a run that nobody carries out.
@@ -36,7 +35,7 @@ impl Answers for Inner {
 struct Next {
     run: Option<Run>,
     /// What the run has done and leaves without an owner.
-    left: Vec<Escalation>,
+    left: Vec<Question>,
     /// The checkpoint that the run is undone from now on.
     undoing: Option<Step>,
     /// The checkpoint of the command that lets the run go on.
@@ -46,7 +45,7 @@ struct Next {
 }
 
 impl Next {
-    fn add_to(&mut self, change: &mut Change, answered: &Escalation) {
+    fn add_to(&mut self, change: &mut Change, answered: &Question) {
         change.run = self.run.clone().map(Box::new);
         change.escalations.append(&mut self.left);
         change.steps.extend(self.undoing.take());
@@ -59,7 +58,7 @@ impl Next {
             change.signal = Some(Box::new(signal));
         }
         // What the run no longer asks for is kept from now on.
-        let left = answered.record.filter(|_| answered.kind == EscalationKind::Diverged);
+        let left = answered.record.filter(|_| answered.kind == QuestionKind::Diverged);
         change.steps.extend(left.zip(self.run.as_ref()).map(|(record, run)| Step {
             tenant: answered.tenant.clone(),
             run: run.id,
@@ -82,7 +81,7 @@ impl Inner {
     pub(super) async fn answer(
         self: &Arc<Self>,
         tenant: &Tenant,
-        escalation: EscalationId,
+        escalation: QuestionId,
         answer: Said,
         commanded: Option<(Step, Option<Payload>)>,
     ) -> Result<(), ExecError> {
@@ -95,7 +94,7 @@ impl Inner {
                 Next { said, ..Next::default() }
             }
         };
-        let with = |change: &mut Change, answered: &Escalation| next.add_to(change, answered);
+        let with = |change: &mut Change, answered: &Question| next.add_to(change, answered);
         let answered = answer_escalation(&self.core, tenant, escalation, answer, with).await;
         if let Err(ExecError::Store { .. } | ExecError::Refused { .. }) = &answered {
             match (&next.run, &next.said) {
@@ -116,7 +115,7 @@ impl Inner {
     }
 
     /// The run that was blocked with this question.
-    async fn blocked(&self, tenant: &Tenant, escalation: EscalationId) -> Result<Option<Run>, StoreError> {
+    async fn blocked(&self, tenant: &Tenant, escalation: QuestionId) -> Result<Option<Run>, StoreError> {
         let found = self.core.group.escalation_find(tenant, escalation).await?;
         let Some(run) = found.filter(|found| found.kind.blocks_its_run()).and_then(|found| found.run) else {
             return Ok(None);

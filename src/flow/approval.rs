@@ -136,7 +136,8 @@ impl AskApproval {
         let label = Label::of(&format!("{ASKED}{what}"), id);
         // All versions of one id are one row.
         let row = self.id.as_ref().map(|id| format!("{}/{what}/{id}", ctx.run_name()));
-        let asked: Asked = ctx.guarded(label, &digest.clone(), row, Question { ask: self, digest }).await?;
+        let asked: Asked =
+            ctx.guarded(label, &digest.clone(), row, ApprovalQuestion { ask: self, digest }).await?;
         outcome(&ctx, &what, asked).await
     }
 
@@ -147,12 +148,12 @@ impl AskApproval {
 }
 
 /// A question to be put.
-struct Question {
+struct ApprovalQuestion {
     ask: AskApproval,
     digest: String,
 }
 
-impl Guarded for Question {
+impl Guarded for ApprovalQuestion {
     type Answer = Asked;
     type Error = ExecError;
 
@@ -183,7 +184,7 @@ impl Guarded for Question {
     }
 }
 
-impl Question {
+impl ApprovalQuestion {
     /// What is asked, after so many versions. Of a run that is begun again, whoever looks at an earlier one must not answer
     /// this one.
     fn review(&self, past: u32, now: Timestamp) -> Result<Review, ExecError> {

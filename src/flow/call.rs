@@ -22,7 +22,7 @@ use crate::exec::{
 };
 use crate::ledger::{Approval, Diff, ErrorKind, Key, OperationKey, Owner, Record, ReviewPolicy, escaped};
 use crate::payload::Stored;
-use crate::store::EscalationKind;
+use crate::store::QuestionKind;
 use crate::tool::{NeedsApproval, Prepared, Tool, effect, given_or_stable};
 
 /// The call has no approval (yet).
@@ -316,7 +316,7 @@ async fn carried_out(
                 continue;
             }
             // Whoever answers finds the run by its record, or by the note that it uses another's.
-            Outcome::Parked { .. } | Outcome::Pending { .. } => {
+            Outcome::NeedsDecision { .. } | Outcome::Pending { .. } => {
                 let _waiting = open.wait(live::Wait { answer: true, ..Default::default() });
                 return std::future::pending().await; // the answer starts the run over, from its records
             }
@@ -331,7 +331,7 @@ async fn carried_out(
             }
             // A new build can mend it. Returned by the code, it would undo what this run did under that very key.
             Outcome::Conflict(diff) if is_own && !live.has_ended() => {
-                return ctx.block(EscalationKind::Diverged, conflict_with_itself(live, &op, &diff)).await;
+                return ctx.block(QuestionKind::Diverged, conflict_with_itself(live, &op, &diff)).await;
             }
             over => failure_of(&op, over),
         };
@@ -405,7 +405,7 @@ fn failure_of(op: &Operation, outcome: Outcome) -> Failure {
         ),
         Outcome::Done(_)
         | Outcome::Deferred { .. }
-        | Outcome::Parked { .. }
+        | Outcome::NeedsDecision { .. }
         | Outcome::Pending { .. }
         | Outcome::InProgress => {
             unreachable!("it came to a result, or is not over")

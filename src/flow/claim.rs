@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::inner::Inner;
 use super::unregistered::Unregistered;
 use crate::exec::withdrawn;
-use crate::id::{EscalationId, RunId};
-use crate::store::{Escalation, Run, RunState, Store as _, StoreError, Verdict};
+use crate::id::{QuestionId, RunId};
+use crate::store::{Question, Run, RunState, Store as _, StoreError, Verdict};
 
 /// Runs are taken over in batches of this size.
 pub(super) const CLAIM: u32 = 256;
@@ -57,7 +57,7 @@ impl Inner {
     /// # Crash
     /// Each withdrawal and its run's new state are one transaction.
     async fn take_up_known(self: &Arc<Self>) -> Result<(), StoreError> {
-        let mut after = EscalationId(i64::MIN);
+        let mut after = QuestionId(i64::MIN);
         loop {
             let asked = self.core.group.escalation_unknown_workflow(after, CLAIM).await?;
             let Some(last) = asked.last() else { return Ok(()) };
@@ -66,7 +66,7 @@ impl Inner {
             for question in asked {
                 known.extend(self.known(&question).await?.map(|run| (question, run)));
             }
-            let withdrawn = |(question, run): &(Escalation, Run)| {
+            let withdrawn = |(question, run): &(Question, Run)| {
                 let question = withdrawn(&self.core, question.clone());
                 self.core.change(None).run(run.clone()).escalation(question)
             };
@@ -93,7 +93,7 @@ impl Inner {
     }
 
     /// The next row of the run that a question is about of what was not registered. `None` if it is not registered here, either.
-    async fn known(&self, asked: &Escalation) -> Result<Option<Run>, StoreError> {
+    async fn known(&self, asked: &Question) -> Result<Option<Run>, StoreError> {
         let Some(run) = asked.run else { return Ok(None) };
         let run = match self.core.group.run_find(&asked.tenant, run).await {
             Err(error @ StoreError::Corrupt { .. }) => {

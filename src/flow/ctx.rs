@@ -16,7 +16,7 @@ use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
-use crate::store::{EscalationKind, PastStep};
+use crate::store::{PastStep, QuestionKind};
 use crate::tool::canonical;
 
 /// A run's hold on durability. Cheap to clone; useless once its run has ended.
@@ -275,7 +275,7 @@ impl Ctx {
                  the code or its input changed. Restore it and go on, or give the step a new name?",
                 self.live.id, open.identity
             );
-            return self.block(EscalationKind::Diverged, question).await;
+            return self.block(QuestionKind::Diverged, question).await;
         }
         let value = self.value(&open.identity, past).await?;
         open.close();
@@ -289,7 +289,7 @@ impl Ctx {
                  durable, its result is not known. Check the tables by hand, then go on or abandon?",
                 self.live.id, identity
             );
-            return self.block(EscalationKind::Damaged, question).await;
+            return self.block(QuestionKind::Damaged, question).await;
         };
         self.decoded(&identity.to_string(), &stored).await
     }
@@ -312,13 +312,13 @@ impl Ctx {
                      Restore the type and go on, or abandon?",
                     self.live.id
                 );
-                self.block(EscalationKind::Damaged, question).await
+                self.block(QuestionKind::Damaged, question).await
             }
         }
     }
 
     /// Stops the run with an open question. Never returns.
-    pub(super) async fn block<T>(&self, kind: EscalationKind, question: String) -> T {
+    pub(super) async fn block<T>(&self, kind: QuestionKind, question: String) -> T {
         self.live.stop(Stop::Block { kind, question, record: None, kept: Vec::new() }).await
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::inner::{Inner, RETRY};
-use crate::id::{EscalationId, RunId, Tenant};
+use crate::id::{QuestionId, RunId, Tenant};
 use crate::store::{RunState, Signal, Store as _, StoreError};
 
 impl Inner {
@@ -35,7 +35,7 @@ impl Inner {
     }
 
     /// The write would have answered this question. If it did, the runs that wait for the answer are woken.
-    pub(super) fn perhaps_answered(self: &Arc<Self>, tenant: &Tenant, question: EscalationId) {
+    pub(super) fn perhaps_answered(self: &Arc<Self>, tenant: &Tenant, question: QuestionId) {
         let (inner, tenant) = (self.clone(), tenant.clone());
         self.find_out(async move {
             let found = inner.core.group.escalation_find(&tenant, question).await?;

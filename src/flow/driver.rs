@@ -11,7 +11,7 @@ use super::run::{End, activate, unreadable};
 use crate::exec::{ExecError, last};
 use crate::id::{Name, RunId, Tenant};
 use crate::panics::{caught, quietly};
-use crate::store::{EscalationKind, OrderingKey, Run, Store as _, StoreError};
+use crate::store::{OrderingKey, QuestionKind, Run, Store as _, StoreError};
 
 /// Gives a run a task.
 pub(super) fn carry_out(engine: Arc<Inner>, run: Box<Run>, fresh: Option<OrderingKey>) {
@@ -182,6 +182,6 @@ impl Task {
             run.id, run.deaths
         );
         let live = Live::unread(&self.engine.core, *run);
-        resume::block(&live, EscalationKind::Quarantined, question).await
+        resume::block(&live, QuestionKind::Quarantined, question).await
     }
 }

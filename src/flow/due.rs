@@ -8,7 +8,7 @@ use super::claim::CLAIM;
 use super::inner::Inner;
 use crate::clock::Timestamp;
 use crate::exec::{Due, More};
-use crate::store::{Escalation, Store as _, StoreError};
+use crate::store::{Question, Store as _, StoreError};
 
 impl Due for Inner {
     fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, More> {
@@ -51,7 +51,7 @@ impl Due for Inner {
         })
     }
 
-    fn answered(self: Arc<Self>, question: Escalation) -> BoxFuture<'static, Result<(), StoreError>> {
+    fn answered(self: Arc<Self>, question: Question) -> BoxFuture<'static, Result<(), StoreError>> {
         Box::pin(async move { self.wake_waiting(&question.tenant, &question).await })
     }
 

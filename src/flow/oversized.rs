@@ -8,7 +8,7 @@ use super::identity::Identity;
 use super::live::{Live, Open};
 use crate::exec::ExecError;
 use crate::id::RecordId;
-use crate::store::{EscalationKind, Store as _};
+use crate::store::{QuestionKind, Store as _};
 
 /// The record of the call whose response is over the limit, if this failure says so.
 pub(super) fn record_of(failure: &Failure) -> Option<RecordId> {
@@ -25,7 +25,7 @@ pub(super) async fn given_as(
     let asked = live.core.group.escalation_of(&live.tenant, record).await;
     let asked = asked.map_err(|source| ExecError::Store { key: live.id.to_string(), source })?;
     let blocked =
-        asked.iter().filter(|asked| asked.run == Some(live.id) && asked.kind == EscalationKind::Quarantined);
+        asked.iter().filter(|asked| asked.run == Some(live.id) && asked.kind == QuestionKind::Quarantined);
     Ok(identity.after_blocks(blocked.count()))
 }
 

@@ -10,7 +10,7 @@ use crate::exec::{Answer, ExecError, Operation, look_only};
 use crate::id::RecordId;
 use crate::ledger::{Decision, Record, State};
 use crate::payload::Stored;
-use crate::store::{EscalationKind, Store as _};
+use crate::store::{QuestionKind, Store as _};
 
 /// What an earlier activation has left of a call.
 pub(super) enum Past {
@@ -46,7 +46,7 @@ pub(super) async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Resul
                  the code or its input changed. Restore it and go on, or abandon?",
                 live.id, open.identity, op.hash
             );
-            let kind = EscalationKind::Diverged;
+            let kind = QuestionKind::Diverged;
             return live.stop(Stop::Block { kind, question, record: None, kept: Vec::new() }).await;
         }
         if let Some(stored) = past.value {

@@ -14,11 +14,11 @@ use super::live::{Live, Stop};
 use super::oversized;
 use super::run::End;
 use crate::exec::{Compensated, Core, ExecError, due_for, escalation_of_orphan, look_only, undo};
-use crate::id::{EscalationId, RecordId, RunId};
+use crate::id::{QuestionId, RecordId, RunId};
 use crate::ledger::{Divergence, Due, Record, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Escalation, EscalationKind, PastCall, Run, RunState, Signal, Step, StepKind, Store as _, StoreError,
+    PastCall, Question, QuestionKind, Run, RunState, Signal, Step, StepKind, Store as _, StoreError,
 };
 
 /// When the question is asked.
@@ -48,7 +48,7 @@ impl When {
 pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>, ExecError> {
     let block = |question, record: &Record| {
         let record = Some(record.id);
-        Some(Stop::Block { kind: EscalationKind::Diverged, question, record, kept: Vec::new() })
+        Some(Stop::Block { kind: QuestionKind::Diverged, question, record, kept: Vec::new() })
     };
     for past in unasked_calls(live, when) {
         let Some(record) = settled(live, past.record).await? else { continue };
@@ -76,7 +76,7 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
         told(live, &deeds)
     );
     let kept = deeds.iter().map(Identity::kept_id).collect();
-    Ok(Some(Stop::Block { kind: EscalationKind::Diverged, question, record: None, kept }))
+    Ok(Some(Stop::Block { kind: QuestionKind::Diverged, question, record: None, kept }))
 }
 
 /// Undoes what the resumed path does not ask for, where that takes nobody's word.
@@ -104,7 +104,7 @@ fn told(live: &Live, deeds: &[Identity]) -> String {
 }
 
 /// What a run that ended well, or a turn of it, has done before and did not ask for again, as open questions.
-pub(super) async fn left_unasked(live: &Arc<Live>, when: When) -> Result<Vec<Escalation>, ExecError> {
+pub(super) async fn left_unasked(live: &Arc<Live>, when: When) -> Result<Vec<Question>, ExecError> {
     let why = "its run ended without asking for it again";
     let deeds = unasked_deeds(live, when);
     let mut questions: Vec<_> = deeds
@@ -112,7 +112,7 @@ pub(super) async fn left_unasked(live: &Arc<Live>, when: When) -> Result<Vec<Esc
         .map(|deed| {
             let question =
                 format!("run {}: {}, and {why}. Keep it, or undo it by hand?", live.id, told(live, &[deed]));
-            about(live, EscalationKind::Orphaned, question, None)
+            about(live, QuestionKind::Orphaned, question, None)
         })
         .collect();
     for past in unasked_calls(live, when) {
@@ -131,7 +131,7 @@ pub(super) async fn left_by_failed(
     live: &Arc<Live>,
     failure: &mut Failure,
     stands: &HashMap<RecordId, String>,
-) -> Result<Vec<Escalation>, ExecError> {
+) -> Result<Vec<Question>, ExecError> {
     live.flushed().await?; // everything that the run has queued must be there to be listed
     let family = family::of(&live.core, &live.run()).await?;
     let mut questions = Vec::new();
@@ -146,7 +146,7 @@ pub(super) async fn left_by_failed(
             let why = stands.get(&effect.id).map_or_else(|| why.clone(), |stands| format!("{why}: {stands}"));
             // It is the failed run that the answer is about, whoever did it: a retry withdraws the question.
             let question = escalation_of_orphan(&live.core, &record, &why);
-            questions.push(Escalation { run: Some(live.id), ..question });
+            questions.push(Question { run: Some(live.id), ..question });
         }
     }
     failure.detached = family.detached;
@@ -222,7 +222,7 @@ fn diverged(live: &Live, record: &Record) -> String {
 
 /// What is asked when a run is stopped.
 pub(super) struct Asked {
-    pub(super) kind: EscalationKind,
+    pub(super) kind: QuestionKind,
     pub(super) question: String,
     pub(super) record: Option<RecordId>,
     /// Children and signals that are asked about: with the question they are marked as kept, so that they are not asked
@@ -236,7 +236,7 @@ pub(super) struct Asked {
 
 impl Asked {
     /// A question about nothing but the run itself.
-    pub(super) const fn of(kind: EscalationKind, question: String) -> Self {
+    pub(super) const fn of(kind: QuestionKind, question: String) -> Self {
         Self { kind, question, record: None, kept: Vec::new(), command: None, detail: Value::Null }
     }
 
@@ -244,10 +244,10 @@ impl Asked {
     pub(super) fn unmended(run: RunId, failure: &Failure) -> Self {
         let (kind, then) = match failure.code {
             FailureCode::Unregistered => {
-                (EscalationKind::Unregistered, "Register it, and the run goes on by itself; or")
+                (QuestionKind::Unregistered, "Register it, and the run goes on by itself; or")
             }
-            FailureCode::ResponseTooLarge => (EscalationKind::Quarantined, "Raise the limit and go on, or"),
-            _ => (EscalationKind::Quarantined, "Mend the code and go on, or"),
+            FailureCode::ResponseTooLarge => (QuestionKind::Quarantined, "Raise the limit and go on, or"),
+            _ => (QuestionKind::Quarantined, "Mend the code and go on, or"),
         };
         let question =
             format!("run {run}: {failure}. What the run did before stands. {then} abandon the run?");
@@ -258,7 +258,7 @@ impl Asked {
 }
 
 /// Stops the run with an open question about nothing but itself; it goes on when that is answered.
-pub(super) async fn block(live: &Arc<Live>, kind: EscalationKind, question: String) -> End {
+pub(super) async fn block(live: &Arc<Live>, kind: QuestionKind, question: String) -> End {
     block_on(live, Asked::of(kind, question)).await
 }
 
@@ -288,10 +288,10 @@ pub(super) async fn block_on(live: &Arc<Live>, asked: Asked) -> End {
     }
 }
 
-fn about(live: &Live, kind: EscalationKind, question: String, record: Option<RecordId>) -> Escalation {
+fn about(live: &Live, kind: QuestionKind, question: String, record: Option<RecordId>) -> Question {
     let core = &live.core;
-    Escalation {
-        id: EscalationId(core.ids.next()),
+    Question {
+        id: QuestionId(core.ids.next()),
         tenant: live.tenant.clone(),
         record,
         run: Some(live.id),
@@ -314,7 +314,7 @@ pub(super) async fn abandoned(
     core: &Arc<Core>,
     run: Run,
     failure: &mut Failure,
-) -> Result<(Run, Vec<Escalation>), ExecError> {
+) -> Result<(Run, Vec<Question>), ExecError> {
     let live = Live::unread(core, run);
     live.end();
     let left = left_by_failed(&live, failure, &HashMap::new()).await;

@@ -15,11 +15,11 @@ use super::live::Live;
 use super::resume::settled;
 use super::run::{Activation, End};
 use crate::exec::{Compensated, Core, ExecError, due_for, may_undo, review_beside, undo};
-use crate::id::{EscalationId, RecordId, RunId};
+use crate::id::{QuestionId, RecordId, RunId};
 use crate::ledger::{Due, Record, State, Undone};
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Change, Escalation, Resolution, Run, RunState, Step, StepKind, Store as _, StoreError, WaitsOn,
+    Change, Question, Resolution, Run, RunState, Step, StepKind, Store as _, StoreError, WaitsOn,
 };
 
 /// The checkpoint that a run is being undone.
@@ -109,7 +109,7 @@ struct Saga<'a> {
     /// Why effects stand that were to be undone. They are not tried again in this life.
     stands: HashMap<RecordId, String>,
     /// Where somebody was asked whether an effect may be undone.
-    asked: HashMap<RecordId, EscalationId>,
+    asked: HashMap<RecordId, QuestionId>,
     /// A question about a child's effect is open: its answer wakes the child, which has ended.
     asks_for_child: bool,
     /// It has waited in memory for the end of a child's child.
@@ -131,7 +131,7 @@ impl<'a> Saga<'a> {
         let asked = live.with_replay(|replay| replay.undoing(live.base, ASKED));
         let asked = asked.iter().filter_map(|step| {
             let question = step.value.as_ref()?.inline()?.decode().ok()?;
-            Some((RecordId(step.id.parse().ok()?), EscalationId(question)))
+            Some((RecordId(step.id.parse().ok()?), QuestionId(question)))
         });
         Self {
             activation,
@@ -267,7 +267,7 @@ impl<'a> Saga<'a> {
     }
 
     /// Somebody is asked about the effect.
-    fn waits_for(&mut self, record: &Record, question: EscalationId) -> Stands {
+    fn waits_for(&mut self, record: &Record, question: QuestionId) -> Stands {
         if record.owner.run != Some(self.live.id) {
             self.asks_for_child = true;
             self.activation.engine.answers.wait(question, self.live.id);
@@ -309,7 +309,7 @@ impl<'a> Saga<'a> {
             };
         }
         // It is this run that waits for the answer, whoever did it.
-        let question = Escalation { run: Some(live.id), ..may_undo(core, record) };
+        let question = Question { run: Some(live.id), ..may_undo(core, record) };
         let (name, id) = (ASKED.to_owned(), record.id.0.to_string());
         let identity = Identity { turn: live.base, kind: Kind::Step, name, id };
         let asked = Payload::of(&question.id.0)?;

@@ -13,11 +13,11 @@ use super::inner::Inner;
 use super::queue::Choice;
 use super::start::StartRun;
 use super::workflow::Workflow;
+use crate::exec::{GiveAnswer, Questions, Said, count_questions};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::exec::{OwnConnection, inbox};
-use crate::exec::{Questions, Resolve, Said, count_questions};
-use crate::id::{EscalationId, RunId, Tenant};
-use crate::store::{Escalation, QuestionCount, Resolution, Run, Store as _};
+use crate::id::{QuestionId, RunId, Tenant};
+use crate::store::{QuestionCount, Resolution, Run, Store as _};
 use crate::tool::canonical;
 
 /// The engine as one tenant sees it.
@@ -130,11 +130,6 @@ impl TenantClient {
         Ok(count_questions(&self.inner.core, &self.tenant).await?)
     }
 
-    /// All open questions, the oldest first: what [`questions`](Self::questions) gives without a limit.
-    pub async fn escalations(&self) -> Result<Vec<Escalation>, RunError> {
-        self.questions().await
-    }
-
     /// Answers an open question.
     ///
     /// About a call: [`Committed`](Resolution::Committed) with its result, [`NotCommitted`](Resolution::NotCommitted)
@@ -143,12 +138,12 @@ impl TenantClient {
     /// happened twice, or perhaps did: `Abandon` when that is dealt with.
     ///
     /// About a call that can be looked up, `NotCommitted` takes effect once its lookup has answered and shows nothing. Until then
-    /// the question stays open and says that an answer [waits](Escalation::waiting).
+    /// the question stays open and says that an answer [waits](crate::store::Question::waiting).
     ///
     /// # Crash
     /// The answer and what follows from it are one transaction.
-    pub fn resolve(&self, escalation: EscalationId, resolution: Resolution, by: &str) -> Resolve<RunError> {
+    pub fn answer(&self, escalation: QuestionId, resolution: Resolution, by: &str) -> GiveAnswer<RunError> {
         let said = Said::new(resolution, by);
-        Resolve::by_engine(self.inner.clone(), self.tenant.clone(), escalation, said)
+        GiveAnswer::by_engine(self.inner.clone(), self.tenant.clone(), escalation, said)
     }
 }

@@ -16,7 +16,7 @@ use crate::crash::CrashPoint;
 use crate::exec::{ExecError, OwnConnection};
 use crate::payload::Payload;
 use crate::store::own::Within;
-use crate::store::{EscalationKind, TransactionError};
+use crate::store::{QuestionKind, TransactionError};
 
 /// Other writers wait while a transaction runs.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -114,7 +114,7 @@ impl Ctx {
             }
             TransactionError::EndedInside => {
                 let question = format!("run {}: the {}: {error}", self.live.id, open.identity);
-                return self.block(EscalationKind::Damaged, question).await;
+                return self.block(QuestionKind::Damaged, question).await;
             }
             TransactionError::Refused(refusal) => {
                 return self.live.stop(Stop::Failed(ExecError::Refused { key: key(), refusal })).await;
@@ -137,6 +137,6 @@ impl Ctx {
             "run {}: the {identity}: {NO_DATABASE}. Nothing was done. Mend the code and go on, or abandon?",
             self.live.id
         );
-        self.block(EscalationKind::Quarantined, question).await
+        self.block(QuestionKind::Quarantined, question).await
     }
 }

@@ -16,7 +16,7 @@ use super::live::{Entered, Live, Open, Stop};
 use super::past_call::settle_dropped;
 use super::resume;
 use crate::payload::Payload;
-use crate::store::{Change, Escalation};
+use crate::store::{Change, Question};
 
 /// What a turn of a loop ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Ctx {
     /// durable before anything of a later turn leaves the engine. Before it is durable the turn is resumed, from its
     /// records.
     ///
-    /// [`RunHandle::history`]: crate::flow::RunHandle::turns
+    /// [`RunHandle::history`]: crate::flow::RunHandle::history
     pub fn turns<'a, S, O, F, Fut>(&self, label: impl Into<Label>, state: S, mut turn: F) -> Loop<'a, S, O>
     where
         F: FnMut(S, Self) -> Fut + Send + 'a,
@@ -341,7 +341,7 @@ impl<'a> Present<'a> {
 
     /// No effect of the turn is forgotten: what an earlier life of it recorded and this one did not ask for is kept and
     /// listed, or blocks the run (invariant 7). Before anything of the next turn goes out.
-    async fn settle(&self) -> Vec<Escalation> {
+    async fn settle(&self) -> Vec<Question> {
         let over = resume::When::TurnOver(self.number);
         let settled = match resume::unasked(self.live, over).await {
             Ok(None) => resume::left_unasked(self.live, over).await,
@@ -367,7 +367,7 @@ impl<'a> Present<'a> {
 
     /// # Crash
     /// The turn's number and the state that it begins with are one transaction, queued before whatever the turn does.
-    async fn next(&mut self, state: Payload, left: Vec<Escalation>) {
+    async fn next(&mut self, state: Payload, left: Vec<Question>) {
         let next = self.number + 1;
         self.live.core.group.room().await;
         let change = self.change(&self.mark(next), state);
@@ -383,7 +383,7 @@ impl<'a> Present<'a> {
 
     /// # Crash
     /// The result of the loop and the end of its last turn are one transaction.
-    async fn done(&self, output: Payload, left: Vec<Escalation>) {
+    async fn done(&self, output: Payload, left: Vec<Question>) {
         self.live.core.group.room().await;
         let change = self.change(&self.open.identity, output);
         self.write_turn(self.number + 1, change, left);
@@ -391,7 +391,7 @@ impl<'a> Present<'a> {
     }
 
     /// The turn stays the run's present one: if the run fails as well, what the turn did is asked about like the rest.
-    async fn failed(&self, failure: &Failure, left: Vec<Escalation>) {
+    async fn failed(&self, failure: &Failure, left: Vec<Question>) {
         self.live.core.group.room().await;
         let failure = serde_json::json!({ "Err": failure });
         let payload = Payload::of(&failure).unwrap_or_else(|_| Payload::stored("{\"Err\":{}}"));
@@ -400,7 +400,7 @@ impl<'a> Present<'a> {
         drop(self.live.core.group.submit(change));
     }
 
-    fn write_turn(&self, next: u32, mut change: Change, left: Vec<Escalation>) {
+    fn write_turn(&self, next: u32, mut change: Change, left: Vec<Question>) {
         let last = self.keep.and_then(|keep| self.number.checked_sub(keep));
         change.prune = last.filter(|last| *last > self.live.base);
         change.escalations = left;

@@ -3,12 +3,12 @@
 use super::error::RunError;
 use super::tenant::TenantClient;
 use crate::exec::{Said, to_the_end};
-use crate::id::EscalationId;
-use crate::store::{Change, Escalation, Store as _, StoreError, Verdict};
+use crate::id::QuestionId;
+use crate::store::{Change, Question, Store as _, StoreError, Verdict};
 
 impl TenantClient {
     /// A question, if it is open.
-    pub(crate) async fn asks(&self, question: EscalationId) -> Result<Option<Escalation>, StoreError> {
+    pub(crate) async fn asks(&self, question: QuestionId) -> Result<Option<Question>, StoreError> {
         let (core, tenant) = self.core();
         let found = core.group.escalation_find(&tenant, question).await?;
         Ok(found.filter(|question| question.answer.is_none()))
@@ -21,7 +21,7 @@ impl TenantClient {
     pub(crate) async fn answer_with(
         &self,
         change: Change,
-        mut question: Escalation,
+        mut question: Question,
         said: Said,
     ) -> Result<Verdict, RunError> {
         let (inner, tenant) = self.parts();

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::id::{EscalationId, RunId, Tenant};
+use crate::id::{QuestionId, RunId, Tenant};
 use crate::store::RunState;
 
 /// Who waits for the ends of runs.
@@ -73,15 +73,15 @@ impl EndWaiters {
 /// the question's record. Only a hint: after a restart they are found by their rows.
 #[derive(Default)]
 pub(super) struct AnswerWaiters {
-    by_question: Mutex<BTreeMap<EscalationId, Vec<RunId>>>,
+    by_question: Mutex<BTreeMap<QuestionId, Vec<RunId>>>,
 }
 
 impl AnswerWaiters {
-    fn by_question(&self) -> MutexGuard<'_, BTreeMap<EscalationId, Vec<RunId>>> {
+    fn by_question(&self) -> MutexGuard<'_, BTreeMap<QuestionId, Vec<RunId>>> {
         self.by_question.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn wait(&self, question: EscalationId, run: RunId) {
+    pub(super) fn wait(&self, question: QuestionId, run: RunId) {
         let mut by_question = self.by_question();
         let runs = by_question.entry(question).or_default();
         if !runs.contains(&run) {
@@ -90,7 +90,7 @@ impl AnswerWaiters {
     }
 
     /// The runs that waited for it.
-    pub(super) fn take(&self, question: EscalationId) -> Vec<RunId> {
+    pub(super) fn take(&self, question: QuestionId) -> Vec<RunId> {
         self.by_question().remove(&question).unwrap_or_default()
     }
 }

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use super::command::is_command;
 use super::inner::Inner;
 use crate::id::{RunId, Tenant};
-use crate::store::{Escalation, EscalationKind, Run, RunState, Signal, Store as _, StoreError};
+use crate::store::{Question, QuestionKind, Run, RunState, Signal, Store as _, StoreError};
 
 /// One query asks for the signals of at most so many runs.
 const LIVES: usize = 256;
@@ -42,7 +42,7 @@ impl Inner {
     pub(super) async fn wake_waiting(
         self: &Arc<Self>,
         tenant: &Tenant,
-        answered: &Escalation,
+        answered: &Question,
     ) -> Result<(), StoreError> {
         let mut runs = self.answers.take(answered.id);
         runs.extend(answered.run);
@@ -51,7 +51,7 @@ impl Inner {
         }
         runs.sort_unstable();
         runs.dedup();
-        if EscalationKind::PARKING.contains(&answered.kind) {
+        if QuestionKind::PARKING.contains(&answered.kind) {
             for run in runs {
                 self.wake(tenant, run).await;
             }

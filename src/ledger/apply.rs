@@ -5,7 +5,7 @@ use super::record::{Basis, Record, State};
 use super::retry::{ErrorKind, RecordedFailure};
 use super::scopes::Scopes;
 use crate::clock::Timestamp;
-use crate::id::{DeclarationId, EscalationId, Fence};
+use crate::id::{DeclarationId, Fence, QuestionId};
 use crate::payload::Stored;
 
 /// Something that happened to an operation.
@@ -59,19 +59,19 @@ pub enum Event {
     /// Nobody can tell, and the question is now open.
     Park {
         /// The question.
-        escalation: EscalationId,
+        escalation: QuestionId,
     },
     /// The provider has accepted the call, and will finish it by itself.
     Accept {
         /// The row by which the call waits.
-        escalation: EscalationId,
+        escalation: QuestionId,
         /// The provider's id, if it has given one.
         external_ref: Option<String>,
     },
     /// The provider has not finished an accepted call in time: it is a question from now on.
     Overdue {
         /// The question.
-        escalation: EscalationId,
+        escalation: QuestionId,
     },
     /// The question was withdrawn unanswered: there is another way to find out by now. Nobody has it in hand.
     Unpark,
@@ -262,7 +262,7 @@ impl Event {
 /// There is no such transition. The record stands as it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record of {key} is {state}{}{} and takes no `{event}`: read it again and decide anew",
-    if *parked { ", with an open escalation," } else { "" },
+    if *parked { ", with an open question," } else { "" },
     if *fenced { " (and belongs to another worker by now)" } else { "" })]
 pub struct InvalidTransition {
     /// The operation.
@@ -273,7 +273,7 @@ pub struct InvalidTransition {
     pub event: &'static str,
     /// The reporter's fence is not the record's: another worker has taken it over.
     pub fenced: bool,
-    /// An escalation is open.
+    /// A question is open.
     pub parked: bool,
 }
 

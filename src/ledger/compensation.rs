@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::contract::{Contract, LookupOffer};
 use super::effect::EffectClass;
 use super::record::{FinalState, Record, State};
-use crate::id::{EscalationId, RunId};
+use crate::id::{QuestionId, RunId};
 
 /// When a tool's effects are undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,7 +127,7 @@ pub enum Due {
     /// Nothing: it did not happen, leaves no mark, was undone, or is an undoing itself.
     Nothing,
     /// Its fate is an open question: undone, if it happened, when that is answered. Never before, and never forgotten.
-    Settle(EscalationId),
+    Settle(QuestionId),
     /// Undo it.
     Undo,
     /// Ask whether it may be undone.

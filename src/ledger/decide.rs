@@ -4,7 +4,7 @@ use super::hash::RequestHash;
 use super::record::{FinalState, Record, State};
 use super::retry::RecordedFailure;
 use crate::clock::Timestamp;
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::payload::Stored;
 
 /// A request as far as the decision depends on it.
@@ -59,7 +59,7 @@ pub enum Decision {
     /// A question about it is open.
     Parked {
         /// The question.
-        escalation: EscalationId,
+        escalation: QuestionId,
     },
     /// Nobody knows whether it happened, and somebody decided to leave it at that.
     Abandoned {

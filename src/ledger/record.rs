@@ -10,7 +10,7 @@ use super::retention::Retention;
 use super::retry::RecordedFailure;
 use super::scopes::Scopes;
 use crate::clock::Timestamp;
-use crate::id::{DeclarationId, EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::id::{DeclarationId, Fence, Name, QuestionId, RecordId, RunId, Tenant};
 use crate::payload::Stored;
 
 /// Who asked for the operation first, and so owns its effect.
@@ -197,7 +197,7 @@ pub struct Record {
     /// The provider's id, noted as soon as it was known.
     pub external_ref: Option<String>,
     /// The open question about it.
-    pub escalation: Option<EscalationId>,
+    pub escalation: Option<QuestionId>,
     /// Of a failed operation, when it goes again at the earliest; absent if its execution has ended. Of a started one, since when
     /// [nobody has it in hand](Self::is_left); absent while its worker has.
     pub not_before: Option<Timestamp>,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::approval::{Approval, ApprovalError, ApprovalSubject};
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, RunId};
+use crate::id::{QuestionId, RunId};
 use crate::payload::{MAX_EXACT_INTEGER, PayloadError};
 
 /// What reviewers are asked: what is to be done, for whom, with which content, who may decide, and until when.
@@ -50,7 +50,7 @@ pub struct Review {
     pub single_use: bool,
     /// The question that it answers, if it is about an undoing: the run waits for that, and not for the review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) question: Option<EscalationId>,
+    pub(crate) question: Option<QuestionId>,
     /// In the order in which they were given, each of another person.
     pub votes: Vec<Vote>,
     /// What has come of it; nothing while it is open.
@@ -281,7 +281,7 @@ impl Review {
     pub(crate) const DECIDED: &str = "~approval";
 
     /// The id of the review that answers a question.
-    pub(crate) fn id_of(question: EscalationId) -> String {
+    pub(crate) fn id_of(question: QuestionId) -> String {
         format!("undo/{question}")
     }
 

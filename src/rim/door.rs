@@ -64,7 +64,7 @@ impl Decided {
             Outcome::Failed(_) | Outcome::Deferred { .. } => Self::Freed,
             Outcome::InProgress | Outcome::Pending { .. } => Self::InProgress,
             Outcome::Conflict(_) => Self::Conflict,
-            Outcome::Parked { .. } => Self::OutcomeUnknown,
+            Outcome::NeedsDecision { .. } => Self::OutcomeUnknown,
             Outcome::Compensated { .. } | Outcome::Abandoned { .. } => Self::Settled,
             Outcome::Expired { .. } => Self::Gone,
         }

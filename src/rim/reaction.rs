@@ -249,7 +249,7 @@ async fn called(executor: &Executor, request: ToolRequest) -> Result<Result<(), 
     Ok(match executor.execute(request).await? {
         Outcome::Done(_)
         | Outcome::ResponseTooLarge(_)
-        | Outcome::Parked { .. }
+        | Outcome::NeedsDecision { .. }
         | Outcome::Pending { .. }
         | Outcome::Compensated { .. }
         | Outcome::Abandoned { .. }

@@ -9,7 +9,7 @@ use super::clock::SimClock;
 use super::family::{did, family};
 use super::machine::Told;
 use crate::clock::{Clock as _, Timestamp};
-use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::id::{QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{ContractClass, OperationKey, Record, State};
 use crate::payload::Stored;
 use crate::store::{Change, Model, Retired, Run, RunState, WorkerChange};
@@ -123,7 +123,7 @@ struct Seen {
     runs: BTreeMap<RunId, Run>,
     /// Those that have failed.
     failed: BTreeSet<RunId>,
-    questions: BTreeSet<EscalationId>,
+    questions: BTreeSet<QuestionId>,
     /// The lives that have enrolled, and that nobody has fenced since.
     enrolled: BTreeSet<u32>,
     sent: BTreeMap<(Tenant, OperationKey), Vec<Sent>>,

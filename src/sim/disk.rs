@@ -19,7 +19,7 @@ use super::world::World;
 use crate::clock::{Clock as _, Timestamp};
 use crate::flow::{Engine, EngineBuilder};
 use crate::store::{
-    Change, Escalation, FIRST_LATE_QUESTION, LEDGER_KIND, Model, Store, StoreError, StoreFuture, Verdict,
+    Change, FIRST_LATE_QUESTION, LEDGER_KIND, Model, Question, Store, StoreError, StoreFuture, Verdict,
     WorkerChange,
 };
 
@@ -153,7 +153,7 @@ impl Disk {
     }
 
     /// The questions that the store itself may open, if one of these changes makes it look.
-    fn late_questions(&self, changes: &[Change]) -> Vec<Escalation> {
+    fn late_questions(&self, changes: &[Change]) -> Vec<Question> {
         let looks = changes.iter().any(|change| change.compared().is_some());
         let mut questions = if looks { self.model.escalations() } else { Vec::new() };
         questions.retain(|asked| asked.id >= FIRST_LATE_QUESTION);

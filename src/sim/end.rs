@@ -6,7 +6,7 @@ use super::machine::{Told, Trial};
 use super::timeline::Happened;
 use super::world::Effect;
 use crate::ledger::Record;
-use crate::store::{Escalation, EscalationKind, Run, SharedEffect};
+use crate::store::{Question, QuestionKind, Run, SharedEffect};
 
 /// How a simulation ended: what a check looks at.
 pub struct End<'a> {
@@ -73,14 +73,14 @@ impl End<'_> {
     }
 
     /// The questions that are open.
-    pub fn questions(&self) -> Vec<Escalation> {
+    pub fn questions(&self) -> Vec<Question> {
         let mut questions = self.asked();
         questions.retain(|question| question.answer.is_none());
         questions
     }
 
     /// All questions that were ever opened, answered or not.
-    pub fn asked(&self) -> Vec<Escalation> {
+    pub fn asked(&self) -> Vec<Question> {
         self.trial.disk.model.escalations()
     }
 
@@ -104,10 +104,10 @@ impl End<'_> {
     /// With what was counted.
     pub fn exactly_once_if_succeeded(&self, system: &str, reference: &str) -> Result<(), String> {
         let count = self.count(system, reference);
-        let is_missed = || self.asked().iter().any(|question| question.kind == EscalationKind::Missing);
+        let is_missed = || self.asked().iter().any(|question| question.kind == QuestionKind::Missing);
         let enough = count > 0 || !self.succeeded() || is_missed();
         // That the ledger may be older says nothing about an effect.
-        let is_asked = self.questions().iter().any(|question| question.kind != EscalationKind::Restored);
+        let is_asked = self.questions().iter().any(|question| question.kind != QuestionKind::Restored);
         if enough && (count < 2 || is_asked) {
             return Ok(());
         }

@@ -7,7 +7,7 @@
 use sqlx::sqlite::SqliteConnection;
 
 use super::database::{Database, Held, Mark, Open, standing_still};
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::payload::Payload;
 use crate::store::own::{OwnDatabase, TransactionsOn, Unseen, Within, Work};
 use crate::store::sqlite::{TransactionError, inbox};
@@ -57,8 +57,8 @@ impl OwnDatabase for Database {
         delivery: &'a Delivery,
         tries: i64,
         why: &'a SetAside,
-        question: EscalationId,
-    ) -> StoreFuture<'a, Option<EscalationId>> {
+        question: QuestionId,
+    ) -> StoreFuture<'a, Option<QuestionId>> {
         Box::pin(async move {
             let mut held = self.hold().await;
             let written = standing_still(async {
@@ -72,7 +72,7 @@ impl OwnDatabase for Database {
         })
     }
 
-    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> StoreFuture<'a, ()> {
+    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: QuestionId) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let mut held = self.hold().await;
             let written = standing_still(async {

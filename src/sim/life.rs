@@ -20,7 +20,7 @@ use super::{CrashPoint, Watch};
 use crate::clock::Timestamp;
 use crate::flow::Engine;
 use crate::id::Tenant;
-use crate::store::{Escalation, Resolution};
+use crate::store::{Question, Resolution};
 use crate::tool::{Call, ToolSpec, Touch, Witness};
 
 /// A process with everything that runs in it.
@@ -83,12 +83,12 @@ impl Life {
     }
 
     /// Somebody answers a question, and whoever waits for a run asks for it again.
-    pub(super) fn answer(&self, question: &Escalation, resolution: Resolution) {
+    pub(super) fn answer(&self, question: &Question, resolution: Resolution) {
         let Some(engine) = locked(&self.process.engine).clone() else { return };
         let (process, tenant, id) = (self.process.clone(), question.tenant.clone(), question.id);
         self.runtime.spawn(async move {
             // If that fails, the question is still open.
-            let _ = engine.executor().resolve(&tenant, id, resolution, "operator").await;
+            let _ = engine.executor().answer(&tenant, id, resolution, "operator").await;
             process.is_asked(engine);
         });
     }

@@ -14,13 +14,13 @@ use super::check::{Checker, Rule, Violation};
 use super::clock::Passed;
 use super::disk::{Disk, LEASE};
 use super::life::{Crossing, Life, Process};
-use super::question::Question;
+use super::question::OpenQuestion;
 use super::schedule::{Incident, Schedule, Stop};
 use super::timeline::{Event, Happened};
 use super::world::World;
 use crate::flow::{Engine, EngineBuilder};
-use crate::id::{EscalationId, RecordId};
-use crate::store::{Escalation, Resolution};
+use crate::id::{QuestionId, RecordId};
+use crate::store::{Question, Resolution};
 
 /// A process that is started this often and never comes to rest is not going to.
 const MAX_LIVES: u32 = 8;
@@ -41,7 +41,7 @@ pub(super) trait Body {
     /// Asks for one of them. Whatever it returns is what its caller was told.
     fn ask(&self, place: usize, engine: Engine, world: &World) -> BoxFuture<'static, Option<Told>>;
     /// What a person says to an open question.
-    fn answer(&self, question: &Question<'_>) -> Option<Resolution>;
+    fn answer(&self, question: &OpenQuestion<'_>) -> Option<Resolution>;
 }
 
 /// What a caller was told.
@@ -120,7 +120,7 @@ struct Machine<'a> {
     /// Since when nothing but heartbeats has happened.
     quiet_since: Duration,
     /// The questions that were answered in this life.
-    answered: BTreeSet<EscalationId>,
+    answered: BTreeSet<QuestionId>,
     /// So many lives there were before the ledger was restored last: they have another history.
     lost: usize,
     /// A zombie has sent something after the last look, and died before it could write that.
@@ -315,13 +315,13 @@ impl<'a> Machine<'a> {
     /// Lets a person answer what is open. False if that changes nothing.
     fn answers(&mut self) -> bool {
         let Some(life) = self.serving().filter(|_| !self.is_restless()) else { return false };
-        let open = |q: &Escalation| q.answer.is_none() && !self.answered.contains(&q.id);
+        let open = |q: &Question| q.answer.is_none() && !self.answered.contains(&q.id);
         let mut open: Vec<_> = self.disk.model.escalations().into_iter().filter(open).collect();
         open.truncate(1); // its answer may answer others, too
         let Some(escalation) = open.pop() else { return false };
         let records = self.disk.model.records();
         let record = records.iter().find(|record| Some(record.id) == escalation.record);
-        let question = Question { escalation: &escalation, record, world: &self.world };
+        let question = OpenQuestion { question: &escalation, record, world: &self.world };
         if let Some(resolution) = self.body.answer(&question) {
             life.answer(&escalation, resolution);
         }

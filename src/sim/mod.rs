@@ -47,7 +47,7 @@ pub use clock::SimClock;
 pub use end::End;
 pub use explore::Replay;
 pub use process::{Crossings, KillAt};
-pub use question::{Question, truthful};
+pub use question::{OpenQuestion, truthful};
 pub use report::{Failing, Report};
 pub use schedule::{Fault, Incident, Schedule, Stop, UnknownIncident};
 pub use service::{Offer, Page, Service};

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use super::check::Rule;
 use crate::exec::outbox::Event;
-use crate::store::{Aggregate, Escalation, EscalationKind, Resolution};
+use crate::store::{Aggregate, Question, QuestionKind, Resolution};
 
 /// What is wrong when nothing is left to do. Duplicates are not: whoever listens drops them.
 pub(super) fn compare(
     aggregates: &[Aggregate],
     heard: &[Event],
-    questions: &[Escalation],
+    questions: &[Question],
     violated: &mut impl FnMut(Rule, String),
 ) {
     for aggregate in aggregates {
@@ -44,9 +44,9 @@ fn is_of(event: &Event, aggregate: &Aggregate) -> bool {
 }
 
 /// So many events somebody has decided to leave out.
-fn dropped(aggregate: &Aggregate, questions: &[Escalation]) -> usize {
-    let about = |q: &&Escalation| {
-        q.kind == EscalationKind::Unpublished
+fn dropped(aggregate: &Aggregate, questions: &[Question]) -> usize {
+    let about = |q: &&Question| {
+        q.kind == QuestionKind::Unpublished
             && q.tenant == aggregate.tenant
             && q.question.contains(&aggregate.name)
             && q.answer.as_ref().is_some_and(|answer| answer.resolution != Resolution::NotCommitted)

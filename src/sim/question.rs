@@ -4,20 +4,20 @@ use serde_json::json;
 
 use super::world::{Effect, World};
 use crate::ledger::Record;
-use crate::store::{Escalation, EscalationKind, Resolution};
+use crate::store::{Question, QuestionKind, Resolution};
 
 /// An open question, as the operator of a simulation sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct OpenQuestion<'a> {
     /// The question.
-    pub escalation: &'a Escalation,
+    pub question: &'a Question,
     /// The record that it is about, if it is about one.
     pub record: Option<&'a Record>,
     /// The world: a person can go and look.
     pub world: &'a World,
 }
 
-impl Question<'_> {
+impl OpenQuestion<'_> {
     /// What happened in the world for the operation in question.
     pub fn effects(&self) -> Vec<Effect> {
         let Some(record) = self.record else { return Vec::new() };
@@ -31,13 +31,13 @@ impl Question<'_> {
 ///
 /// Of a call in doubt it says whether it happened, with `{"id": …}` as its result, as a
 /// [`Service`](super::Service) answers. What happened is kept; a run that was stopped is let go on.
-pub fn truthful(question: &Question<'_>) -> Option<Resolution> {
-    Some(match question.escalation.kind {
-        EscalationKind::Ambiguous | EscalationKind::UnknownTool => match question.effects().first() {
+pub fn truthful(question: &OpenQuestion<'_>) -> Option<Resolution> {
+    Some(match question.question.kind {
+        QuestionKind::Ambiguous | QuestionKind::UnknownTool => match question.effects().first() {
             Some(effect) => Resolution::Committed(json!({ "id": effect.id })),
             None => Resolution::NotCommitted,
         },
-        EscalationKind::Restored => return None, // it is not lifted while anything may be lost
+        QuestionKind::Restored => return None, // it is not lifted while anything may be lost
         kind if kind.blocks_its_run() => Resolution::NotCommitted,
         _ => Resolution::Abandon,
     })

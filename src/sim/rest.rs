@@ -10,7 +10,7 @@ use super::world::World;
 use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Record, State};
 use crate::payload::Stored;
-use crate::store::{Escalation, EscalationKind, Evidence, Model, Run, RunState, SharedEffect};
+use crate::store::{Evidence, Model, Question, QuestionKind, Run, RunState, SharedEffect};
 use crate::tool::Undoing;
 
 /// What holds when nothing is left to do. `told`: what callers were told in the lives that the ledger knows of; `restored`:
@@ -27,7 +27,7 @@ pub(super) fn at_rest(
         runs: store.runs(),
         uses: store.uses(),
         // The row of a pending call is no question: who waits for the provider at rest waits for nobody.
-        questions: store.escalations().into_iter().filter(|q| q.kind != EscalationKind::Pending).collect(),
+        questions: store.escalations().into_iter().filter(|q| q.kind != QuestionKind::Pending).collect(),
         evidence: store.evidence(),
     };
     let mut violations = Vec::new();
@@ -79,24 +79,24 @@ struct Rest {
     records: Vec<Record>,
     runs: Vec<Run>,
     uses: Vec<SharedEffect>,
-    questions: Vec<Escalation>,
+    questions: Vec<Question>,
     evidence: Vec<Evidence>,
 }
 
 impl Rest {
-    fn open_question(&self, record: &Record) -> Option<&Escalation> {
+    fn open_question(&self, record: &Record) -> Option<&Question> {
         let blocks_owner =
-            |q: &Escalation| q.kind.blocks_its_run() && q.run.is_some() && q.run == record.owner.run;
+            |q: &Question| q.kind.blocks_its_run() && q.run.is_some() && q.run == record.owner.run;
         // What a failed run left behind is asked about without the record waiting for it.
-        let orphaned = |q: &Escalation| q.kind == EscalationKind::Orphaned && q.record == Some(record.id);
-        let about = |q: &Escalation| Some(q.id) == record.escalation || orphaned(q) || blocks_owner(q);
+        let orphaned = |q: &Question| q.kind == QuestionKind::Orphaned && q.record == Some(record.id);
+        let about = |q: &Question| Some(q.id) == record.escalation || orphaned(q) || blocks_owner(q);
         self.questions.iter().find(|q| q.answer.is_none() && about(q))
     }
 
     /// Somebody has said what becomes of what a run left behind.
     fn was_decided(&self, record: &Record) -> bool {
-        let about = |q: &Escalation| {
-            matches!(q.kind, EscalationKind::Orphaned | EscalationKind::Compensation)
+        let about = |q: &Question| {
+            matches!(q.kind, QuestionKind::Orphaned | QuestionKind::Compensation)
                 && q.record == Some(record.id)
         };
         self.questions.iter().any(|q| about(q) && q.answer.is_some())
@@ -127,9 +127,9 @@ impl Rest {
     /// A question is open about the run; or about a child that it waits for, or that it undoes.
     fn is_asked_about(&self, run: &Run) -> bool {
         let concerns =
-            |q: &Escalation| q.run == Some(run.id) || q.record.is_some_and(|record| self.uses(run, record));
+            |q: &Question| q.run == Some(run.id) || q.record.is_some_and(|record| self.uses(run, record));
         let open = |run: &Run| {
-            let about = |q: &Escalation| EscalationKind::PARKING.contains(&q.kind) && q.run == Some(run.id);
+            let about = |q: &Question| QuestionKind::PARKING.contains(&q.kind) && q.run == Some(run.id);
             self.questions.iter().any(|q| q.answer.is_none() && about(q))
         };
         let child_is_asked_about = |child: &Run| {
@@ -172,7 +172,7 @@ impl Rest {
 
     /// Somebody was asked about an effect that a worker learned of too late.
     fn asks_what_happened_late(&self, record: RecordId) -> bool {
-        self.questions.iter().any(|q| q.kind == EscalationKind::Duplicated && q.record == Some(record))
+        self.questions.iter().any(|q| q.kind == QuestionKind::Duplicated && q.record == Some(record))
     }
 
     /// What a late answer proves is asked about.
@@ -254,7 +254,7 @@ impl Rest {
             if happened && matches!(record.state, State::Failed { .. }) && !is_late {
                 violated(Rule::WrongFailure, format!("{} is failed and happened", record.key));
             }
-            let asked = |q: &Escalation| q.kind == EscalationKind::Missing && q.record == Some(record.id);
+            let asked = |q: &Question| q.kind == QuestionKind::Missing && q.record == Some(record.id);
             if is_lost(record, count, requested.contains(&place)) && !self.questions.iter().any(asked) {
                 violated(Rule::SilentLoss, format!("{} is committed and did not happen", record.key));
             }
@@ -281,13 +281,13 @@ pub(super) fn counts(world: &World) -> BTreeMap<(Tenant, OperationKey), usize> {
 
 /// It is said somewhere that it may have happened, or did happen, more than once; or it may by its nature, as a
 /// question to a model may be put twice.
-pub(super) fn is_marked(world: &World, record: &Record, questions: &[Escalation]) -> bool {
-    let asked = |q: &&Escalation| q.record == Some(record.id);
+pub(super) fn is_marked(world: &World, record: &Record, questions: &[Question]) -> bool {
+    let asked = |q: &&Question| q.record == Some(record.id);
     world.may_repeat(record)
         || record.basis == Basis::Declaration
         || questions.iter().filter(asked).any(|q| {
-            q.kind == EscalationKind::Duplicated
-                || q.kind == EscalationKind::Unconfirmed
+            q.kind == QuestionKind::Duplicated
+                || q.kind == QuestionKind::Unconfirmed
                 || q.answer.is_none()
         })
         // When its run goes on, the call is reconciled.

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::end::End;
 use super::machine::{Body, Told};
-use super::question::Question;
+use super::question::OpenQuestion;
 use super::schedule::Schedule;
 use super::timeline::Happened;
 use super::world::World;
@@ -21,7 +21,7 @@ type Register = dyn Fn(EngineBuilder) -> EngineBuilder;
 type Prepare = dyn Fn(EngineBuilder, &World) -> EngineBuilder;
 type Ask = dyn Fn(Engine) -> BoxFuture<'static, Option<Told>>;
 type Beside = dyn Fn(Engine, World) -> BoxFuture<'static, String>;
-type Operator = dyn Fn(&Question<'_>) -> Option<Resolution>;
+type Operator = dyn Fn(&OpenQuestion<'_>) -> Option<Resolution>;
 
 /// A workflow in a simulated world, to be crashed wherever it can be.
 ///
@@ -107,7 +107,7 @@ impl Body for Simulation {
         ask(engine)
     }
 
-    fn answer(&self, question: &Question<'_>) -> Option<Resolution> {
+    fn answer(&self, question: &OpenQuestion<'_>) -> Option<Resolution> {
         (self.operator)(question)
     }
 }
@@ -207,7 +207,7 @@ impl Simulation {
     /// Somebody who answers questions, whenever nothing else is left to do: [`truthful`](super::truthful), or
     /// your own. Without one they stay open.
     #[must_use]
-    pub fn operator(self, answer: impl Fn(&Question<'_>) -> Option<Resolution> + 'static) -> Self {
+    pub fn operator(self, answer: impl Fn(&OpenQuestion<'_>) -> Option<Resolution> + 'static) -> Self {
         Self { operator: Box::new(answer), ..self }
     }
 

@@ -92,7 +92,7 @@ impl Watched {
         if let Some(question) = change.escalations.first() {
             return Some(match question.answer {
                 Some(_) => boundary!(BeforeAnswer, AfterAnswer),
-                None => boundary!(BeforeEscalation, AfterEscalation),
+                None => boundary!(BeforeQuestion, AfterQuestion),
             });
         }
         if !change.aggregates.is_empty() {

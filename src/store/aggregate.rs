@@ -2,7 +2,7 @@
 
 use super::cell::table;
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Tenant};
+use crate::id::{QuestionId, Tenant};
 
 /// How far the events of an aggregate are published. It is there from its first event on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Aggregate {
     /// It is not tried before.
     pub due_at: Timestamp,
     /// It is set aside: all behind it wait for the answer to this question.
-    pub escalation: Option<EscalationId>,
+    pub escalation: Option<QuestionId>,
     /// Of what is written about publishing: 1 from its first event on. An event that is added does not change it.
     pub revision: u32,
 }

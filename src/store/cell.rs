@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::row::{Given, Put, Take};
 use super::table::{Column, Kind, Table};
-use super::{Answer, EscalationKind, ScheduleState, StepKind, StoreError, WaitsOn};
+use super::{Answer, QuestionKind, ScheduleState, StepKind, StoreError, WaitsOn};
 use crate::clock::Timestamp;
-use crate::id::{DeclarationId, EscalationId, Fence, Name, RecordId, RunId, RunNumber, Tenant};
+use crate::id::{DeclarationId, Fence, Name, QuestionId, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{Approval, Basis, EffectClass, OperationKey, Reason, RequestHash, Scopes};
 use crate::payload::{DigestKey, Payload, Stored};
 
@@ -199,12 +199,12 @@ cells! { Number by number:
     RunNumber: |number| number.0.into(), |number| Some(Self(number));
     RunId: |id| id.0.into(), |id| Some(Self(id));
     RecordId: |id| id.0.into(), |id| Some(Self(id));
-    EscalationId: |id| id.0.into(), |id| Some(Self(id));
+    QuestionId: |id| id.0.into(), |id| Some(Self(id));
     DeclarationId: |id| id.0.into(), |id| Some(Self(id));
     Fence: |fence| fence.0.into(), |fence| Some(Self(fence));
     Basis: |basis| basis.code().into(), Self::from_code;
     EffectClass: |class| class.code().into(), Self::from_code;
-    EscalationKind: |kind| kind.code().into(), Self::from_code;
+    QuestionKind: |kind| kind.code().into(), Self::from_code;
     Reason: |reason| reason.code().into(), Self::from_code;
     ScheduleState: |state| state.code().into(), Self::from_code;
     WaitsOn: |on| on.code().into(), Self::from_code;

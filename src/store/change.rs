@@ -2,7 +2,7 @@
 
 use super::Aggregate;
 use super::document::Document;
-use super::escalation::{Escalation, EscalationKind};
+use super::escalation::{Question, QuestionKind};
 use super::outbox::{OutboxEvent, Published};
 use super::run::{Run, RunState};
 use super::schedule::Schedule;
@@ -38,7 +38,7 @@ pub struct Change {
     /// With a run: the checkpoints of its turns after its [base](Run::base), up to this one, go.
     pub prune: Option<u32>,
     /// A question: without an answer a new one, with an answer one that was open.
-    pub escalations: Vec<Escalation>,
+    pub escalations: Vec<Question>,
     /// Something said to a run. Refused as `Exists` if it has another of this name and id.
     pub signal: Option<Box<Signal>>,
     /// A signal that its run has received. Refused as `Stale` if there is none.
@@ -245,9 +245,9 @@ impl Change {
         self
     }
 
-    /// Adds or answers an escalation.
+    /// Adds or answers a question.
     #[must_use]
-    pub fn escalation(mut self, escalation: Escalation) -> Self {
+    pub fn escalation(mut self, escalation: Question) -> Self {
         self.escalations.push(escalation);
         self
     }
@@ -320,7 +320,7 @@ impl Change {
 
     /// The provider has accepted the call of its record, and finishes it by itself.
     fn accepts(&self) -> bool {
-        self.escalations.iter().any(|row| row.kind == EscalationKind::Pending && row.is_new())
+        self.escalations.iter().any(|row| row.kind == QuestionKind::Pending && row.is_new())
     }
 
     /// A change that asks "am I the first?": the start of an operation or of a run, a signal, a document. That it is refused because

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::cell::{coded, table};
 use super::row::Row;
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::id::{QuestionId, RecordId, RunId, Tenant};
 
 /// An open question, or one that was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Escalation {
+pub struct Question {
     /// Its name.
-    pub id: EscalationId,
+    pub id: QuestionId,
     /// Whose it is.
     pub tenant: Tenant,
     /// The operation in question.
@@ -19,7 +19,7 @@ pub struct Escalation {
     /// The run that waits, or that it is about.
     pub run: Option<RunId>,
     /// What kind of question.
-    pub kind: EscalationKind,
+    pub kind: QuestionKind,
     /// The question as a person reads it: what happened, to which key, what can be answered.
     pub question: String,
     /// When it was opened.
@@ -31,7 +31,7 @@ pub struct Escalation {
     pub answer: Option<Answer>,
 }
 
-impl Escalation {
+impl Question {
     /// As it is written when it is opened; otherwise as something that falls on an open question.
     pub(crate) const fn is_new(&self) -> bool {
         self.answer.is_none() && self.waiting.is_none()
@@ -53,7 +53,7 @@ coded! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     #[non_exhaustive]
-    pub enum EscalationKind {
+    pub enum QuestionKind {
         /// Nobody can tell whether an effect happened.
         Ambiguous = 1,
         /// The world holds more than one effect.
@@ -94,7 +94,7 @@ coded! {
     }
 }
 
-impl EscalationKind {
+impl QuestionKind {
     /// A run waits for the answers to these, as a row.
     pub(crate) const PARKING: [Self; 4] =
         [Self::Ambiguous, Self::UnknownTool, Self::Compensation, Self::Pending];
@@ -137,7 +137,7 @@ impl EscalationKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuestionCount {
     /// Their kind.
-    pub kind: EscalationKind,
+    pub kind: QuestionKind,
     /// Questions that wait for an answer.
     pub open: u64,
     /// Questions that were answered, by people or by the engine. What belonged to a [retired](crate::ledger::Retention) record is not
@@ -145,7 +145,7 @@ pub struct QuestionCount {
     pub answered: u64,
 }
 
-/// An answer to an escalation.
+/// An answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Who answered.
@@ -185,10 +185,10 @@ impl Answer {
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
     /// It happened, and this is its result. It is read as what the tool returns: what does not fit is refused, and where the tool is
-    /// not known the answer [waits](Escalation::waiting) for a worker that knows it.
+    /// not known the answer [waits](Question::waiting) for a worker that knows it.
     Committed(serde_json::Value),
     /// It did not happen: go on, and try again. About a call that can be looked up, the lookup is made first. While that does not
-    /// answer, the question stays open and the answer [waits](Escalation::waiting); where it shows the effect, the question is
+    /// answer, the question stays open and the answer [waits](Question::waiting); where it shows the effect, the question is
     /// withdrawn.
     NotCommitted,
     /// Send it without a look, whatever became of it: it may happen a second time.
@@ -214,8 +214,8 @@ impl Resolution {
     }
 }
 
-table! { Escalation in "escalation", Own by (tenant, id) {
+table! { Question in "escalation", Own by (tenant, id) {
     id, tenant, record, run, kind, question, opened_at, answer, waiting
 } }
 
-impl Row for Escalation {}
+impl Row for Question {}

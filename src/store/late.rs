@@ -5,12 +5,12 @@ use sha2::{Digest as _, Sha256};
 
 use super::Evidence;
 use super::change::Change;
-use super::escalation::{Escalation, EscalationKind};
-use crate::id::{EscalationId, RecordId, Tenant};
+use super::escalation::{Question, QuestionKind};
+use crate::id::{QuestionId, RecordId, Tenant};
 use crate::ledger::{Record, State, is_second_effect};
 
 /// The lowest id of such a question. No worker's counter comes near it.
-pub(crate) const FIRST: EscalationId = EscalationId(1 << 62);
+pub(crate) const FIRST: QuestionId = QuestionId(1 << 62);
 
 impl Change {
     /// The record whose late answers are to be compared with it, if this change tells the store to look.
@@ -25,12 +25,7 @@ impl Change {
 
     /// The question that a late answer raises about the record, as it is once this change is written. `is_left`: the record is
     /// started, and its run is over.
-    pub(super) fn late_question(
-        &self,
-        record: &Record,
-        is_left: bool,
-        late: &Evidence,
-    ) -> Option<Escalation> {
+    pub(super) fn late_question(&self, record: &Record, is_left: bool, late: &Evidence) -> Option<Question> {
         let is_compared = match (&self.evidence, &self.taken_over) {
             (Some(this), _) => (this.fence, this.attempt) == (late.fence, late.attempt),
             (None, Some(known)) => !known.contains(&(late.fence, late.attempt)),
@@ -44,17 +39,17 @@ impl Change {
 
 impl Evidence {
     /// The id of the question that this answer raises. It is derived, so that two writers who open it open one.
-    pub(crate) fn question_id(&self) -> EscalationId {
+    pub(crate) fn question_id(&self) -> QuestionId {
         let mut hasher = Sha256::new_with_prefix(b"counterfoil/late/1\0");
         for number in [self.record.0, self.fence.0, i64::from(self.attempt)] {
             hasher.update(number.to_be_bytes());
         }
         let mut bits = [0; 8];
         bits.copy_from_slice(&hasher.finalize()[..8]);
-        EscalationId(FIRST.0 | i64::from_be_bytes(bits) & (FIRST.0 - 1))
+        QuestionId(FIRST.0 | i64::from_be_bytes(bits) & (FIRST.0 - 1))
     }
 
-    fn question(&self, record: &Record) -> Escalation {
+    fn question(&self, record: &Record) -> Question {
         let id =
             |id: Option<&str>| id.map_or_else(|| "without an id".to_owned(), |id| format!("with id {id}"));
         let state = match &record.state {
@@ -76,12 +71,12 @@ impl Evidence {
             self.fence,
             id(self.external_ref.as_deref()),
         );
-        Escalation {
+        Question {
             id: self.question_id(),
             tenant: self.tenant.clone(),
             record: Some(record.id),
             run: record.owner.run,
-            kind: EscalationKind::Duplicated,
+            kind: QuestionKind::Duplicated,
             question,
             opened_at: self.at.max(record.updated_at),
             waiting: None,

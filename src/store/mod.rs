@@ -63,7 +63,7 @@ pub use change::{Change, OrderingKey, Refusal, Retired, RetiredRun, UnderWay, Ve
 pub use document::Document;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, part};
 pub use error::{OpenError, StoreError};
-pub use escalation::{Answer, Escalation, EscalationKind, QuestionCount, Resolution};
+pub use escalation::{Answer, Question, QuestionCount, QuestionKind, Resolution};
 pub use evidence::Evidence;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
@@ -89,7 +89,7 @@ pub use crate::ledger::{Admission, Queue};
 
 use self::reads::reads;
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
+use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
@@ -106,7 +106,7 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// 1. A change is all or nothing, and is admitted or refused by itself.
 /// 2. It is refused as `Fenced` if its worker has been fenced, as `Exists` if a unique key is taken, or a place on a shelf
 ///    (unless by the very same row: then an earlier answer was lost, and it is admitted), as `Stale` if a record, run or
-///    escalation is not at the revision that the change was computed from, as `UnderWay` if the tenant that it erases is
+///    question is not at the revision that the change was computed from, as `UnderWay` if the tenant that it erases is
 ///    not at its end, as `Invalid` if it cannot be stored.
 /// 3. Changes of one [`OrderingKey`] are judged in order. When one is refused, all later ones of that lane in the batch
 ///    are refused as `Predecessor`; a refused *question* ([`Change::is_question`]) is an answer and holds up nothing.

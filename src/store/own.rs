@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 
 use super::{Change, Delivery, Known, SetAside, Step, StoreFuture, TransactionError};
 use crate::clock::{Clock, Timestamp};
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::ledger::Origin;
 use crate::payload::Payload;
 
@@ -71,11 +71,11 @@ pub trait OwnDatabase: Send + Sync {
         delivery: &'a Delivery,
         tries: i64,
         why: &'a SetAside,
-        question: EscalationId,
-    ) -> StoreFuture<'a, Option<EscalationId>>;
+        question: QuestionId,
+    ) -> StoreFuture<'a, Option<QuestionId>>;
 
     /// Somebody has answered this question: the message may be tried again, from the first time on.
-    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> StoreFuture<'a, ()>;
+    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: QuestionId) -> StoreFuture<'a, ()>;
 
     /// Retires a few of a consumer's messages that were processed until then. Whether there may be more. A simulation keeps all.
     fn inbox_retire<'a>(
@@ -182,12 +182,12 @@ macro_rules! messages {
             delivery: &'a Delivery,
             tries: i64,
             why: &'a SetAside,
-            question: EscalationId,
-        ) -> StoreFuture<'a, Option<EscalationId>> {
+            question: QuestionId,
+        ) -> StoreFuture<'a, Option<QuestionId>> {
             Box::pin(self.inbox_set_aside(delivery, tries, why, question))
         }
 
-        fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: EscalationId) -> StoreFuture<'a, ()> {
+        fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: QuestionId) -> StoreFuture<'a, ()> {
             Box::pin(self.inbox_again(delivery, question))
         }
 

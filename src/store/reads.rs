@@ -10,7 +10,7 @@ macro_rules! reads {
             /// A record by its place, for what refers to it.
             record_at(tenant: &'a Tenant, id: RecordId) -> Option<Record>;
             /// Started records of fenced workers that nobody will resume, from `after` on: outside any run, or of a run
-            /// that ended [`unsettled`](Run::unsettled). Not those with an open question, unless it is an [`UnknownTool`](EscalationKind::UnknownTool):
+            /// that ended [`unsettled`](Run::unsettled). Not those with an open question, unless it is an [`UnknownTool`](QuestionKind::UnknownTool):
             /// the tool may be here by now.
             record_orphans(after: RecordId, limit: u32) -> Vec<Record>;
             /// Committed records of a tenant that were written at `since` or later, in the order of their keys from behind `after` on.
@@ -103,7 +103,7 @@ macro_rules! reads {
             /// How far the events of an aggregate are published.
             outbox_aggregate(tenant: &'a Tenant, name: &'a str) -> Option<Aggregate>;
             /// The aggregate that is set aside until this question is answered.
-            outbox_set_aside(tenant: &'a Tenant, question: EscalationId) -> Option<Aggregate>;
+            outbox_set_aside(tenant: &'a Tenant, question: QuestionId) -> Option<Aggregate>;
 
             /// A signal, received or not.
             signal_find(tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;
@@ -114,25 +114,25 @@ macro_rules! reads {
             /// The signals that these runs have not received, those of each in the order in which it is to receive them.
             signal_pending(runs: &'a [(Tenant, RunId)]) -> Vec<Signal>;
 
-            /// An escalation.
-            escalation_find(tenant: &'a Tenant, id: EscalationId) -> Option<Escalation>;
+            /// A question.
+            escalation_find(tenant: &'a Tenant, id: QuestionId) -> Option<Question>;
             /// The open questions of a tenant, the oldest first, from behind `after` on. An empty page is the end. A row by which a
-            /// call [waits](EscalationKind::Pending) for its provider is none.
-            escalation_open(tenant: &'a Tenant, after: EscalationId, limit: u32) -> Vec<Escalation>;
+            /// call [waits](QuestionKind::Pending) for its provider is none.
+            escalation_open(tenant: &'a Tenant, after: QuestionId, limit: u32) -> Vec<Question>;
             /// The same of those that were answered, by people or by the engine.
-            escalation_answered(tenant: &'a Tenant, after: EscalationId, limit: u32) -> Vec<Escalation>;
+            escalation_answered(tenant: &'a Tenant, after: QuestionId, limit: u32) -> Vec<Question>;
             /// How many questions a tenant has, by their kind, in the order of the kinds' numbers.
             escalation_count(tenant: &'a Tenant) -> Vec<QuestionCount>;
             /// The open questions about a run and what it owns, the oldest first.
-            escalation_about(tenant: &'a Tenant, run: RunId) -> Vec<Escalation>;
+            escalation_about(tenant: &'a Tenant, run: RunId) -> Vec<Question>;
             /// What was ever asked about a record.
-            escalation_of(tenant: &'a Tenant, record: RecordId) -> Vec<Escalation>;
-            /// The open questions about [what is not registered](EscalationKind::Unregistered) and a run needs, of all tenants,
+            escalation_of(tenant: &'a Tenant, record: RecordId) -> Vec<Question>;
+            /// The open questions about [what is not registered](QuestionKind::Unregistered) and a run needs, of all tenants,
             /// from `after` on: it may be here by now.
-            escalation_unknown_workflow(after: EscalationId, limit: u32) -> Vec<Escalation>;
-            /// Open questions about effects that [happened more than once](EscalationKind::Duplicated), of all tenants, from
+            escalation_unknown_workflow(after: QuestionId, limit: u32) -> Vec<Question>;
+            /// Open questions about effects that [happened more than once](QuestionKind::Duplicated), of all tenants, from
             /// `after` on.
-            escalation_duplicated(after: EscalationId, limit: u32) -> Vec<Escalation>;
+            escalation_duplicated(after: QuestionId, limit: u32) -> Vec<Question>;
 
             /// A worker by the name it enrolled under.
             worker_find(name: &'a str) -> Option<Worker>;

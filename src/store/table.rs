@@ -2,7 +2,7 @@
 
 use super::cell::Declared as _;
 use super::{
-    Aggregate, Document, Escalation, Evidence, OutboxEvent, Run, Schedule, SharedEffect, Signal, Step, Worker,
+    Aggregate, Document, Evidence, OutboxEvent, Question, Run, Schedule, SharedEffect, Signal, Step, Worker,
 };
 use crate::ledger::{Look, Record};
 
@@ -116,7 +116,7 @@ pub(in crate::store) static TABLES: [&Table; 19] = [
         columns: &[text("tenant"), text("consumer"), text("aggregate"), number("version")],
         ..OWN
     },
-    Escalation::TABLE,
+    Question::TABLE,
 ];
 
 pub(in crate::store) const fn number(name: &'static str) -> Column {

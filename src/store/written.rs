@@ -1,8 +1,8 @@
 //! What a change writes, row by row: the one place that names all that a change may bring.
 
 use super::{
-    Admission, Aggregate, Change, Document, Escalation, Evidence, OutboxEvent, Published, Retired,
-    RetiredRun, Run, Schedule, SharedEffect, Signal, Step, WorkerChange,
+    Admission, Aggregate, Change, Document, Evidence, OutboxEvent, Published, Question, Retired, RetiredRun,
+    Run, Schedule, SharedEffect, Signal, Step, WorkerChange,
 };
 use crate::id::Tenant;
 use crate::ledger::{Look, Record};
@@ -30,7 +30,7 @@ pub(crate) enum Written<'c> {
     /// The checkpoints of a run's turns go, up to this one.
     Prune(&'c Run, u32),
     SharedEffect(&'c SharedEffect),
-    Question(&'c Escalation),
+    Question(&'c Question),
     Signal(&'c Signal),
     Received(&'c Signal),
     Evidence(&'c Evidence),

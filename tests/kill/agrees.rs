@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use counterfoil::sim::{CrashPoint, End, Event, Happened, Replay, Schedule};
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -31,7 +31,7 @@ struct Outcome {
     effects: u64,
     /// State, basis and attempts.
     record: Option<(String, String, u32)>,
-    questions: Vec<EscalationKind>,
+    questions: Vec<QuestionKind>,
     succeeded: bool,
     /// What the last life crossed, as far as it must be the same.
     crossed: Vec<CrashPoint>,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use counterfoil::sim::CrashPoint;
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use rustix::process::Signal;
 
 use crate::harness::case_notice::classes::Class;
@@ -125,7 +125,7 @@ fn a_run_that_kills_its_process_each_time_is_quarantined() {
         // The first process was not the second's to count: ten more died while they had the run.
         assert_eq!(deaths, 11);
         assert!(matches!(&last.ended, Ended::Blocked(why) if why.contains("died 11 times")), "{last:?}");
-        assert_eq!(last.questions, [EscalationKind::Quarantined]);
+        assert_eq!(last.questions, [QuestionKind::Quarantined]);
         assert_eq!(bench.requests().await, 0);
 
         // It is not lost: the cause is mended, somebody says so, and it goes on.
@@ -152,7 +152,7 @@ fn a_call_that_kills_its_process_each_time_is_not_sent_for_ever() {
             assert!(deaths < 50, "it is sent for ever");
         };
         assert_eq!(last.ended, Ended::Asked, "{last:?}");
-        assert_eq!(last.questions, [EscalationKind::Ambiguous]);
+        assert_eq!(last.questions, [QuestionKind::Ambiguous]);
         assert_eq!((deaths, bench.requests().await, bench.effects(&poison).await), (5, 5, 1));
     });
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use counterfoil::payload::Stored;
 use counterfoil::sim::CrashPoint;
 use counterfoil::store::{Run, RunState};
-use counterfoil::{EscalationId, RunId, Tenant};
+use counterfoil::{QuestionId, RunId, Tenant};
 use sqlx::Connection as _;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -53,8 +53,8 @@ const BOUNDARIES: [CrashPoint; 24] = [
     CrashPoint::AfterSignal,
     CrashPoint::BeforeReceipt,
     CrashPoint::AfterReceipt,
-    CrashPoint::BeforeEscalation,
-    CrashPoint::AfterEscalation,
+    CrashPoint::BeforeQuestion,
+    CrashPoint::AfterQuestion,
     CrashPoint::BeforePark,
     CrashPoint::AfterPark,
     CrashPoint::BeforeAnswer,
@@ -185,7 +185,7 @@ impl Books {
         let mut open = Vec::new();
         open.extend(
             store
-                .escalation_open(&tenant, EscalationId(i64::MIN), 100)
+                .escalation_open(&tenant, QuestionId(i64::MIN), 100)
                 .await
                 .unwrap()
                 .iter()

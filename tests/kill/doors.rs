@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use counterfoil::Executor;
 use counterfoil::sim::CrashPoint;
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use rustix::process::Signal;
 use sqlx::Executor as _;
 use tempfile::TempDir;
@@ -263,7 +263,7 @@ impl Bench {
 
     /// So many letters are written, and this is asked: about a letter whose process died from the moment on at which it could have been
     /// written until that was recorded.
-    fn letter(&self, kills: &[Kill]) -> (usize, Vec<EscalationKind>) {
+    fn letter(&self, kills: &[Kill]) -> (usize, Vec<QuestionKind>) {
         let written = kills.first().and_then(|kill| match kill.point {
             CrashPoint::AfterStarted | CrashPoint::BeforeCall => {
                 Some((kill.nth == self.call(Does::Letter), 0))
@@ -273,8 +273,8 @@ impl Bench {
             _ => None,
         });
         match written {
-            Some((true, letters)) if self.door == Door::Http => (letters, vec![EscalationKind::UnknownTool]),
-            Some((true, letters)) => (letters, vec![EscalationKind::Ambiguous]),
+            Some((true, letters)) if self.door == Door::Http => (letters, vec![QuestionKind::UnknownTool]),
+            Some((true, letters)) => (letters, vec![QuestionKind::Ambiguous]),
             _ => (1, Vec::new()),
         }
     }

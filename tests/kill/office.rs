@@ -92,7 +92,7 @@ pub(crate) async fn play(own: Own) -> Result<i32, Failed> {
     let engine = engine.start().await?;
     let tenant = engine.tenant(TENANT)?;
     day(&tenant, &order.case).await?;
-    let questions = tenant.escalations().await?.iter().map(|question| question.kind).collect();
+    let questions = tenant.questions().await?.iter().map(|question| question.kind).collect();
     engine.shutdown(order.drain).await;
     let (crossed, taken_over_after) = watch.told();
     let report = Report { ended: Ended::Succeeded, record: None, questions, crossed, taken_over_after };

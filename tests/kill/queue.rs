@@ -247,7 +247,7 @@ fn a_message_that_kills_its_process_is_set_aside() {
         }
         life.kill_and_wait().await.unwrap();
         let executor = Executor::sqlite(&db).open().await.unwrap();
-        let asked = executor.escalations(&Tenant::new(TENANT).unwrap()).await.unwrap();
+        let asked = executor.questions(&Tenant::new(TENANT).unwrap()).await.unwrap();
         assert_eq!(asked.len(), 1, "{asked:?}");
         for evidence in ["ORDERS:id:deadly", "in 2 tries", "its process died in it"] {
             assert!(asked[0].question.contains(evidence), "{}", asked[0].question);

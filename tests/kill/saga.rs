@@ -13,7 +13,7 @@ use counterfoil::sim::CrashPoint;
 use counterfoil::store::RunState;
 use counterfoil::store::postgres::Options;
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Engine, EscalationId, Failure, Key, Tenant};
+use counterfoil::{Ctx, Engine, Failure, Key, QuestionId, Tenant};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -129,7 +129,7 @@ pub(crate) async fn play(own: Shop) -> Result<i32, Failed> {
     let tenant = engine.tenant(TENANT)?;
     let run = tenant.run(order, own.order.clone()).key(own.order.clone()).start().await?;
     let ended = Ended::Failed(cancelled(&run).await?);
-    let questions = tenant.escalations().await?.iter().map(|question| question.kind).collect();
+    let questions = tenant.questions().await?.iter().map(|question| question.kind).collect();
     engine.shutdown(Duration::from_secs(5)).await;
     let (crossed, taken_over_after) = watch.told();
     say(&Message::Lived(Report { ended, record: None, questions, crossed, taken_over_after }))?;
@@ -190,7 +190,7 @@ fn a_cancelled_order_is_undone_by_whoever_takes_it_over() {
         assert!(days.len() >= KILLS, "only {} kills", days.len());
         let store = Ledger::Postgres { url, schema }.open().await.unwrap();
         let tenant = Tenant::new(TENANT).unwrap();
-        let open = store.escalation_open(&tenant, EscalationId(i64::MIN), 100).await.unwrap();
+        let open = store.escalation_open(&tenant, QuestionId(i64::MIN), 100).await.unwrap();
         assert!(open.is_empty(), "{open:?}");
     });
 }

@@ -209,7 +209,7 @@ pub(crate) async fn play(own: Service) -> Result<i32, Failed> {
         SystemClock.sleep(LOOK).await;
     }
     opened.close().await;
-    let questions = shop.escalations().await?.iter().map(|question| question.kind).collect();
+    let questions = shop.questions().await?.iter().map(|question| question.kind).collect();
     engine.shutdown(Duration::from_secs(5)).await;
     let (crossed, taken_over_after) = watch.told();
     let report = Report { ended: Ended::Succeeded, record: None, questions, crossed, taken_over_after };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::ledger::{Record, State};
-use counterfoil::store::{EscalationKind, RunState};
-use counterfoil::{EscalationId, Tenant};
+use counterfoil::store::{QuestionKind, RunState};
+use counterfoil::{QuestionId, Tenant};
 use rustix::process::Signal;
 
 use crate::harness::case_notice::classes::{Class, operation, reference};
@@ -24,7 +24,7 @@ struct Aftermath {
     requests: u64,
     record: Record,
     evidence: usize,
-    questions: Vec<EscalationKind>,
+    questions: Vec<QuestionKind>,
 }
 
 /// When a worker that stands still goes on.
@@ -89,7 +89,7 @@ async fn stopped_until(point: &str, goes_on: GoesOn) -> Aftermath {
     assert!(matches!(run.state, RunState::Succeeded { .. }), "{run:?}");
     assert!(matches!(record.state, State::Committed { .. }), "{record:?}");
     let counted = world.counted().await.unwrap();
-    let questions = store.escalation_open(&tenant, EscalationId(i64::MIN), 100).await.unwrap();
+    let questions = store.escalation_open(&tenant, QuestionId(i64::MIN), 100).await.unwrap();
     Aftermath {
         sent: counted.effects.get(&reference(&tenant, &case(CASE)).unwrap()).copied().unwrap_or(0),
         requests: counted.requests,
@@ -129,7 +129,7 @@ fn who_has_not_sent_sends_nothing() {
 fn who_was_about_to_send_is_found_out() {
     run(async {
         let after = stopped_at("before-call").await;
-        let told = after.questions.contains(&EscalationKind::Duplicated);
+        let told = after.questions.contains(&QuestionKind::Duplicated);
         assert!(
             after.sent == 1 || told,
             "{} sent, {:?} asked, {:?}",
@@ -147,7 +147,7 @@ fn who_sends_after_everybody_has_looked_is_found_out_by_its_answer() {
     run(async {
         let after = stopped_until("before-call", GoesOn::Confirmed).await;
         assert_eq!((after.sent, after.requests, after.evidence), (2, 2, 1), "{:?}", after.record);
-        assert_eq!(after.questions, [EscalationKind::Duplicated]);
+        assert_eq!(after.questions, [QuestionKind::Duplicated]);
     });
 }
 

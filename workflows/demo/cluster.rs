@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock, Timestamp};
 use counterfoil::ledger::{Basis, Record};
-use counterfoil::store::{Escalation, Run, RunState, Store};
-use counterfoil::{EscalationId, Fence, Tenant};
+use counterfoil::store::{Question, Run, RunState, Store};
+use counterfoil::{Fence, QuestionId, Tenant};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -297,7 +297,7 @@ async fn finish(posts: &mut [Post<'_>], plan: &Plan) -> Result<(), Failed> {
 /// What the provider has counted, beside what the ledger says.
 async fn count(store: &dyn Store, world: &World, tally: &mut Tally, deaths: &Deaths) -> Result<(), Failed> {
     let tenant = Tenant::new(TENANT)?;
-    let questions = store.escalation_open(&tenant, EscalationId(i64::MIN), u32::MAX).await?;
+    let questions = store.escalation_open(&tenant, QuestionId(i64::MIN), u32::MAX).await?;
     tally.escalated = questions.len();
     for question in questions.iter().take(3) {
         eprintln!("asked: {}", question.question); // a storm that is to be told from another one by more than its number
@@ -336,7 +336,7 @@ async fn count(store: &dyn Store, world: &World, tally: &mut Tally, deaths: &Dea
 }
 
 impl Tally {
-    fn add(&mut self, sent: u64, run: Option<&Run>, record: Option<&Record>, questions: &[Escalation]) {
+    fn add(&mut self, sent: u64, run: Option<&Run>, record: Option<&Record>, questions: &[Question]) {
         let asked = questions.iter().any(|question| {
             record.is_some_and(|record| question.record == Some(record.id))
                 || run.is_some_and(|run| question.run == Some(run.id))

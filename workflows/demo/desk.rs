@@ -82,7 +82,7 @@ pub async fn live(order: &Order) -> Result<i32, Failed> {
     for found in day(&tenant, &order.case).await? {
         say(&Message::Told(found))?;
     }
-    let questions = tenant.escalations().await?.iter().map(|question| question.kind).collect();
+    let questions = tenant.questions().await?.iter().map(|question| question.kind).collect();
     while heard(order).await?.len() < 3 {
         SystemClock.sleep(LOOK).await;
     }

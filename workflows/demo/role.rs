@@ -10,7 +10,7 @@ use counterfoil::exec::StartError;
 use counterfoil::flow::{RunError, RunHandle, TenantClient};
 use counterfoil::ledger::{Basis, Look, Reason, Record, State};
 use counterfoil::sim::{CrashPoint, KillAt, Watch};
-use counterfoil::store::{EscalationKind, OpenError, Resolution, RunState, StoreError};
+use counterfoil::store::{OpenError, QuestionKind, Resolution, RunState, StoreError};
 use counterfoil::{Engine, Executor, Tenant};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -116,7 +116,7 @@ pub struct Report {
     pub ended: Ended,
     pub record: Option<Recorded>,
     /// The kinds of the open questions.
-    pub questions: Vec<EscalationKind>,
+    pub questions: Vec<QuestionKind>,
     /// The crash points that were crossed, by name, in their order.
     pub crossed: Vec<String>,
     /// From the start of the process until the run was taken over, if one was.
@@ -241,8 +241,8 @@ async fn live(order: &Order) -> Result<i32, Failed> {
     };
     let tenant = engine.tenant(TENANT)?;
     if order.resume {
-        for question in tenant.escalations().await? {
-            tenant.resolve(question.id, Resolution::NotCommitted, "the test").await?;
+        for question in tenant.questions().await? {
+            tenant.answer(question.id, Resolution::NotCommitted, "the test").await?;
         }
     }
     let run = order.class.start(&tenant, order.case()).await?;
@@ -256,7 +256,7 @@ async fn live(order: &Order) -> Result<i32, Failed> {
     if ended != Ended::Terminated {
         quiet(&executor, &run, order, &watch).await?;
     }
-    let questions = tenant.escalations().await?.iter().map(|question| question.kind).collect();
+    let questions = tenant.questions().await?.iter().map(|question| question.kind).collect();
     shut_down(engine, order).await;
     let record = record(&executor, order).await?;
     let left =
@@ -284,8 +284,8 @@ async fn ended(tenant: &TenantClient, run: &RunHandle<Receipt>) -> Result<Ended,
             }),
             () = SystemClock.sleep(Duration::from_millis(5)) => {
                 // A run that waits for a person has no result, for as long as that takes.
-                let asked = |kind: EscalationKind| kind == EscalationKind::Ambiguous;
-                if tenant.escalations().await?.iter().any(|question| asked(question.kind)) {
+                let asked = |kind: QuestionKind| kind == QuestionKind::Ambiguous;
+                if tenant.questions().await?.iter().any(|question| asked(question.kind)) {
                     return Ok(Ended::Asked);
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use counterfoil::Tenant;
 use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::sim::CrashPoint;
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 
 use super::Failed;
 use super::case_notice::classes::{Class, reference};
@@ -154,7 +154,7 @@ impl Ours {
     /// A person was asked, or told that the world holds more than one effect.
     pub fn is_asked(&self) -> bool {
         let telling =
-            |kind: &EscalationKind| matches!(kind, EscalationKind::Ambiguous | EscalationKind::Duplicated);
+            |kind: &QuestionKind| matches!(kind, QuestionKind::Ambiguous | QuestionKind::Duplicated);
         self.report.questions.iter().any(telling)
     }
 
@@ -172,9 +172,9 @@ impl Ours {
         let kinds = &self.report.questions;
         if matches!(self.report.ended, Ended::Failed(_)) {
             "failed, and said so"
-        } else if kinds.contains(&EscalationKind::Ambiguous) {
+        } else if kinds.contains(&QuestionKind::Ambiguous) {
             "asked a person"
-        } else if kinds.contains(&EscalationKind::Duplicated) {
+        } else if kinds.contains(&QuestionKind::Duplicated) {
             "looked up: found twice, told a person"
         } else if looked && self.basis() == "Lookup" {
             "looked up: there"

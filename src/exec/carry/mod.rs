@@ -116,10 +116,10 @@ pub(super) async fn recorded_outcome(
             response: core.load_response(tenant, &response).await?.map_or(Ok(Value::Null), |r| r.value())?,
             compensation: core.load(tenant, &compensation).await?.value()?,
         },
-        Decision::Parked { escalation } if pending::is_pending(core, found, escalation).await? => {
-            Outcome::Pending { escalation }
+        Decision::Parked { escalation: question } if pending::is_pending(core, found, question).await? => {
+            Outcome::Pending { question }
         }
-        Decision::Parked { escalation } => Outcome::Parked { escalation },
+        Decision::Parked { escalation: question } => Outcome::NeedsDecision { question },
         Decision::Abandoned { reason } => Outcome::Abandoned { reason },
         Decision::Gone { was } => Outcome::Expired { was },
         _ => Outcome::InProgress,
@@ -294,8 +294,8 @@ impl Carrier {
                 Ended::Committed(outcome, ticket) => {
                     return Ok(Some(Answered::committed(outcome, ticket)));
                 }
-                Ended::Pending(escalation) => {
-                    return Ok(Some(Answered::of(Outcome::Pending { escalation })));
+                Ended::Pending(question) => {
+                    return Ok(Some(Answered::of(Outcome::Pending { question })));
                 }
                 Ended::Changed => return Ok(None),
                 Ended::Failed(record) if record.not_before.is_some() => return Ok(None),
@@ -320,8 +320,8 @@ impl Carrier {
             Fate::Failed(record) => Step::Answered(Answered::failed(&record)),
             Fate::Send(permit) => Step::Send(permit),
             Fate::Changed => Step::Changed,
-            Fate::Parked(escalation) => Step::Answered(Answered::of(Outcome::Parked { escalation })),
-            Fate::Pending(escalation) => Step::Answered(Answered::of(Outcome::Pending { escalation })),
+            Fate::Parked(question) => Step::Answered(Answered::of(Outcome::NeedsDecision { question })),
+            Fate::Pending(question) => Step::Answered(Answered::of(Outcome::Pending { question })),
             Fate::Later(wait) => {
                 let until = self.core.now().after(wait);
                 Step::Answered(Answered::of(Outcome::Deferred { until }))

@@ -95,7 +95,7 @@ fn next(before: &Aggregate) -> Aggregate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{EscalationId, Tenant};
+    use crate::id::{QuestionId, Tenant};
 
     const POLICY: Policy =
         Policy { tries: 3, backoff: Backoff { base: Duration::from_secs(1), cap: Duration::from_mins(5) } };
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn an_answer_lets_it_go_on() {
-        let before = Aggregate { escalation: Some(EscalationId(7)), ..aggregate(3, 3) };
+        let before = Aggregate { escalation: Some(QuestionId(7)), ..aggregate(3, 3) };
         let again = answered(&before, &Resolution::NotCommitted, Timestamp(9));
         assert_eq!((again.published, again.tries, again.refusals, again.escalation), (2, 0, 0, None));
         let without = answered(&before, &Resolution::Abandon, Timestamp(9));

@@ -11,11 +11,11 @@ use crate::crash::{CrashPoint, Probe};
 use crate::exec::core::Core;
 use crate::exec::outcome::ExecError;
 use crate::exec::peers::Peers;
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::ledger::Backoff;
 use crate::panics::caught;
 use crate::store::{
-    Due, Escalation, EscalationKind, OrderingKey, OutboxEvent, Refusal, Store as _, StoreError, Verdict,
+    Due, OrderingKey, OutboxEvent, Question, QuestionKind, Refusal, Store as _, StoreError, Verdict,
     WorkerChange,
 };
 
@@ -367,8 +367,8 @@ async fn published(core: &Core, event: &OutboxEvent) -> Result<Event, StoreError
 }
 
 /// The question what is to become of an event that nobody takes.
-fn unpublished(core: &Core, event: &OutboxEvent, refusals: u32, failure: &SinkError) -> Escalation {
-    let id = EscalationId(core.ids.next());
+fn unpublished(core: &Core, event: &OutboxEvent, refusals: u32, failure: &SinkError) -> Question {
+    let id = QuestionId(core.ids.next());
     let OutboxEvent { aggregate, seq, kind, .. } = event;
     let question = format!(
         "event {} ({kind}, {aggregate} #{seq}) was refused {refusals} times, the last time so: {failure}. It is set aside, \
@@ -377,12 +377,12 @@ fn unpublished(core: &Core, event: &OutboxEvent, refusals: u32, failure: &SinkEr
         event.id
     );
     tracing::error!(tenant = %event.tenant, event = event.id, escalation = %id, %failure, "set aside");
-    Escalation {
+    Question {
         id,
         tenant: event.tenant.clone(),
         record: None,
         run: None,
-        kind: EscalationKind::Unpublished,
+        kind: QuestionKind::Unpublished,
         question,
         opened_at: core.now(),
         waiting: None,

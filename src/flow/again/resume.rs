@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use super::{Mark, Plan, RunError, Sent};
 use crate::exec::{ExecError, Said, to_the_end};
 use crate::flow::handle::RunHandle;
-use crate::store::{EscalationKind, Resolution, Store as _, Turns};
+use crate::store::{QuestionKind, Resolution, Store as _, Turns};
 
 /// A command that lets a paused run go on. Nothing happens before it is awaited; then it is durable.
 ///
@@ -61,7 +61,7 @@ impl Plan {
             {
                 return Ok(Sent::Before);
             }
-            let is_pause = |kind| kind == EscalationKind::Paused;
+            let is_pause = |kind| kind == QuestionKind::Paused;
             let paused = self.inner.asked_about(tenant, self.run, is_pause).await?;
             let question = paused.ok_or(RunError::NotPaused { run: self.run })?;
             let (by, reason) = (self.by.clone(), self.reason.clone());

@@ -6,7 +6,7 @@ use super::{Plan, RunError, Sent};
 use crate::exec::withdrawn;
 use crate::flow::command::is_command;
 use crate::store::{
-    Change, Escalation, EscalationKind, PastStep, Refusal, Run, RunState, StepKind, Store as _, Verdict,
+    Change, PastStep, Question, QuestionKind, Refusal, Run, RunState, StepKind, Store as _, Verdict,
 };
 
 impl Plan {
@@ -98,9 +98,9 @@ impl Plan {
     }
 
     /// What was asked because the run had ended or was blocked.
-    async fn void_questions(&self) -> Result<Vec<Escalation>, RunError> {
+    async fn void_questions(&self) -> Result<Vec<Question>, RunError> {
         let mut asked = self.core().group.escalation_about(&self.tenant, self.run).await?;
-        asked.retain(|asked| asked.kind == EscalationKind::Orphaned || asked.kind.blocks_its_run());
+        asked.retain(|asked| asked.kind == QuestionKind::Orphaned || asked.kind.blocks_its_run());
         Ok(asked.into_iter().map(|asked| withdrawn(self.core(), asked)).collect())
     }
 }

@@ -46,7 +46,7 @@ impl Plan {
                 Compensated::Nothing => continue,
                 Compensated::Stands(why) => why,
                 Compensated::Parked { escalation } => {
-                    format!("whether it is undone is asked in escalation {escalation}")
+                    format!("whether it is undone is asked in {escalation}")
                 }
             };
             return Err(refused(key, why));

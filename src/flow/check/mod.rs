@@ -34,7 +34,7 @@ use super::workflow::{Body, Workflow, erased};
 use crate::exec::{Core, StartError};
 use crate::id::{RunId, Tenant};
 use crate::panics::message;
-use crate::store::{EscalationKind, ReadOnly, Run, Store as _};
+use crate::store::{QuestionKind, ReadOnly, Run, Store as _};
 
 /// A body that wakes itself so often without getting anywhere waits for somebody who does not come.
 const POLLS: usize = 10_000;
@@ -221,7 +221,7 @@ fn came_to_rest(live: &Live) -> (ReplayOutcome, Seen) {
 /// What would block the run.
 fn note(stop: Option<Stop>, report: &mut ReplayReport) {
     match stop {
-        Some(Stop::Block { kind: EscalationKind::Diverged | EscalationKind::Damaged, question, .. }) => {
+        Some(Stop::Block { kind: QuestionKind::Diverged | QuestionKind::Damaged, question, .. }) => {
             report.changed.push(Changed { what: "recorded".into(), why: question });
         }
         Some(Stop::Block { question, .. }) => {

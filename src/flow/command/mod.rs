@@ -22,10 +22,10 @@ use super::label::Label;
 use super::live::Live;
 use super::signal::{NewSignal, Sent};
 use crate::exec::{Answers as _, ExecError, Said, to_the_end};
-use crate::id::{EscalationId, RunId, Tenant, checked};
+use crate::id::{QuestionId, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::Payload;
-use crate::store::{CANCEL, EscalationKind, Resolution, Run, RunState, Store as _};
+use crate::store::{CANCEL, QuestionKind, Resolution, Run, RunState, Store as _};
 
 /// Who gives up at once leaves a run that listens so long to end by itself.
 const GRACE: Duration = Duration::from_secs(30);
@@ -169,7 +169,7 @@ impl Inner {
         let blocked = |run: &Run| matches!(run.state, RunState::Blocked { .. });
         if verb == Verb::Cancel
             && self.core.group.run_find(&tenant, run).await?.is_some_and(|run| blocked(&run))
-            && let Some(question) = self.asked_about(&tenant, run, EscalationKind::blocks_its_run).await?
+            && let Some(question) = self.asked_about(&tenant, run, QuestionKind::blocks_its_run).await?
         {
             self.cancel_children(&tenant, run, &command).await?;
             let said = Said { because: Some(command.reason), ..Said::new(Resolution::Abandon, command.by) };
@@ -183,8 +183,8 @@ impl Inner {
         &self,
         tenant: &Tenant,
         run: RunId,
-        kind: impl Fn(EscalationKind) -> bool,
-    ) -> Result<Option<EscalationId>, ExecError> {
+        kind: impl Fn(QuestionKind) -> bool,
+    ) -> Result<Option<QuestionId>, ExecError> {
         let open = self.core.group.escalation_about(tenant, run).await;
         let open = open.map_err(|source| ExecError::Store { key: run.to_string(), source })?;
         Ok(open.into_iter().find(|asked| kind(asked.kind)).map(|asked| asked.id))

@@ -4,7 +4,7 @@ use crate::exec::ExecError;
 use crate::flow::failure::Failure;
 use crate::id::RecordId;
 use crate::payload::Payload;
-use crate::store::{EscalationKind, Signal};
+use crate::store::{QuestionKind, Signal};
 
 /// Why an activation ends without a result.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(in crate::flow) enum Stop {
     Failed(ExecError),
     /// The run waits for a decision.
     Block {
-        kind: EscalationKind,
+        kind: QuestionKind,
         question: String,
         record: Option<RecordId>,
         /// What is asked about beside: from now on it is kept, whatever the answer.

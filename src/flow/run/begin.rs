@@ -11,7 +11,7 @@ use crate::flow::live::Live;
 use crate::flow::replay::Replay;
 use crate::flow::resume;
 use crate::flow::workflow::Body;
-use crate::store::{EscalationKind, Run, Store as _, StoreError};
+use crate::store::{QuestionKind, Run, Store as _, StoreError};
 
 pub(super) async fn resumed(core: &Arc<Core>, run: Box<Run>) -> Result<Arc<Live>, End> {
     let history = match core.group.run_history(&run.tenant, run.id, run.present()).await {
@@ -33,7 +33,7 @@ pub(in crate::flow) async fn unreadable(core: &Arc<Core>, run: Box<Run>, error: 
     };
     let question = format!("run {}: {error}. Repair it and go on, or abandon the run?", run.id);
     let live = Live::unread(core, *run);
-    resume::block(&live, EscalationKind::Damaged, question).await
+    resume::block(&live, QuestionKind::Damaged, question).await
 }
 
 /// The body of a run, to be polled. If it cannot be started, that ends the activation.
@@ -43,7 +43,7 @@ pub(super) async fn body(this: Activation<'_>) -> Result<Body, End> {
     let workflows = &engine.workflows;
     let Some(workflow) = workflows.find(run.workflow.as_str(), run.version) else {
         let question = workflows.unknown(&run);
-        return Err(resume::block(live, EscalationKind::Unregistered, question).await);
+        return Err(resume::block(live, QuestionKind::Unregistered, question).await);
     };
     if workflow.version != run.version {
         tracing::info!(tenant = %run.tenant, run = %run.id, from = run.version, by = workflow.version, "taken over");
@@ -57,7 +57,7 @@ pub(super) async fn body(this: Activation<'_>) -> Result<Body, End> {
         Ok(body) => Ok(body),
         Err(error) => {
             let question = format!("run {}: {error}. Restore the type and go on, or abandon?", run.id);
-            Err(resume::block(live, EscalationKind::Damaged, question).await)
+            Err(resume::block(live, QuestionKind::Damaged, question).await)
         }
     }
 }

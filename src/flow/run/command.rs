@@ -9,7 +9,7 @@ use crate::flow::command::{Command, Verb};
 use crate::flow::live::Live;
 use crate::flow::resume::{self, Asked};
 use crate::payload::{Payload, Stored};
-use crate::store::{EscalationKind, RunState, Signal, StepKind, Store as _, Turns};
+use crate::store::{QuestionKind, RunState, Signal, StepKind, Store as _, Turns};
 
 impl Activation<'_> {
     /// Somebody paused the run: it is blocked with the question whether it may go on.
@@ -18,7 +18,7 @@ impl Activation<'_> {
         match command(live, Some(&signal.body)).await {
             Ok(command) => {
                 let question = command.question(live.id);
-                let (kind, command) = (EscalationKind::Paused, Some(signal));
+                let (kind, command) = (QuestionKind::Paused, Some(signal));
                 resume::block_on(live, Asked { command, ..Asked::of(kind, question) }).await
             }
             Err(error) => End::Failed(error),

@@ -23,7 +23,7 @@ use super::resume::{self, Asked, When};
 use super::saga;
 use super::workflow::Body;
 use crate::exec::follow_dropped;
-use crate::store::{EscalationKind, OrderingKey, Run};
+use crate::store::{OrderingKey, QuestionKind, Run};
 
 /// Carries out one activation.
 ///
@@ -102,7 +102,7 @@ impl Activation<'_> {
                          Mend the code and go on, or abandon?",
                         live.id
                     );
-                    return Box::pin(resume::block(live, EscalationKind::Quarantined, question)).await;
+                    return Box::pin(resume::block(live, QuestionKind::Quarantined, question)).await;
                 }
                 Polled::Stopped(stop) => return self.stopped(body, stop).await,
             }

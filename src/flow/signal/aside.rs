@@ -9,11 +9,9 @@ use super::name::OWN;
 use crate::exec::ExecError;
 use crate::flow::inner::Inner;
 use crate::flow::live::Live;
-use crate::id::{EscalationId, Tenant};
+use crate::id::{QuestionId, Tenant};
 use crate::payload::{Payload, PayloadError};
-use crate::store::{
-    Change, Document, Escalation, EscalationKind, Resolution, Signal, Store as _, StoreError,
-};
+use crate::store::{Change, Document, Question, QuestionKind, Resolution, Signal, Store as _, StoreError};
 
 /// Which signal each question is about: a document, under the question.
 const KIND: &str = "signal_aside";
@@ -39,19 +37,19 @@ impl Live {
     /// Receipt and question are one transaction. Without it the signal is still there, and is set aside by the next activation.
     pub(in crate::flow) fn set_aside(&self, signal: Signal, error: PayloadError) -> Change {
         let core = &self.core;
-        let question = EscalationId(core.ids.next());
+        let question = QuestionId(core.ids.next());
         let why = match error {
             PayloadError::Mismatch { expected, reason } => format!("it does not fit `{expected}`: {reason}"),
             other => other.to_string(),
         };
         let (name, id) = (signal.name.clone(), signal.id.clone());
         tracing::warn!(tenant = %self.tenant, run = %self.id, escalation = %question, name, id, "a signal cannot be read and is set aside");
-        let asked = Escalation {
+        let asked = Question {
             id: question,
             tenant: self.tenant.clone(),
             record: None,
             run: Some(self.id),
-            kind: EscalationKind::Unread,
+            kind: QuestionKind::Unread,
             question: format!(
                 "{run}: the signal {name:?} (id {id:?}) cannot be read: {why}. It is set aside, and the run waits for another one. \
                  `not_committed`: hand it to the run once more, when its code can read it. `committed` with a value: hand the run \
@@ -76,14 +74,13 @@ impl Inner {
     pub(in crate::flow) async fn handed(
         &self,
         tenant: &Tenant,
-        question: EscalationId,
+        question: QuestionId,
         resolution: &Resolution,
     ) -> Result<Option<(Signal, Option<Payload>)>, ExecError> {
         let store_failed = |source: StoreError| ExecError::Store { key: question.to_string(), source };
-        let unanswerable =
-            |reason: &str| ExecError::Unanswerable { escalation: question, reason: reason.to_owned() };
+        let unanswerable = |reason: &str| ExecError::Unanswerable { question, reason: reason.to_owned() };
         let asked = self.core.group.escalation_find(tenant, question).await.map_err(store_failed)?;
-        let asked = asked.filter(|asked| asked.kind == EscalationKind::Unread && asked.answer.is_none());
+        let asked = asked.filter(|asked| asked.kind == QuestionKind::Unread && asked.answer.is_none());
         let Some(run) = asked.and_then(|asked| asked.run).filter(|_| *resolution != Resolution::Abandon)
         else {
             return Ok(None);

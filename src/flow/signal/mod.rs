@@ -41,7 +41,7 @@ impl Ctx {
     /// Waits for the next signal of this name, however long that takes, and holds nothing meanwhile. Signals that came
     /// before anybody waited are kept; those of one sender are received in the order in which they were sent.
     ///
-    /// A signal that cannot be read as `T` is set aside as a [question](crate::store::EscalationKind::Unread), and the run waits for the
+    /// A signal that cannot be read as `T` is set aside as a [question](crate::store::QuestionKind::Unread), and the run waits for the
     /// next one.
     ///
     /// # Crash

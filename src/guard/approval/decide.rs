@@ -16,7 +16,7 @@ use crate::ledger::{
     ReviewOutcome, Vote, VoteRefused,
 };
 use crate::payload::{Payload, PayloadError, Stored};
-use crate::store::{Document, Escalation, Refusal, Resolution, Store as _, StoreError, Verdict};
+use crate::store::{Document, Question, Refusal, Resolution, Store as _, StoreError, Verdict};
 
 /// So many open reviews are listed at once.
 const PAGE: u32 = 256;
@@ -264,7 +264,7 @@ enum Waiting<'r> {
     /// Its run.
     Run(&'r TenantClient, RunId),
     /// A question whether an effect may be undone.
-    Question(&'r TenantClient, Box<Escalation>),
+    Question(&'r TenantClient, Box<Question>),
     /// Whoever asked comes again.
     Nobody,
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{MINE, failure, json, record, started};
 use crate::clock::Timestamp;
-use crate::id::{DeclarationId, EscalationId, Fence};
+use crate::id::{DeclarationId, Fence, QuestionId};
 use crate::ledger::{
     Approval, ApprovalSubject, Basis, EffectClass, Event, InvalidTransition, Record, State, apply,
 };
@@ -36,7 +36,7 @@ fn events(fence: Fence) -> [(&'static str, Event); 16] {
         ("fail, go again", Event::Fail { failure: failure("no"), not_before: Some(Timestamp(50)) }),
         ("fail, give up", Event::Fail { failure: failure("no"), not_before: None }),
         ("refuse", Event::Refuse { failure: failure("no") }),
-        ("park", Event::Park { escalation: EscalationId(9) }),
+        ("park", Event::Park { escalation: QuestionId(9) }),
         ("unpark", Event::Unpark),
         ("leave", Event::Leave),
         ("answer waits", Event::AnswerWaits),
@@ -58,7 +58,7 @@ fn left() -> Record {
 fn a_record_is_left_until_somebody_takes_it_up() {
     let started = record(State::Started);
     assert!(!started.is_left() && applied(&started, Event::Leave).is_left());
-    let parked = applied(&started, Event::Park { escalation: EscalationId(9) });
+    let parked = applied(&started, Event::Park { escalation: QuestionId(9) });
     assert!(!parked.is_left() && applied(&parked, Event::Unpark).is_left());
     for (name, event) in events(OTHER) {
         if let Ok(next) = apply(&left(), event, OTHER, Timestamp(60)) {
@@ -92,7 +92,7 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
         ),
         (
             "parked",
-            Record { escalation: Some(EscalationId(9)), ..record(State::Started) },
+            Record { escalation: Some(QuestionId(9)), ..record(State::Started) },
             resolutions,
             resolutions,
         ),
@@ -112,10 +112,7 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
         // No build writes such a row. If there is one, nothing goes out while its question is open.
         (
             "failed and parked",
-            Record {
-                escalation: Some(EscalationId(9)),
-                ..record(State::Failed { failure: failure("first") })
-            },
+            Record { escalation: Some(QuestionId(9)), ..record(State::Failed { failure: failure("first") }) },
             &[],
             &[],
         ),
@@ -262,8 +259,8 @@ fn giving_up_starts_the_next_execution_with_a_full_budget() {
 // Invariant 8: a question that is open takes an answer, and each answer closes it.
 #[test]
 fn each_resolution_closes_the_question() {
-    let parked = applied(&started(), Event::Park { escalation: EscalationId(9) });
-    assert_eq!((parked.escalation, &parked.state), (Some(EscalationId(9)), &State::Started));
+    let parked = applied(&started(), Event::Park { escalation: QuestionId(9) });
+    assert_eq!((parked.escalation, &parked.state), (Some(QuestionId(9)), &State::Started));
     // A person answers, not a worker: whoever writes it down need not hold the record.
     let resolve = |event| apply(&parked, event, OTHER, Timestamp(30)).unwrap();
     let yes = resolve(Event::ResolveCommitted { response: json("said"), external_ref: Some("r".into()) });
@@ -298,12 +295,12 @@ fn undoing_in_part_can_be_completed_and_not_undone() {
 // DESIGN 4.13
 #[test]
 fn a_refusal_says_what_the_record_is() {
-    let parked = Record { escalation: Some(EscalationId(9)), ..started() };
+    let parked = Record { escalation: Some(QuestionId(9)), ..started() };
     let illegal = apply(&parked, commit("late"), OTHER, Timestamp(20)).unwrap_err();
     let InvalidTransition { state, event, .. } = &illegal;
     assert_eq!((*state, *event), ("started", "commit"));
     let text = illegal.to_string();
-    for part in ["send:case", "started", "open escalation", "`commit`", "another worker"] {
+    for part in ["send:case", "started", "open question", "`commit`", "another worker"] {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -332,7 +329,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => proptest::option::of(instant())
             .prop_map(|not_before| Event::Fail { failure: failure("no"), not_before }),
         1 => Just(Event::Refuse { failure: failure("no") }),
-        1 => (0..3_i64).prop_map(|n| Event::Park { escalation: EscalationId(n) }),
+        1 => (0..3_i64).prop_map(|n| Event::Park { escalation: QuestionId(n) }),
         1 => Just(Event::Unpark),
         1 => Just(Event::Leave),
         1 => stored().prop_map(|response| Event::Supply { response }),

@@ -1,7 +1,7 @@
 //! What of a run that did not end well is undone: over all states, owners, policies, sharers and answers.
 
 use super::{json, record};
-use crate::id::{EscalationId, RunId};
+use crate::id::{QuestionId, RunId};
 use crate::ledger::{
     Compensation, Contract, ContractClass, Due, EffectClass, FinalState, LookupOffer, Owner, Record, State,
     Undone, due, undoing_looks_first,
@@ -16,7 +16,7 @@ fn policies() -> [Option<Compensation>; 5] {
 fn states() -> Vec<Record> {
     let compensated =
         |whole| record(State::Compensated { compensation: json("back"), response: json("first"), whole });
-    let parked = Record { escalation: Some(EscalationId(7)), ..record(State::Started) };
+    let parked = Record { escalation: Some(QuestionId(7)), ..record(State::Started) };
     vec![
         record(State::Started),
         parked,
@@ -65,9 +65,9 @@ fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
 fn what_may_have_happened_is_settled_first() {
     let (run, family) = (Some(RunId(1)), [RunId(1)]);
     let owner = Owner { run, ..Owner::default() };
-    let parked = Record { escalation: Some(EscalationId(7)), owner, ..record(State::Started) };
+    let parked = Record { escalation: Some(QuestionId(7)), owner, ..record(State::Started) };
     for policy in policies().iter().flatten() {
-        assert_eq!(due(&parked, &family, Some(policy), &[], true), Due::Settle(EscalationId(7)));
+        assert_eq!(due(&parked, &family, Some(policy), &[], true), Due::Settle(QuestionId(7)));
     }
     assert!(matches!(due(&parked, &family, None, &[], true), Due::Leave(_)));
 }

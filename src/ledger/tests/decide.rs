@@ -2,7 +2,7 @@
 
 use super::{failure, json, record, started};
 use crate::clock::Timestamp;
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::ledger::{Decision, Facts, FinalState, Record, Request, RequestHash, State, decide};
 
 /// Each state, with the name it has in the table.
@@ -12,7 +12,7 @@ fn states() -> [(&'static str, Record); 10] {
     [
         ("started", record(State::Started)),
         ("left", Record { not_before: Some(Timestamp(50)), ..record(State::Started) }),
-        ("parked", Record { escalation: Some(EscalationId(9)), ..record(State::Started) }),
+        ("parked", Record { escalation: Some(QuestionId(9)), ..record(State::Started) }),
         ("committed", record(State::Committed { response: json("first") })),
         ("failed", record(State::Failed { failure: failure("no") })),
         (
@@ -30,7 +30,7 @@ fn answer(name: &str, alive: bool) -> Decision {
     match (name, alive) {
         ("started", true) => Decision::InProgress,
         ("started", false) | ("left", _) => Decision::Reconcile,
-        ("parked", _) => Decision::Parked { escalation: EscalationId(9) },
+        ("parked", _) => Decision::Parked { escalation: QuestionId(9) },
         ("committed", _) => Decision::Duplicate { response: json("first") },
         ("failed", _) => Decision::Retry { failure: failure("no"), not_before: None },
         ("waiting", _) => Decision::Retry { failure: failure("no"), not_before: Some(Timestamp(50)) },

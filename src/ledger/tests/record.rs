@@ -2,7 +2,7 @@
 
 use super::{failure, json, record, started};
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, RunId};
+use crate::id::{QuestionId, RunId};
 use crate::ledger::{Basis, Divergence, EffectClass, FinalState, Owner, Record, State};
 
 // Rows of earlier builds hold these numbers and names.
@@ -84,7 +84,7 @@ fn a_run_awaits_its_started_call_unless_a_person_is_asked() {
     let of =
         |state, escalation| Record::awaited_by(&Record { owner: owner.clone(), escalation, ..record(state) });
     assert_eq!(of(State::Started, None), run);
-    assert_eq!(of(State::Started, Some(EscalationId(1))), None);
+    assert_eq!(of(State::Started, Some(QuestionId(1))), None);
     assert_eq!(of(State::Committed { response: json("first") }, None), None);
 }
 

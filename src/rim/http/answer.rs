@@ -41,13 +41,13 @@ pub(super) fn response(
             return in_progress(config, status_url);
         }
         Outcome::Conflict(diff) => conflict(config, &diff),
-        Outcome::Parked { escalation } => {
+        Outcome::NeedsDecision { question } => {
             let detail = format!(
                 "The handler of the first request under this key ended without an answer. Whether it took effect is the open \
-                 question {escalation}. Nothing is done under this key until it is answered; come again with the same key."
+                 question {question}. Nothing is done under this key until it is answered; come again with the same key."
             );
             Details::of(Problem::OutcomeUnknown, detail)
-                .member("question", escalation.to_string())
+                .member("question", question.to_string())
                 .retry_after(LATER)
         }
         Outcome::Abandoned { reason } => Details::of(Problem::Abandoned, reason),

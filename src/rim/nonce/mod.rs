@@ -38,7 +38,7 @@ use under::{InTransaction, Make, Met, Under};
 
 use super::door::{Decided, DoorDecision, LogFields};
 use crate::exec::{ExecError, Executor, Outcome, OwnConnection, Wait};
-use crate::id::{EscalationId, IdError, Name, Tenant, checked};
+use crate::id::{IdError, Name, QuestionId, Tenant, checked};
 use crate::ledger::{
     Backoff, Contract, ContractClass, EffectClass, ErrorKind, Key, RecordedFailure, Retention, RetryPolicy,
     Scope,
@@ -77,7 +77,7 @@ pub enum NonceError {
     Failed(RecordedFailure),
     /// The closure ended without saying whether it was made. Nothing is made under this nonce until the question is answered.
     #[error("nobody knows whether it was made: the question {0} is open; send the same nonce again later")]
-    Unknown(EscalationId),
+    Unknown(QuestionId),
     /// Nobody knew whether it was made, and somebody has decided to leave it at that, or it was undone.
     #[error("it was settled by hand: {0}; send another nonce to have it made once more")]
     Settled(String),
@@ -221,8 +221,8 @@ impl Nonces {
             Outcome::Done(answer) if answer.first => Ok(Made::Now(answer.decode()?)),
             Outcome::Done(answer) => Ok(Made::Before(answer.decode()?)),
             Outcome::Failed(failure) => Err(NonceError::Failed(failure)),
-            Outcome::Parked { escalation } | Outcome::Pending { escalation } => {
-                Err(NonceError::Unknown(escalation))
+            Outcome::NeedsDecision { question } | Outcome::Pending { question } => {
+                Err(NonceError::Unknown(question))
             }
             Outcome::Abandoned { reason } => Err(NonceError::Settled(reason)),
             settled => Err(NonceError::Settled(format!("{settled:?}"))),

@@ -99,7 +99,7 @@ pub async fn a_change_is_all_or_nothing(store: &dyn Store) {
     };
     let mut spoiler = sample.change().run(sample.run("a")).record(sample.record("a"));
     spoiler.steps = vec![crate::store::Step { value: None, ..step }];
-    spoiler.escalations = vec![crate::store::Escalation { question: "another".into(), ..question }];
+    spoiler.escalations = vec![crate::store::Question { question: "another".into(), ..question }];
     let rows = [
         ("run", Refusal::Exists),
         ("record", Refusal::Exists),

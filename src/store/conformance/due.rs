@@ -10,7 +10,7 @@ use super::signal::sent;
 use crate::clock::Timestamp;
 use crate::id::RunId;
 use crate::ledger::{Record, State};
-use crate::store::{CANCEL, Change, DEADLINE, Escalation, EscalationKind, Run, RunState, Store, WaitsOn};
+use crate::store::{CANCEL, Change, DEADLINE, Question, QuestionKind, Run, RunState, Store, WaitsOn};
 
 /// Waiting runs whose time has come, the earliest first, at most so many; the instant itself has come.
 pub async fn waiting_runs_whose_time_has_come(store: &dyn Store) {
@@ -61,7 +61,7 @@ pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
     assert_eq!(found(asking.id.0, 1).await, from_ref(&answered));
 
     // Open, but no run waits for it: its effect is known to have happened.
-    let twice = Escalation { kind: EscalationKind::Duplicated, ..question(&answered) };
+    let twice = Question { kind: QuestionKind::Duplicated, ..question(&answered) };
     admit(store, &[sample.change().escalation(twice)]).await;
     assert_eq!(found(asking.id.0, 1).await, from_ref(&answered));
 

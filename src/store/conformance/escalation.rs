@@ -5,28 +5,28 @@ use serde_json::json;
 use super::sample::{self, HOSTILE, Sample, answered};
 use super::{admit, one, refused};
 use crate::clock::Timestamp;
-use crate::id::EscalationId;
-use crate::store::{Answer, Escalation, EscalationKind, QuestionCount, Refusal, Resolution, Store, Verdict};
+use crate::id::QuestionId;
+use crate::store::{Answer, Question, QuestionCount, QuestionKind, Refusal, Resolution, Store, Verdict};
 
 /// Before every question.
-const FIRST: EscalationId = EscalationId(i64::MIN);
+const FIRST: QuestionId = QuestionId(i64::MIN);
 
 /// A question comes back as it was written, of every kind and with every answer.
 pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (run, record) = (sample.run("a"), sample.record("a"));
     let kinds = [
-        EscalationKind::Ambiguous,
-        EscalationKind::Duplicated,
-        EscalationKind::Orphaned,
-        EscalationKind::Diverged,
-        EscalationKind::Damaged,
-        EscalationKind::Quarantined,
-        EscalationKind::Unregistered,
-        EscalationKind::UnknownTool,
-        EscalationKind::Unconfirmed,
-        EscalationKind::Missing,
-        EscalationKind::Pending,
+        QuestionKind::Ambiguous,
+        QuestionKind::Duplicated,
+        QuestionKind::Orphaned,
+        QuestionKind::Diverged,
+        QuestionKind::Damaged,
+        QuestionKind::Quarantined,
+        QuestionKind::Unregistered,
+        QuestionKind::UnknownTool,
+        QuestionKind::Unconfirmed,
+        QuestionKind::Missing,
+        QuestionKind::Pending,
     ];
     for (i, text) in HOSTILE.into_iter().enumerate() {
         let mut open = sample.escalation(text);
@@ -44,11 +44,10 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         };
         let because = (i % 3 == 0).then(|| text.to_owned());
         let answer = Answer { by: text.to_owned(), resolution, because, misfit: None, at: Timestamp(-1) };
-        let waiting =
-            Escalation { waiting: Some(answer.clone()), question: format!("{text}, waits"), ..open };
+        let waiting = Question { waiting: Some(answer.clone()), question: format!("{text}, waits"), ..open };
         admit(store, &[sample.change().escalation(waiting.clone())]).await;
         assert_eq!(store.escalation_find(&sample.tenant, waiting.id).await.unwrap(), Some(waiting.clone()));
-        let closed = Escalation { answer: Some(answer), ..waiting };
+        let closed = Question { answer: Some(answer), ..waiting };
         admit(store, &[sample.change().escalation(closed.clone())]).await;
         assert_eq!(store.escalation_find(&sample.tenant, closed.id).await.unwrap(), Some(closed));
     }
@@ -61,7 +60,7 @@ pub async fn open_ones_are_listed_the_oldest_first(store: &dyn Store) {
     let mut change = sample.change();
     change.escalations = all.iter().rev().cloned().collect();
     // A call that waits for its provider asks nobody.
-    let pending = Escalation { kind: EscalationKind::Pending, ..sample.escalation("waits") };
+    let pending = Question { kind: QuestionKind::Pending, ..sample.escalation("waits") };
     let other = sample.for_tenant("globex").escalation("theirs");
     admit(store, &[change.escalation(pending), sample.change().escalation(other)]).await;
     let open = async |after, limit| store.escalation_open(&sample.tenant, after, limit).await.unwrap();
@@ -80,7 +79,7 @@ pub async fn open_ones_are_listed_the_oldest_first(store: &dyn Store) {
 pub async fn answered_ones_are_listed_and_counted(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let mut all: Vec<_> = (0..4).map(|i| sample.escalation(&i.to_string())).collect();
-    all[3].kind = EscalationKind::Unread;
+    all[3].kind = QuestionKind::Unread;
     let mut change = sample.change();
     change.escalations = all.clone();
     let theirs = sample.for_tenant("globex").escalation("theirs");
@@ -98,17 +97,17 @@ pub async fn answered_ones_are_listed_and_counted(store: &dyn Store) {
     assert_eq!(listed(all[2].id, 2).await, all[3..]);
     let count = |kind, open, answered| QuestionCount { kind, open, answered };
     let counted = store.escalation_count(tenant).await.unwrap();
-    assert_eq!(counted, [count(all[0].kind, 1, 2), count(EscalationKind::Unread, 0, 1)]);
+    assert_eq!(counted, [count(all[0].kind, 1, 2), count(QuestionKind::Unread, 0, 1)]);
 }
 
 /// The open questions about a run, the oldest first.
 pub async fn those_about_a_run_are_listed(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a").id;
-    let about = |run| Escalation { run, ..sample.escalation("?") };
+    let about = |run| Question { run, ..sample.escalation("?") };
     let all =
         [about(Some(run)), about(None), about(Some(run)), about(Some(sample.run("b").id)), about(Some(run))];
-    let other = Escalation { run: Some(run), ..sample.for_tenant("globex").escalation("theirs") };
+    let other = Question { run: Some(run), ..sample.for_tenant("globex").escalation("theirs") };
     let mut change = sample.change();
     change.escalations = all.iter().rev().chain([&other]).cloned().collect();
     admit(store, &[change]).await;
@@ -121,17 +120,17 @@ pub async fn those_about_a_run_are_listed(store: &dyn Store) {
 pub async fn unknown_workflows_are_listed_for_all_tenants(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let theirs = sample.for_tenant("globex");
-    let asks = |sample: &Sample, kind| Escalation { kind, ..sample.escalation("?") };
+    let asks = |sample: &Sample, kind| Question { kind, ..sample.escalation("?") };
     let all = [
-        asks(&theirs, EscalationKind::Unregistered),
-        asks(&sample, EscalationKind::Unregistered),
-        asks(&sample, EscalationKind::UnknownTool),
-        asks(&theirs, EscalationKind::Unregistered),
-        asks(&sample, EscalationKind::Unregistered),
+        asks(&theirs, QuestionKind::Unregistered),
+        asks(&sample, QuestionKind::Unregistered),
+        asks(&sample, QuestionKind::UnknownTool),
+        asks(&theirs, QuestionKind::Unregistered),
+        asks(&sample, QuestionKind::Unregistered),
     ];
     admit(store, &all.each_ref().map(|open| sample.change().escalation(open.clone()))).await;
     let open = async |after: i64, limit: u32| {
-        store.escalation_unknown_workflow(EscalationId(after), limit).await.unwrap()
+        store.escalation_unknown_workflow(QuestionId(after), limit).await.unwrap()
     };
     let [first, second, _tool, third, fourth] = all.clone();
     assert_eq!(open(i64::MIN, 10).await, [first.clone(), second.clone(), third.clone(), fourth.clone()]);
@@ -153,7 +152,7 @@ pub async fn the_first_answer_stands(store: &dyn Store) {
     assert_eq!(verdicts, [Verdict::Admitted, Verdict::Refused(Refusal::Stale)]);
     assert_eq!(refused(store, two[1].clone()).await, Some(Refusal::Stale));
     assert_eq!(refused(store, sample.change().escalation(open.clone())).await, Some(Refusal::Stale));
-    let waits = Escalation { waiting: first.answer.clone(), ..open };
+    let waits = Question { waiting: first.answer.clone(), ..open };
     assert_eq!(refused(store, sample.change().escalation(waits)).await, Some(Refusal::Stale));
     assert_eq!(store.escalation_find(&sample.tenant, first.id).await.unwrap(), Some(first));
 }
@@ -164,7 +163,7 @@ pub async fn an_answer_needs_a_question(store: &dyn Store) {
     let never_asked = answered(&sample.escalation("?"), "ann");
     assert_eq!(refused(store, sample.change().escalation(never_asked.clone())).await, Some(Refusal::Stale));
     assert_eq!(store.escalation_find(&sample.tenant, never_asked.id).await.unwrap(), None);
-    let never_asked = Escalation { waiting: never_asked.answer, answer: None, ..sample.escalation("?") };
+    let never_asked = Question { waiting: never_asked.answer, answer: None, ..sample.escalation("?") };
     assert_eq!(refused(store, sample.change().escalation(never_asked)).await, Some(Refusal::Stale));
 }
 
@@ -177,7 +176,7 @@ pub async fn belongs_to_its_tenant(store: &dyn Store) {
     assert_eq!(store.escalation_find(&other, open.id).await.unwrap(), None);
     assert_eq!(store.escalation_open(&other, FIRST, 10).await.unwrap(), []);
 
-    let foreign = Escalation { tenant: other, ..answered(&open, "mallory") };
+    let foreign = Question { tenant: other, ..answered(&open, "mallory") };
     let verdict = one(store, sample.change().escalation(foreign)).await;
     assert_eq!(verdict, Verdict::Refused(Refusal::Stale));
     assert_eq!(store.escalation_find(&sample.tenant, open.id).await.unwrap(), Some(open));

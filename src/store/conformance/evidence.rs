@@ -3,9 +3,9 @@
 use super::admit;
 use super::sample::{self, HOSTILE, Sample, answered, inline};
 use crate::clock::Timestamp;
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::ledger::{ContractClass, Record};
-use crate::store::{Change, Escalation, EscalationKind, Evidence, RunState, Store, WorkerChange};
+use crate::store::{Change, Evidence, Question, QuestionKind, RunState, Store, WorkerChange};
 
 fn left(evidence: &Evidence) -> Change {
     Change { evidence: Some(Box::new(evidence.clone())), ..Change::default() }
@@ -91,8 +91,8 @@ impl Late {
     }
 }
 
-async fn asked(store: &dyn Store) -> Vec<Escalation> {
-    store.escalation_duplicated(EscalationId(i64::MIN), 10).await.unwrap()
+async fn asked(store: &dyn Store) -> Vec<Question> {
+    store.escalation_duplicated(QuestionId(i64::MIN), 10).await.unwrap()
 }
 
 async fn is_settled(store: &dyn Store, evidence: &Evidence) -> bool {
@@ -109,14 +109,14 @@ pub async fn of_a_second_effect_opens_one_question(store: &dyn Store) {
 
     admit(store, &[late.left(), late.left()]).await;
     let [question] = asked(store).await.try_into().expect("one question");
-    assert_eq!((question.kind, question.record), (EscalationKind::Duplicated, Some(late.sealed.id)));
+    assert_eq!((question.kind, question.record), (QuestionKind::Duplicated, Some(late.sealed.id)));
     assert_eq!((question.tenant.clone(), question.run), (late.sealed.tenant.clone(), late.sealed.owner.run));
     assert!(
         question.question.contains("ch_1") && question.question.contains("ch_2"),
         "{}",
         question.question
     );
-    let open = store.escalation_open(&late.sealed.tenant, EscalationId(i64::MIN), 10).await.unwrap();
+    let open = store.escalation_open(&late.sealed.tenant, QuestionId(i64::MIN), 10).await.unwrap();
     assert_eq!(open, std::slice::from_ref(&question));
     assert!(!is_settled(store, &late.evidence).await);
     let record = store.record_find(&late.sealed.tenant, &late.sealed.key).await.unwrap();
@@ -152,7 +152,7 @@ pub async fn of_a_call_that_its_run_left_is_asked_about(store: &dyn Store) {
     let heir = Sample::leased(store, "heir", 9_000).await;
     let run = old.run("start");
     let (left_behind, parked) = (old.call(&run, "a", "a"), old.call(&run, "b", "b"));
-    let asked_about = Escalation { record: Some(parked.id), ..old.escalation("what became of it?") };
+    let asked_about = Question { record: Some(parked.id), ..old.escalation("what became of it?") };
     let parked = Record { escalation: Some(asked_about.id), ..parked };
     let end = WorkerChange::End { fence: old.fence, at: Timestamp(2_000) };
     let begun = [old.change().run(run.clone()), old.change().record(left_behind.clone())];

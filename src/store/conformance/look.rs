@@ -129,7 +129,7 @@ pub async fn committed_records_are_listed(store: &dyn Store) {
 pub async fn questions_of_a_record_are_listed(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let record = sample.record("a");
-    let about = |text: &str| crate::store::Escalation { record: Some(record.id), ..sample.escalation(text) };
+    let about = |text: &str| crate::store::Question { record: Some(record.id), ..sample.escalation(text) };
     let (first, second, other) = (about("one?"), about("two?"), sample.escalation("another?"));
     let answered = super::sample::answered(&first, "ann");
     for question in [&first, &second, &other, &answered] {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::sample::{HOSTILE, Sample, fence_others, inline};
 use super::{admit, refused};
 use crate::clock::Timestamp;
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::store::{Aggregate, Change, Due, OutboxEvent, Published, Refusal, Store, WorkerChange};
 
 fn event(sample: &Sample, aggregate: &str, id: &str, at: i64) -> OutboxEvent {
@@ -149,7 +149,7 @@ pub async fn the_longest_due_come_first(store: &dyn Store) {
     admit(store, &[add(&sample, &events)]).await;
     assert_eq!(due(store, 99, 9).await, placed(&[("c", 1), ("b", 1), ("a", 1)]));
     assert_eq!(due(store, 20, 1).await, placed(&[("c", 1)]));
-    let question = EscalationId(9);
+    let question = QuestionId(9);
     let c = aggregate(store, &sample, "c").await;
     let aside = Aggregate { escalation: Some(question), tries: 4, refusals: 3, revision: 2, ..c };
     admit(store, &[mark(&sample, &aside)]).await;

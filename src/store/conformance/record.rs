@@ -5,11 +5,11 @@ use serde_json::json;
 use super::sample::{self, HOSTILE, Sample, fence_others, inline, name, payload};
 use super::{admit, refused};
 use crate::clock::Timestamp;
-use crate::id::{DeclarationId, EscalationId, RecordId};
+use crate::id::{DeclarationId, QuestionId, RecordId};
 use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, Scopes, State};
 use crate::payload::{Oversized, Stored};
 use crate::store::{
-    Change, Escalation, EscalationKind, Refusal, Run, RunState, SharedEffect, Store, Verdict, WaitsOn,
+    Change, Question, QuestionKind, Refusal, Run, RunState, SharedEffect, Store, Verdict, WaitsOn,
 };
 
 fn states() -> Vec<State> {
@@ -63,7 +63,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
             new.spent += 1;
             new.external_ref = Some(format!("ch_{}", new.revision));
             new.declaration = DeclarationId(i64::from(new.revision));
-            new.escalation = (new.revision % 2 == 0).then_some(EscalationId(i64::MAX));
+            new.escalation = (new.revision % 2 == 0).then_some(QuestionId(i64::MAX));
             new.cost = (new.revision % 4 == 1).then_some(u64::from(new.revision));
             new.sealed_at = (new.revision % 3 == 1).then_some(Timestamp(i64::MAX));
             new.scopes = (new.revision % 5 == 0).then(|| Box::new(Scopes::of(HOSTILE.join("\n"))));
@@ -157,7 +157,7 @@ pub async fn orphans_are_started_and_nobodys(store: &dyn Store) {
     let foreign = old.for_tenant("globex").record("orphan");
     let committed = Record { state: old.committed(&orphan).state, ..old.record("committed") };
     let of_run = old.call(&old.run("a"), "pay/1", "of a run");
-    let asked = Record { escalation: Some(EscalationId(1)), ..old.record("asked") };
+    let asked = Record { escalation: Some(QuestionId(1)), ..old.record("asked") };
     let alive = new.record("alive");
     let all = [&orphan, &foreign, &committed, &of_run, &asked];
     admit(store, &all.map(|record| old.change().record(record.clone()))).await;
@@ -199,15 +199,14 @@ pub async fn orphans_are_left_by_runs_that_ended_unsettled(store: &dyn Store) {
 pub async fn orphans_may_wait_for_their_tool(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
     let mut waiting = Vec::new();
-    for kind in [EscalationKind::UnknownTool, EscalationKind::Ambiguous, EscalationKind::UnknownTool] {
-        let question = Escalation { kind, ..old.escalation("?") };
+    for kind in [QuestionKind::UnknownTool, QuestionKind::Ambiguous, QuestionKind::UnknownTool] {
+        let question = Question { kind, ..old.escalation("?") };
         let record = Record { escalation: Some(question.id), ..old.record(&question.id.to_string()) };
         admit(store, &[old.change().record(record.clone()).escalation(question.clone())]).await;
-        waiting.extend((kind == EscalationKind::UnknownTool).then_some((record, question)));
+        waiting.extend((kind == QuestionKind::UnknownTool).then_some((record, question)));
     }
     admit(store, &[fence_others(new.fence)]).await;
-    let records =
-        |of: &[(Record, Escalation)]| of.iter().map(|(record, _)| record.clone()).collect::<Vec<_>>();
+    let records = |of: &[(Record, Question)]| of.iter().map(|(record, _)| record.clone()).collect::<Vec<_>>();
     assert_eq!(orphans(store).await, records(&waiting));
     let answer = sample::answered(&waiting[0].1, "bob");
     admit(store, &[new.change().escalation(answer)]).await;

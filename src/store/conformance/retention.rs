@@ -73,7 +73,7 @@ pub async fn what_is_needed_stays(store: &dyn Store) {
     let to_be_confirmed = committed_as(store, &sample, expires(sample.record("confirmed later"))).await;
     admit(store, &[sample.change().look(sample.look(&to_be_confirmed, 5))]).await;
     let asked = committed(store, &sample, "asked about", 10).await;
-    let question = crate::store::Escalation { record: Some(asked.id), ..sample.escalation("again?") };
+    let question = crate::store::Question { record: Some(asked.id), ..sample.escalation("again?") };
     admit(store, &[sample.change().escalation(question.clone())]).await;
     let (run, other) = (sample.run("a"), sample.run("b"));
     let owned = expires(sample.call(&run, "pay/1", "owned"));

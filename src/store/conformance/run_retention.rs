@@ -63,7 +63,7 @@ pub async fn what_is_needed_stays(store: &dyn Store) {
     let unsettled = Run { unsettled: true, ..sample.run("unsettled") };
     let unsettled = ended(store, &sample, unsettled, 10).await;
     let asked = ended(store, &sample, sample.run("asked"), 10).await;
-    let question = crate::store::Escalation { run: Some(asked.id), ..sample.escalation("again?") };
+    let question = crate::store::Question { run: Some(asked.id), ..sample.escalation("again?") };
     let calls = sample.run("calls");
     let call = sample.call(&calls, "pay/1", "c1");
     admit(store, &[sample.change().escalation(question.clone()), sample.change().record(call.clone())]).await;
@@ -91,7 +91,7 @@ pub async fn a_tombstone_keeps_its_start_key(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
     let record = sample.record("shared");
-    let question = crate::store::Escalation { run: Some(run.id), ..sample.escalation("again?") };
+    let question = crate::store::Question { run: Some(run.id), ..sample.escalation("again?") };
     let used = Change { used: Some(Box::new(sample.used(&record, &run))), ..sample.change() };
     let told = Change { signal: Some(Box::new(sample.signal(&run, "paid", "1"))), ..sample.change() };
     admit(store, &[sample.change().run(run.clone()).step(sample.step(&run, "1"))]).await;

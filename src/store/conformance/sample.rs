@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::admit;
 use crate::clock::Timestamp;
-use crate::id::{DeclarationId, EscalationId, Fence, Ids, Name, RecordId, RunId, RunNumber, Tenant};
+use crate::id::{DeclarationId, Fence, Ids, Name, QuestionId, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{
     Approval, EffectClass, Intent, Key, Look, OperationKey, Owner, Reason, Record, RequestHash, Retention,
     State,
 };
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Answer, Change, Document, Escalation, EscalationKind, Evidence, Resolution, Run, RunState, Schedule,
+    Answer, Change, Document, Evidence, Question, QuestionKind, Resolution, Run, RunState, Schedule,
     ScheduleState, SharedEffect, Signal, Step, StepKind, Store, WaitsOn, WorkerChange,
 };
 
@@ -211,14 +211,14 @@ impl Sample {
     }
 
     /// An open question.
-    pub fn escalation(&self, question: &str) -> Escalation {
+    pub fn escalation(&self, question: &str) -> Question {
         let id = self.ids.next();
-        Escalation {
-            id: EscalationId(id),
+        Question {
+            id: QuestionId(id),
             tenant: self.tenant.clone(),
             record: None,
             run: None,
-            kind: EscalationKind::Ambiguous,
+            kind: QuestionKind::Ambiguous,
             question: question.to_owned(),
             opened_at: Timestamp(id & 0xffff),
             waiting: None,
@@ -276,7 +276,7 @@ impl Sample {
 
 /// The question with an answer.
 #[must_use]
-pub fn answered(escalation: &Escalation, by: &str) -> Escalation {
+pub fn answered(escalation: &Question, by: &str) -> Question {
     let answer = Answer {
         misfit: None,
         by: by.to_owned(),
@@ -284,7 +284,7 @@ pub fn answered(escalation: &Escalation, by: &str) -> Escalation {
         because: None,
         at: Timestamp(5_000),
     };
-    Escalation { answer: Some(answer), ..escalation.clone() }
+    Question { answer: Some(answer), ..escalation.clone() }
 }
 
 /// A worker's enrolment.

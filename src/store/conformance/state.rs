@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
+use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::OperationKey;
 use crate::payload::PayloadDigest;
 use crate::store::written::Written;
@@ -21,7 +21,7 @@ pub struct Names {
     starts: BTreeSet<(String, String)>,
     records: BTreeSet<RecordId>,
     keys: BTreeSet<OperationKey>,
-    escalations: BTreeSet<EscalationId>,
+    escalations: BTreeSet<QuestionId>,
     payloads: BTreeSet<[u8; 32]>,
     instants: BTreeSet<Timestamp>,
     queues: BTreeSet<(String, Fence)>,
@@ -116,9 +116,9 @@ impl State {
             state.note(format!("run_orphans {after} {limit}"), &store.run_orphans(after, limit).await);
             state.note(format!("run_answered {after} {limit}"), &store.run_answered(after, limit).await);
             state.note(format!("run_signalled {after} {limit}"), &store.run_signalled(after, limit).await);
-            let unknown = store.escalation_unknown_workflow(EscalationId(i64::MIN), limit).await;
+            let unknown = store.escalation_unknown_workflow(QuestionId(i64::MIN), limit).await;
             state.note(format!("escalation_unknown_workflow {limit}"), &unknown);
-            let duplicated = store.escalation_duplicated(EscalationId(i64::MIN), limit).await;
+            let duplicated = store.escalation_duplicated(QuestionId(i64::MIN), limit).await;
             state.note(format!("escalation_duplicated {limit}"), &duplicated);
             for until in names.instants.iter().copied().chain([Timestamp::MAX]) {
                 state.note(format!("run_due {} {limit}", until.0), &store.run_due(until, limit).await);
@@ -161,9 +161,9 @@ impl State {
         for limit in [3, u32::MAX] {
             let runs = store.run_list(tenant, RunId(i64::MIN), limit).await;
             self.note(format!("{tenant}: runs {limit}"), &runs);
-            let open = store.escalation_open(tenant, EscalationId(i64::MIN), limit).await;
+            let open = store.escalation_open(tenant, QuestionId(i64::MIN), limit).await;
             self.note(format!("{tenant}: open escalations {limit}"), &open);
-            let answered = store.escalation_answered(tenant, EscalationId(i64::MIN), limit).await;
+            let answered = store.escalation_answered(tenant, QuestionId(i64::MIN), limit).await;
             self.note(format!("{tenant}: answered escalations {limit}"), &answered);
         }
         self.note(format!("{tenant}: escalations"), &store.escalation_count(tenant).await);

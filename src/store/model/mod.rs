@@ -21,12 +21,12 @@ use tokio::sync::Notify;
 use self::tables::Tables;
 use super::reads::reads;
 use super::{
-    Aggregate, Change, ClusterStatus, Document, Due, Escalation, Evidence, History, LEDGER_ID, LEDGER_KIND,
-    OutboxEvent, Published, QuestionCount, QueueLoad, Run, Schedule, SharedEffect, Signal, Store, StoreError,
+    Aggregate, Change, ClusterStatus, Document, Due, Evidence, History, LEDGER_ID, LEDGER_KIND, OutboxEvent,
+    Published, Question, QuestionCount, QueueLoad, Run, Schedule, SharedEffect, Signal, Store, StoreError,
     StoreFuture, Turns, Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
-use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
+use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
@@ -187,7 +187,7 @@ impl Model {
     }
 
     /// Every question there is, open and answered, of all tenants, in the order of their places: for checks.
-    pub fn escalations(&self) -> Vec<Escalation> {
+    pub fn escalations(&self) -> Vec<Question> {
         self.state().tables.escalations.values().cloned().collect()
     }
 

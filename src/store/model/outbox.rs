@@ -2,7 +2,7 @@
 
 use super::tables::{Tables, follows};
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Tenant};
+use crate::id::{QuestionId, Tenant};
 use crate::store::{Aggregate, Due, OutboxEvent, Published, Refusal};
 
 type Place = (Tenant, String);
@@ -116,7 +116,7 @@ impl Tables {
         self.aggregates.get(&of(tenant, name)).cloned()
     }
 
-    pub(super) fn outbox_set_aside(&self, tenant: &Tenant, question: EscalationId) -> Option<Aggregate> {
+    pub(super) fn outbox_set_aside(&self, tenant: &Tenant, question: QuestionId) -> Option<Aggregate> {
         let is_it = |a: &&Aggregate| a.tenant == *tenant && a.escalation == Some(question);
         self.aggregates.values().find(is_it).cloned()
     }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::tables::Tables;
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::id::{Fence, Name, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
-    CANCEL, COMMAND, DEADLINE, Escalation, EscalationKind, Evidence, History, PastCall, PastStep, PastUse,
-    QuestionCount, Run, RunState, SharedEffect, Signal, Step, Turns, Worker,
+    CANCEL, COMMAND, DEADLINE, Evidence, History, PastCall, PastStep, PastUse, Question, QuestionCount,
+    QuestionKind, Run, RunState, SharedEffect, Signal, Step, Turns, Worker,
 };
 
 impl Tables {
@@ -34,7 +34,7 @@ impl Tables {
         };
         let lacks_its_tool = |record: &Record, question| {
             let question = self.question(&record.tenant, question);
-            question.is_some_and(|q| q.kind == EscalationKind::UnknownTool && q.answer.is_none())
+            question.is_some_and(|q| q.kind == QuestionKind::UnknownTool && q.answer.is_none())
         };
         let orphan = |record: &&Record| {
             record.id > after
@@ -183,7 +183,7 @@ impl Tables {
             open.into_iter().any(|escalation| {
                 escalation.run == Some(run.id)
                     && escalation.tenant == run.tenant
-                    && EscalationKind::PARKING.contains(&escalation.kind)
+                    && QuestionKind::PARKING.contains(&escalation.kind)
             })
         };
         // It rests on another run's record, about which somebody is asked.
@@ -230,22 +230,17 @@ impl Tables {
         first(limit, self.runs.values().filter(|run| run.tenant == *tenant && run.id > after))
     }
 
-    pub(super) fn escalation_find(&self, tenant: &Tenant, id: EscalationId) -> Option<Escalation> {
+    pub(super) fn escalation_find(&self, tenant: &Tenant, id: QuestionId) -> Option<Question> {
         self.question(tenant, id).cloned()
     }
 
-    pub(super) fn question(&self, tenant: &Tenant, id: EscalationId) -> Option<&Escalation> {
+    pub(super) fn question(&self, tenant: &Tenant, id: QuestionId) -> Option<&Question> {
         self.escalations.get(&(tenant.clone(), id))
     }
 
-    pub(super) fn escalation_open(
-        &self,
-        tenant: &Tenant,
-        after: EscalationId,
-        limit: u32,
-    ) -> Vec<Escalation> {
-        let open = |e: &&Escalation| {
-            e.tenant == *tenant && e.answer.is_none() && e.id > after && e.kind != EscalationKind::Pending
+    pub(super) fn escalation_open(&self, tenant: &Tenant, after: QuestionId, limit: u32) -> Vec<Question> {
+        let open = |e: &&Question| {
+            e.tenant == *tenant && e.answer.is_none() && e.id > after && e.kind != QuestionKind::Pending
         };
         first(limit, self.escalations.values().filter(open))
     }
@@ -253,18 +248,18 @@ impl Tables {
     pub(super) fn escalation_answered(
         &self,
         tenant: &Tenant,
-        after: EscalationId,
+        after: QuestionId,
         limit: u32,
-    ) -> Vec<Escalation> {
-        let answered = |e: &&Escalation| {
-            e.tenant == *tenant && e.answer.is_some() && e.id > after && e.kind != EscalationKind::Pending
+    ) -> Vec<Question> {
+        let answered = |e: &&Question| {
+            e.tenant == *tenant && e.answer.is_some() && e.id > after && e.kind != QuestionKind::Pending
         };
         first(limit, self.escalations.values().filter(answered))
     }
 
     pub(super) fn escalation_count(&self, tenant: &Tenant) -> Vec<QuestionCount> {
         let mut counts: BTreeMap<i64, QuestionCount> = BTreeMap::new();
-        let asks = |e: &&Escalation| e.tenant == *tenant && e.kind != EscalationKind::Pending;
+        let asks = |e: &&Question| e.tenant == *tenant && e.kind != QuestionKind::Pending;
         for question in self.escalations.values().filter(asks) {
             let kind = question.kind;
             let count = counts.entry(kind.code()).or_insert(QuestionCount { kind, open: 0, answered: 0 });
@@ -273,25 +268,25 @@ impl Tables {
         counts.into_values().collect()
     }
 
-    pub(super) fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Vec<Escalation> {
-        let about = |e: &&Escalation| e.tenant == *tenant && e.record == Some(record);
+    pub(super) fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Vec<Question> {
+        let about = |e: &&Question| e.tenant == *tenant && e.record == Some(record);
         self.escalations.values().filter(about).cloned().collect()
     }
 
-    pub(super) fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Vec<Escalation> {
-        let asks = |e: &&Escalation| e.tenant == *tenant && e.run == Some(run) && e.answer.is_none();
+    pub(super) fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Vec<Question> {
+        let asks = |e: &&Question| e.tenant == *tenant && e.run == Some(run) && e.answer.is_none();
         self.escalations.values().filter(asks).cloned().collect()
     }
 
-    pub(super) fn escalation_unknown_workflow(&self, after: EscalationId, limit: u32) -> Vec<Escalation> {
-        let asks = |e: &&Escalation| e.kind == EscalationKind::Unregistered && e.answer.is_none();
+    pub(super) fn escalation_unknown_workflow(&self, after: QuestionId, limit: u32) -> Vec<Question> {
+        let asks = |e: &&Question| e.kind == QuestionKind::Unregistered && e.answer.is_none();
         let mut open: Vec<_> = self.escalations.values().filter(|e| asks(e) && e.id > after).collect();
         open.sort_by_key(|escalation| escalation.id);
         first(limit, open.into_iter())
     }
 
-    pub(super) fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Vec<Escalation> {
-        let asks = |e: &&Escalation| e.kind == EscalationKind::Duplicated && e.answer.is_none();
+    pub(super) fn escalation_duplicated(&self, after: QuestionId, limit: u32) -> Vec<Question> {
+        let asks = |e: &&Question| e.kind == QuestionKind::Duplicated && e.answer.is_none();
         let mut open: Vec<_> = self.escalations.values().filter(|e| asks(e) && e.id > after).collect();
         open.sort_by_key(|escalation| escalation.id);
         first(limit, open.into_iter())

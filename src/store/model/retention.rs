@@ -121,7 +121,7 @@ impl Tables {
     /// It has ended, nobody is asked about it or about what it owns, and nobody goes on from it.
     fn is_run_at_rest(&self, run: &Run) -> bool {
         let parent = run.parent.and_then(|parent| self.run(&run.tenant, parent));
-        let about = |q: &crate::store::Escalation| {
+        let about = |q: &crate::store::Question| {
             q.tenant == run.tenant && q.run == Some(run.id) && q.answer.is_none()
         };
         let unsettled = |record: &Record| {
@@ -142,7 +142,7 @@ impl Tables {
         let rests = |tenant: &Tenant, run: RunId, turn: u32| {
             self.run(tenant, run).is_some_and(|run| !run.state.is_final() && turn >= run.base)
         };
-        let asks = |q: &crate::store::Escalation| {
+        let asks = |q: &crate::store::Question| {
             q.tenant == record.tenant && q.record == Some(record.id) && q.answer.is_none()
         };
         record.state != State::Started

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, Name, RecordId, RunId, Tenant};
+use crate::id::{Fence, Name, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::queue::Bucket;
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload};
 use crate::store::row::Row as _;
 use crate::store::written::Written;
 use crate::store::{
-    Aggregate, Change, Document, Escalation, Evidence, OutboxEvent, Refusal, Run, Schedule, SharedEffect,
+    Aggregate, Change, Document, Evidence, OutboxEvent, Question, Refusal, Run, Schedule, SharedEffect,
     Signal, Step, StepKind, Verdict, Worker, WorkerChange,
 };
 
@@ -30,7 +30,7 @@ pub(super) struct Tables {
     pub(super) looks: BTreeMap<(Tenant, RecordId), Look>,
     pub(super) uses: BTreeMap<(Tenant, RunId, u32, RecordId), SharedEffect>,
     pub(super) evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
-    pub(super) escalations: BTreeMap<(Tenant, EscalationId), Escalation>,
+    pub(super) escalations: BTreeMap<(Tenant, QuestionId), Question>,
     pub(super) queues: BTreeMap<String, Bucket>,
     pub(super) schedules: BTreeMap<(Tenant, String), Schedule>,
     pub(super) documents: BTreeMap<(Tenant, String, String), Document>,

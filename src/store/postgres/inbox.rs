@@ -12,7 +12,7 @@ use super::statement::Statements;
 use super::transaction::{carry_on, is_aborted, is_begun, server_limit};
 use super::{Columns, Postgres, StoreError, TransactionError, escaped, failure, judge};
 use crate::clock::{Clock, Timestamp};
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::payload::Payload;
 use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
 use crate::store::sql;
@@ -204,8 +204,8 @@ impl Postgres {
         delivery: &Delivery,
         tries: i64,
         why: &SetAside,
-        question: EscalationId,
-    ) -> Result<Option<EscalationId>, StoreError> {
+        question: QuestionId,
+    ) -> Result<Option<QuestionId>, StoreError> {
         let sql = "INSERT INTO inbox (tenant, consumer, message, state, tries, detail, escalation, at) \
                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (tenant, consumer, message) DO UPDATE SET \
                    state = greatest(inbox.state, excluded.state), \
@@ -215,14 +215,14 @@ impl Postgres {
         let query = bound(sql, delivery).bind(why.state()).bind(tries).bind(detail);
         let rows = self.readers.once(query.bind(question.0).bind(delivery.at.0)).await?;
         let asked = rows.first().map(|row| Columns::of("inbox", row).take()).transpose()?;
-        Ok(asked.map(EscalationId))
+        Ok(asked.map(QuestionId))
     }
 
     /// Somebody has answered this question: it may be tried again, from the first time on.
     pub(crate) async fn inbox_again(
         &self,
         delivery: &Delivery,
-        question: EscalationId,
+        question: QuestionId,
     ) -> Result<(), StoreError> {
         let sql = "WITH answered AS (DELETE FROM inbox WHERE tenant = $1 AND consumer = $2 AND message = $3 \
                    AND escalation = $4 RETURNING message) \

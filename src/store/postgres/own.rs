@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use sqlx::postgres::PgConnection;
 
 use super::Postgres;
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::ledger::Origin;
 use crate::payload::Payload;
 use crate::store::own::{

@@ -15,7 +15,7 @@ use crate::store::row::{Form, Given, Only, Put, Row, Take};
 use crate::store::sql::ask::{Reader, Session};
 use crate::store::sql::write::{self, Own, rows};
 use crate::store::table::{Chosen, Column, Kind, Law, REVISION, Table, number};
-use crate::store::{Document, Escalation, Evidence, Run, Schedule, SharedEffect, Signal, Step};
+use crate::store::{Document, Evidence, Question, Run, Schedule, SharedEffect, Signal, Step};
 
 macro_rules! writes {
     ($($row:ident),+) => {
@@ -121,7 +121,7 @@ impl write::Batch for Batch {
         self.insert(special::insert(own), rows, |(row, _), values| put(row, values));
     }
 
-    fn questions(&mut self, rows: &[(&Escalation, Option<Fence>)]) {
+    fn questions(&mut self, rows: &[(&Question, Option<Fence>)]) {
         let rows = rows.iter().map(|(question, _)| *question);
         let (new, old): (Vec<_>, Vec<_>) = rows.partition(|question| question.is_new());
         self.insert(&special::QUESTION, &new, |question, values| question.put(values));

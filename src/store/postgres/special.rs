@@ -4,7 +4,7 @@ use super::statement::{Insert, PLAIN};
 use crate::store::cell::Declared as _;
 use crate::store::sql::write::Own;
 use crate::store::table::{bytes, number, text};
-use crate::store::{Escalation, OutboxEvent};
+use crate::store::{OutboxEvent, Question};
 
 static PAYLOAD: Insert = Insert {
     name: "payloads",
@@ -36,7 +36,7 @@ static PRUNE: Insert = Insert {
 };
 
 pub(super) static QUESTION: Insert =
-    Insert { name: "question_new", table: "escalation", columns: Escalation::TABLE.columns, ..PLAIN };
+    Insert { name: "question_new", table: "escalation", columns: Question::TABLE.columns, ..PLAIN };
 
 /// By way of a row that is never inserted, with its kind's sign turned: see `row`.
 pub(super) static ANSWER: Insert = Insert {

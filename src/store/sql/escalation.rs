@@ -1,12 +1,12 @@
 //! What is asked about questions, open and answered.
 
 use super::ask::{Found, Listed, Queries, Reader};
-use crate::id::{EscalationId, RecordId, RunId, Tenant};
+use crate::id::{QuestionId, RecordId, RunId, Tenant};
 use crate::store::row::Take as _;
-use crate::store::{Escalation, EscalationKind, QuestionCount};
+use crate::store::{Question, QuestionCount, QuestionKind};
 
 impl<D: Reader> Queries<D> {
-    pub(super) async fn escalation_find(&self, tenant: &Tenant, id: EscalationId) -> Found<Escalation> {
+    pub(super) async fn escalation_find(&self, tenant: &Tenant, id: QuestionId) -> Found<Question> {
         self.row("WHERE tenant = $1 AND id = $2", &[tenant.into(), id.0.into()]).await
     }
 
@@ -14,26 +14,26 @@ impl<D: Reader> Queries<D> {
     pub(super) async fn escalation_open(
         &self,
         tenant: &Tenant,
-        after: EscalationId,
+        after: QuestionId,
         limit: u32,
-    ) -> Listed<Escalation> {
+    ) -> Listed<Question> {
         let index = D::either("INDEXED BY escalation_open ", "");
         let behind = format!(
             "{index}WHERE id > $1 AND tenant = $2 AND answer IS NULL AND kind <> $3 ORDER BY id LIMIT $4"
         );
-        let pending = EscalationKind::Pending.code();
+        let pending = QuestionKind::Pending.code();
         self.page(&behind, after.0, &[tenant.into(), pending.into(), limit.into()]).await
     }
 
     pub(super) async fn escalation_answered(
         &self,
         tenant: &Tenant,
-        after: EscalationId,
+        after: QuestionId,
         limit: u32,
-    ) -> Listed<Escalation> {
+    ) -> Listed<Question> {
         let behind =
             "WHERE id > $1 AND tenant = $2 AND answer IS NOT NULL AND kind <> $3 ORDER BY id LIMIT $4";
-        let pending = EscalationKind::Pending.code();
+        let pending = QuestionKind::Pending.code();
         self.page(behind, after.0, &[tenant.into(), pending.into(), limit.into()]).await
     }
 
@@ -44,35 +44,35 @@ impl<D: Reader> Queries<D> {
             let mut values = D::values("escalation", row);
             Ok(QuestionCount { kind: values.cell()?, open: values.cell()?, answered: values.cell()? })
         };
-        let pending = EscalationKind::Pending.code();
+        let pending = QuestionKind::Pending.code();
         self.fetch(sql.to_owned(), &[tenant.into(), pending.into()]).await?.iter().map(read).collect()
     }
 
-    pub(super) async fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Listed<Escalation> {
+    pub(super) async fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Listed<Question> {
         let index = D::either("INDEXED BY escalation_run ", "");
         let behind = format!("{index}WHERE tenant = $1 AND run = $2 AND answer IS NULL ORDER BY id");
         self.rows(&behind, &[tenant.into(), run.0.into()]).await
     }
 
-    pub(super) async fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Listed<Escalation> {
+    pub(super) async fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Listed<Question> {
         let index = D::either("INDEXED BY escalation_record ", "");
         let behind = format!("{index}WHERE tenant = $1 AND record = $2");
-        let mut all: Vec<Escalation> = self.rows(&behind, &[tenant.into(), record.0.into()]).await?;
+        let mut all: Vec<Question> = self.rows(&behind, &[tenant.into(), record.0.into()]).await?;
         all.sort_by_key(|question| question.id); // they are few, and a database would sort them, too
         Ok(all)
     }
 
     pub(super) async fn escalation_unknown_workflow(
         &self,
-        after: EscalationId,
+        after: QuestionId,
         limit: u32,
-    ) -> Listed<Escalation> {
+    ) -> Listed<Question> {
         // The kind stands in the statement, as it stands in the kind's partial index.
         let behind = "WHERE kind = 7 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2";
         self.page(behind, after.0, &[limit.into()]).await
     }
 
-    pub(super) async fn escalation_duplicated(&self, after: EscalationId, limit: u32) -> Listed<Escalation> {
+    pub(super) async fn escalation_duplicated(&self, after: QuestionId, limit: u32) -> Listed<Question> {
         let behind = "WHERE kind = 2 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2";
         self.page(behind, after.0, &[limit.into()]).await
     }

@@ -4,7 +4,7 @@ use super::ask::Session;
 use crate::ledger::Record;
 use crate::store::cell::Declared as _;
 use crate::store::written::Written;
-use crate::store::{Aggregate, Change, Escalation, Evidence, OutboxEvent, WorkerChange};
+use crate::store::{Aggregate, Change, Evidence, OutboxEvent, Question, WorkerChange};
 
 /// What is known of a record.
 pub(super) const EVIDENCE: &str = "WHERE tenant = $1 AND record = $2 ORDER BY at, fence, attempt";
@@ -108,7 +108,7 @@ pub(in crate::store) async fn open_late<S: Session>(
 }
 
 fn open() -> String {
-    let table = Escalation::TABLE;
+    let table = Question::TABLE;
     let places: Vec<_> = (1..=table.columns.len()).map(|number| format!("${number}")).collect();
     let (names, places) = (table.names(), places.join(", "));
     format!("INSERT INTO {} ({names}) VALUES ({places}) ON CONFLICT DO NOTHING", table.name)

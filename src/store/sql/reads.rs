@@ -8,16 +8,16 @@ use super::ask::{Found, Listed, Queries, Reader, named};
 use super::history;
 use super::outbox::by_aggregate;
 use crate::clock::Timestamp;
-use crate::id::{EscalationId, Fence, RecordId, RunId, Tenant};
+use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::cell::Declared as _;
 use crate::store::reads::reads;
 use crate::store::row::{Given, Take as _};
 use crate::store::{
-    Aggregate, COMMAND, Change, Document, Due, Escalation, EscalationKind, Evidence, History, OutboxEvent,
-    PastCall, PastStep, PastUse, Published, QuestionCount, QueueLoad, Run, Schedule, SharedEffect, Signal,
-    Store, StoreError, StoreFuture, Turns, Verdict, Worker,
+    Aggregate, COMMAND, Change, Document, Due, Evidence, History, OutboxEvent, PastCall, PastStep, PastUse,
+    Published, Question, QuestionCount, QuestionKind, QueueLoad, Run, Schedule, SharedEffect, Signal, Store,
+    StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 
 /// A run has not ended, and is still to be cancelled at its deadline. The first condition is that of the index. The command is looked
@@ -73,7 +73,7 @@ impl<D: Reader> Queries<D> {
              AND (escalation IS NULL OR EXISTS (SELECT 1 FROM escalation e WHERE e.tenant = record.tenant \
              AND e.id = record.escalation AND e.answer IS NULL AND e.kind = $2)) ORDER BY id LIMIT $3"
         );
-        self.page(&behind, after.0, &[EscalationKind::UnknownTool.code().into(), limit.into()]).await
+        self.page(&behind, after.0, &[QuestionKind::UnknownTool.code().into(), limit.into()]).await
     }
 
     /// Each page goes on behind the last key of the one before.
@@ -198,7 +198,7 @@ impl<D: Reader> Queries<D> {
              AND NOT EXISTS (SELECT 1 FROM use s JOIN record r ON r.tenant = s.tenant AND r.id = s.record \
              WHERE s.tenant = run.tenant AND s.run = run.id AND r.escalation IS NOT NULL) ORDER BY id LIMIT $6"
         );
-        let [asked, gone, undo, pending] = EscalationKind::PARKING.map(EscalationKind::code);
+        let [asked, gone, undo, pending] = QuestionKind::PARKING.map(QuestionKind::code);
         let rest = [asked.into(), gone.into(), undo.into(), pending.into(), limit.into()];
         self.page(&behind, after.0, &rest).await
     }
@@ -402,7 +402,7 @@ impl<D: Reader> Queries<D> {
         self.row(super::judge::AGGREGATE, &[tenant.into(), name.into()]).await
     }
 
-    pub(super) async fn outbox_set_aside(&self, tenant: &Tenant, question: EscalationId) -> Found<Aggregate> {
+    pub(super) async fn outbox_set_aside(&self, tenant: &Tenant, question: QuestionId) -> Found<Aggregate> {
         self.row("WHERE tenant = $1 AND escalation = $2", &[tenant.into(), question.0.into()]).await
     }
 }

@@ -3,7 +3,7 @@
 use super::outbox::{Added, added};
 use crate::id::Fence;
 use crate::store::row::{Put, Row};
-use crate::store::{Change, Escalation};
+use crate::store::{Change, Question};
 
 /// Hands the rows that are written by the law of their table to a macro, in the order in which they are written.
 macro_rules! rows {
@@ -43,7 +43,7 @@ pub(in crate::store) trait Batch {
     fn own<T>(&mut self, own: Own, rows: &[(T, Option<Fence>)], put: impl Fn(&T, &mut Self::Values<'_>));
 
     /// Adds new questions, and answers: one, or one that waits, may only fall on a question that is still open, for the first stands.
-    fn questions(&mut self, rows: &[(&Escalation, Option<Fence>)]);
+    fn questions(&mut self, rows: &[(&Question, Option<Fence>)]);
 
     type Values<'b>: Put;
 }

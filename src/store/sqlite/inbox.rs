@@ -12,7 +12,7 @@ use super::open::open_aside;
 use super::transaction::{ended_inside, inside};
 use super::{Columns, Sqlite, StoreError, Writer, commit, failure};
 use crate::clock::{Boot, Clock, Timestamp};
-use crate::id::EscalationId;
+use crate::id::QuestionId;
 use crate::payload::Payload;
 use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
 use crate::store::sql;
@@ -187,8 +187,8 @@ impl Sqlite {
         delivery: &Delivery,
         tries: i64,
         why: &SetAside,
-        question: EscalationId,
-    ) -> Result<Option<EscalationId>, StoreError> {
+        question: QuestionId,
+    ) -> Result<Option<QuestionId>, StoreError> {
         set_aside(&mut *self.settled().await?, delivery, tries, why, question).await
     }
 
@@ -196,7 +196,7 @@ impl Sqlite {
     pub(crate) async fn inbox_again(
         &self,
         delivery: &Delivery,
-        question: EscalationId,
+        question: QuestionId,
     ) -> Result<(), StoreError> {
         again(&mut *self.settled().await?, delivery, question).await
     }
@@ -371,8 +371,8 @@ pub(crate) async fn set_aside(
     delivery: &Delivery,
     tries: i64,
     why: &SetAside,
-    question: EscalationId,
-) -> Result<Option<EscalationId>, StoreError> {
+    question: QuestionId,
+) -> Result<Option<QuestionId>, StoreError> {
     let sql = "INSERT INTO inbox (tenant, consumer, message, state, tries, detail, escalation, at) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (tenant, consumer, message) DO UPDATE SET \
                state = max(state, excluded.state), escalation = coalesce(escalation, excluded.escalation) \
@@ -381,13 +381,13 @@ pub(crate) async fn set_aside(
                AND escalation IS NOT NULL";
     let query = bound(sql, delivery).bind(why.state()).bind(tries).bind(why.detail().map(ToOwned::to_owned));
     let asked = changed(connection, query.bind(question.0).bind(delivery.at.0)).await?;
-    Ok(asked.map(EscalationId))
+    Ok(asked.map(QuestionId))
 }
 
 pub(crate) async fn again(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
-    question: EscalationId,
+    question: QuestionId,
 ) -> Result<(), StoreError> {
     // The tries first: if nothing more is written, the question is still asked, and its answer found.
     let sql = "DELETE FROM inbox_try WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \

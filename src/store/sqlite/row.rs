@@ -15,7 +15,7 @@ use crate::store::row::{Form, Given, Only, Put, Row, Take};
 use crate::store::sql::ask::{Reader, Session};
 use crate::store::sql::write::{self, Own, rows};
 use crate::store::table::{Chosen, Law, REVISION, Table};
-use crate::store::{Document, Escalation, Evidence, Refusal, Run, Schedule, SharedEffect, Signal, Step};
+use crate::store::{Document, Evidence, Question, Refusal, Run, Schedule, SharedEffect, Signal, Step};
 
 macro_rules! writes {
     ($($row:ident),+) => {
@@ -75,7 +75,7 @@ impl write::Batch for Batch {
         self.insert(special::insert(own), rows, put);
     }
 
-    fn questions(&mut self, rows: &[(&Escalation, Option<Fence>)]) {
+    fn questions(&mut self, rows: &[(&Question, Option<Fence>)]) {
         self.insert(&special::QUESTION, rows, |question, values| question.put(values));
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn acme() -> Tenant {
 
 /// Questions about messages that are set aside: their texts.
 pub(crate) async fn questions(executor: &Executor) -> Vec<String> {
-    let asked = executor.escalations(&acme()).await.unwrap();
+    let asked = executor.questions(&acme()).await.unwrap();
     asked.into_iter().map(|asked| asked.question).collect()
 }
 

@@ -92,7 +92,7 @@ async fn what_the_broker_does_not_take_is_the_events_fault_only_if_it_is() {
     }
     broker.start_again().await;
     let asked = loop {
-        let asked = tenant.escalations().await.unwrap();
+        let asked = tenant.questions().await.unwrap();
         let stored = stream.info().await.map_or(0, |info| info.state.messages);
         if asked.len() == 2 && stored == 1 {
             break asked;

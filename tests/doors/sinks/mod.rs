@@ -52,7 +52,7 @@ impl Service {
     /// Waits for this many questions; what they say.
     async fn asked(&self, count: usize) -> Vec<String> {
         loop {
-            let asked = self.executor.escalations(&acme()).await.unwrap();
+            let asked = self.executor.questions(&acme()).await.unwrap();
             if asked.len() >= count {
                 return asked.into_iter().map(|asked| asked.question).collect();
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use counterfoil::agent::{Agent, AgentAnswer, Message, Prompt, Reply, Usage};
 use counterfoil::flow::{EngineBuilder, FailureCode, RunError};
 use counterfoil::ledger::{Approval, Contract, ContractClass, EffectClass, ErrorKind, ReviewPolicy};
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::tool::{Call, Done, DynamicTool, Tool, ToolError, contract, effect};
 use counterfoil::{ApprovalSubject, Ctx, Failure, RunId, Tenant};
 use futures_util::future::join;
@@ -215,9 +215,9 @@ fn an_ambiguous_call_waits_for_an_answer() {
     let process = resume(&world, &replies);
     let answer = process.on(async {
         process.state(run, "waiting").await;
-        let question = process.question(EscalationKind::Ambiguous).await;
+        let question = process.question(QuestionKind::Ambiguous).await;
         let committed = Resolution::Committed(json!(1));
-        process.acme().resolve(question.id, committed, "ann").await.unwrap();
+        process.acme().answer(question.id, committed, "ann").await.unwrap();
         process.acme().handle::<AgentAnswer>(run).result().await.unwrap()
     });
     assert_eq!(told(&answer.messages), ["1", "1"]);
@@ -286,9 +286,9 @@ fn another_path_is_found_before_the_model_is_asked() {
     let answer = process.on(async {
         process.state(run, "blocked").await;
         assert_eq!(world.counted("asked"), 2, "not before somebody has decided");
-        let question = process.question(EscalationKind::Diverged).await;
+        let question = process.question(QuestionKind::Diverged).await;
         assert!(question.question.contains("pay:ann:rent"), "{}", question.question);
-        process.acme().resolve(question.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(question.id, Resolution::NotCommitted, "ann").await.unwrap();
         process.acme().handle::<AgentAnswer>(run).result().await.unwrap()
     });
     assert_eq!((answer.turns, world.counted("asked")), (1, 3));

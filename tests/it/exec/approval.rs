@@ -133,8 +133,8 @@ async fn an_ambiguous_send_is_looked_up_after_its_approval_has_expired() {
             assert_eq!(outcome.answer().unwrap().basis, Basis::Lookup);
             continue;
         }
-        let Outcome::Parked { escalation } = outcome else { panic!("{outcome:?}") };
-        let open = process.executor().escalations(&acme()).await.unwrap();
+        let Outcome::NeedsDecision { question: escalation } = outcome else { panic!("{outcome:?}") };
+        let open = process.executor().questions(&acme()).await.unwrap();
         assert_eq!(open[0].id, escalation);
         assert!(open[0].question.contains("its approval is no longer valid"), "{}", open[0].question);
     }

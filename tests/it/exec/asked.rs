@@ -8,7 +8,7 @@ use counterfoil::exec::ExecError;
 use counterfoil::ledger::{
     Basis, Contract, ContractClass, EffectClass, Key, LookupOffer, OperationKey, Reason, Record, State,
 };
-use counterfoil::store::{Escalation, Resolution};
+use counterfoil::store::{Question, Resolution};
 use counterfoil::{Executor, Outcome};
 
 use crate::world::{
@@ -42,7 +42,7 @@ impl Scene {
         scene.fails(4);
         let process = scene.process().await;
         let outcome = process.execute(request("pay_out")).await.unwrap().unwrap();
-        assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+        assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
         (scene, process)
     }
 
@@ -90,7 +90,7 @@ async fn until(otherwise: String, mut is: impl AsyncFnMut() -> bool) {
     soon(otherwise, waited).await;
 }
 
-async fn open(executor: &Executor) -> Vec<Escalation> {
+async fn open(executor: &Executor) -> Vec<Question> {
     executor.questions(&acme()).await.unwrap()
 }
 
@@ -155,7 +155,7 @@ async fn the_old_account_withdraws_the_question_when_it_is_back() {
     scene.world.looks([Look::NotFound, Look::NotFound]);
     let process = scene.process().await;
     let outcome = process.execute(request("pay_out")).await.unwrap().unwrap();
-    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
     scene.falls_due(&process.executor(), FIRST).await;
     scene.world.looked_up(2).await;
     assert_eq!(open(&process.executor()).await.len(), 1, "there it proves nothing");
@@ -173,7 +173,7 @@ async fn it_did_not_happen_is_looked_up_first() {
     let executor = process.executor();
     let asked = open(&executor).await.remove(0);
     process
-        .spawn(executor.resolve(&acme(), asked.id, Resolution::NotCommitted, "ann").into_future())
+        .spawn(executor.answer(&acme(), asked.id, Resolution::NotCommitted, "ann").into_future())
         .await
         .unwrap()
         .unwrap();
@@ -191,7 +191,7 @@ async fn it_did_not_happen_waits_for_the_lookup_and_is_confirmed_afterwards() {
     let executor = process.executor();
     let asked = open(&executor).await.remove(0);
     let answer =
-        executor.resolve(&acme(), asked.id, Resolution::NotCommitted, "ann").because("not in the portal");
+        executor.answer(&acme(), asked.id, Resolution::NotCommitted, "ann").because("not in the portal");
     process.spawn(answer.into_future()).await.unwrap().unwrap();
     assert_eq!(scene.lookups(), 5, "it is looked up at once");
     let waits = open(&executor).await.remove(0);
@@ -201,7 +201,7 @@ async fn it_did_not_happen_waits_for_the_lookup_and_is_confirmed_afterwards() {
         assert!(waits.question.contains(said), "{}", waits.question);
     }
     let outcome = process.execute(request("pay_out")).await.unwrap().unwrap();
-    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
 
     // It waits over a restart; and a miss is believed only when nothing can be under way any more.
     drop(executor);
@@ -232,7 +232,7 @@ async fn send_without_looking_is_an_answer_of_its_own() {
     let executor = process.executor();
     let asked = open(&executor).await.remove(0);
     let reason = "the customer is at the counter".to_owned();
-    executor.resolve(&acme(), asked.id, Resolution::SendWithoutLooking { reason }, "ann").await.unwrap();
+    executor.answer(&acme(), asked.id, Resolution::SendWithoutLooking { reason }, "ann").await.unwrap();
     assert_eq!((open(&executor).await, scene.lookups()), (vec![], 4));
     let failed = record(&executor).await;
     assert!(
@@ -252,9 +252,9 @@ async fn an_answer_that_waits_gives_way_to_another_one() {
         scene.fails(1);
         let executor = process.executor();
         let asked = open(&executor).await.remove(0);
-        executor.resolve(&acme(), asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+        executor.answer(&acme(), asked.id, Resolution::NotCommitted, "ann").await.unwrap();
         assert!(open(&executor).await[0].waiting.is_some());
-        executor.resolve(&acme(), asked.id, resolution, "bob").await.unwrap();
+        executor.answer(&acme(), asked.id, resolution, "bob").await.unwrap();
         assert_eq!(open(&executor).await, []);
         assert_eq!(
             executor.next_look(&acme(), &key()).await.unwrap(),
@@ -272,7 +272,7 @@ async fn look_now_looks_at_once() {
     let executor = process.executor();
     let asked = open(&executor).await.remove(0);
     let look_now = async || {
-        let answer = executor.resolve(&acme(), asked.id, Resolution::LookNow, "ann");
+        let answer = executor.answer(&acme(), asked.id, Resolution::LookNow, "ann");
         process.spawn(answer.into_future()).await.unwrap()
     };
     look_now().await.unwrap();
@@ -291,11 +291,11 @@ async fn what_cannot_be_looked_up_says_so_and_a_persons_word_counts_at_once() {
     scene.world.replies([Reply::Fail(counterfoil::ledger::ErrorKind::Disconnected)]);
     let process = scene.process().await;
     let outcome = process.execute(request("pay_out")).await.unwrap().unwrap();
-    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
     let executor = process.executor();
     let asked = open(&executor).await.remove(0);
-    let refused = executor.resolve(&acme(), asked.id, Resolution::LookNow, "ann").await.unwrap_err();
+    let refused = executor.answer(&acme(), asked.id, Resolution::LookNow, "ann").await.unwrap_err();
     assert!(refused.to_string().contains("cannot be looked up"), "{refused}");
-    executor.resolve(&acme(), asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+    executor.answer(&acme(), asked.id, Resolution::NotCommitted, "ann").await.unwrap();
     assert!(matches!(record(&executor).await.state, State::Failed { .. }));
 }

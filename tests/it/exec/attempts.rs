@@ -55,7 +55,7 @@ async fn a_call_at_a_blind_provider_has_no_timeout_unless_it_is_said() {
         let outcome = call.await.unwrap().unwrap();
         let is_as_said = match &outcome {
             Outcome::Done(answer) => !says_so && answer.response.as_str() == "\"done\"",
-            outcome => says_so && matches!(outcome, Outcome::Parked { .. }),
+            outcome => says_so && matches!(outcome, Outcome::NeedsDecision { .. }),
         };
         assert!(is_as_said, "says so: {says_so}: {outcome:?}");
     }
@@ -98,7 +98,7 @@ async fn a_long_call_is_not_cut_off_while_it_says_that_it_goes_on() {
     };
     soon("it is not cut off".to_owned(), cut_off).await;
     let outcome = call.await.unwrap().unwrap();
-    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
 }
 
 /// Refused while its token is old; a new one is got, or not.

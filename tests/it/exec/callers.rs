@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use counterfoil::exec::{ExecError, Wait};
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, Key, OperationKey, State};
-use counterfoil::store::{EscalationKind, Resolution};
-use counterfoil::{EscalationId, Executor, Outcome};
+use counterfoil::store::{QuestionKind, Resolution};
+use counterfoil::{Executor, Outcome, QuestionId};
 use futures_util::FutureExt as _;
 use serde_json::json;
 
@@ -34,10 +34,10 @@ impl Scene {
     }
 
     /// An open question about a call that did happen, or did not.
-    async fn parked(&self, executor: &Executor, reply: Reply) -> EscalationId {
+    async fn parked(&self, executor: &Executor, reply: Reply) -> QuestionId {
         self.world.replies([reply]);
         match executor.execute(request("pay_out")).await.unwrap() {
-            Outcome::Parked { escalation } => escalation,
+            Outcome::NeedsDecision { question } => question,
             other => panic!("{other:?}"),
         }
     }
@@ -236,7 +236,7 @@ async fn a_person_says_that_it_happened() {
     let executor = scene.open(ContractClass::Blind).await;
     let id = scene.parked(&executor, UNSURE).await;
     let result = Resolution::Committed(json!({"id": "seen in the bank's portal"}));
-    executor.resolve(&acme(), id, result, "ann").await.unwrap();
+    executor.answer(&acme(), id, result, "ann").await.unwrap();
     let outcome = executor.execute(request("pay_out")).await.unwrap();
     let answer = outcome.answer().unwrap();
     assert_eq!(
@@ -244,7 +244,7 @@ async fn a_person_says_that_it_happened() {
         (r#"{"id":"seen in the bank's portal"}"#, Basis::Decision)
     );
     assert_eq!(scene.world.requests(), 1);
-    assert!(executor.escalations(&acme()).await.unwrap().is_empty());
+    assert!(executor.questions(&acme()).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -252,7 +252,7 @@ async fn a_person_says_that_it_did_not_happen() {
     let scene = Scene::new();
     let executor = scene.open(ContractClass::Blind).await;
     let id = scene.parked(&executor, Reply::Fail(counterfoil::ledger::ErrorKind::Disconnected)).await;
-    executor.resolve(&acme(), id, Resolution::NotCommitted, "ann").await.unwrap();
+    executor.answer(&acme(), id, Resolution::NotCommitted, "ann").await.unwrap();
     let outcome = executor.execute(request("pay_out")).await.unwrap();
     assert!(outcome.answer().is_some(), "{outcome:?}");
     assert_eq!((scene.world.count(), scene.world.requests()), (1, 2));
@@ -263,7 +263,7 @@ async fn a_person_leaves_it() {
     let scene = Scene::new();
     let process = Process::start(scene.builder(ContractClass::Blind)).await.unwrap();
     let id = scene.parked(&process.executor(), UNSURE).await;
-    process.executor().resolve(&acme(), id, Resolution::Abandon, "ann").await.unwrap();
+    process.executor().answer(&acme(), id, Resolution::Abandon, "ann").await.unwrap();
     process.kill();
     let executor = scene.open(ContractClass::Blind).await; // the answer is durable
     let Outcome::Abandoned { reason } = executor.execute(request("pay_out")).await.unwrap() else {
@@ -281,17 +281,17 @@ async fn an_answer_that_does_not_fit_is_refused() {
     let id = scene.parked(&executor, UNSURE).await;
     let stranger = counterfoil::Tenant::new("globex").unwrap();
     let says = async |tenant: counterfoil::Tenant, id| {
-        let answered = executor.resolve(&tenant, id, Resolution::Abandon, "eve").await;
+        let answered = executor.answer(&tenant, id, Resolution::Abandon, "eve").await;
         match answered {
             Err(ExecError::Unanswerable { reason, .. }) => reason,
             other => panic!("{other:?}"),
         }
     };
     assert_eq!(says(stranger, id).await, "there is none of that name");
-    assert_eq!(says(acme(), EscalationId(id.0 + 1)).await, "there is none of that name");
-    assert_eq!(executor.escalations(&acme()).await.unwrap()[0].kind, EscalationKind::Ambiguous);
+    assert_eq!(says(acme(), QuestionId(id.0 + 1)).await, "there is none of that name");
+    assert_eq!(executor.questions(&acme()).await.unwrap()[0].kind, QuestionKind::Ambiguous);
 
-    executor.resolve(&acme(), id, Resolution::NotCommitted, "ann").await.unwrap();
+    executor.answer(&acme(), id, Resolution::NotCommitted, "ann").await.unwrap();
     assert_eq!(says(acme(), id).await, "it has been answered");
     let state = executor.record(&acme(), &key()).await.unwrap().unwrap().0.state;
     assert!(matches!(state, State::Failed { .. }), "{state:?}"); // ann's answer stands
@@ -305,7 +305,7 @@ async fn of_two_answers_at_once_one_counts() {
     let id = scene.parked(&executor, UNSURE).await;
     let answer = |by: &'static str, resolution| {
         let executor = executor.clone();
-        tokio::spawn(async move { executor.resolve(&acme(), id, resolution, by).await })
+        tokio::spawn(async move { executor.answer(&acme(), id, resolution, by).await })
     };
     let (ann, bob) = (answer("ann", Resolution::Abandon), answer("bob", Resolution::NotCommitted));
     let (ann, bob) = (ann.await.unwrap(), bob.await.unwrap());

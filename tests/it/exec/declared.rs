@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counterfoil::exec::Compensated;
 use counterfoil::ledger::{Basis, Compensation, Contract, ContractClass, EffectClass, Undone};
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use counterfoil::tool::DynamicTool;
 use counterfoil::{Key, Outcome};
 
@@ -64,9 +64,9 @@ impl Scene {
 }
 
 async fn question(process: &Process) -> String {
-    let open = process.executor().escalations(&acme()).await.unwrap();
+    let open = process.executor().questions(&acme()).await.unwrap();
     let [asked] = &open[..] else { panic!("{open:?}") };
-    assert_eq!(asked.kind, EscalationKind::Ambiguous);
+    assert_eq!(asked.kind, QuestionKind::Ambiguous);
     asked.question.clone()
 }
 
@@ -108,7 +108,7 @@ async fn a_call_that_left_a_mark_is_not_repeated_because_its_tool_only_reads_by_
         let scene = Scene::new(Keys::Ignores);
         let second = Build { effect, ..first.clone() };
         let (process, outcome) = scene.changed(Reply::EffectThenHang, &first, &second).await;
-        assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+        assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
         assert_eq!((scene.world.count(), scene.world.requests()), (1, 1), "{effect:?}");
         let asked = question(&process).await;
         assert!(asked.contains("the effect class was \"internal mutation\""), "{asked}");
@@ -121,7 +121,7 @@ async fn what_was_not_to_be_repeated_blindly_is_not_because_it_may_be_by_now() {
     let (first, second) = (Build::of(blind.clone()), Build::of(blind.repeat_blindly()));
     let scene = Scene::new(Keys::Ignores);
     let (process, outcome) = scene.changed(Reply::EffectThenHang, &first, &second).await;
-    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
     assert_eq!(scene.world.requests(), 1);
     assert!(question(&process).await.contains("blind repetition was false and is true"));
     // What begins under the new declaration goes by it.
@@ -137,7 +137,7 @@ async fn a_provider_that_honours_keys_only_now_is_no_reason_to_send_again() {
     let first = Build::of(Contract::new(ContractClass::Blind));
     let scene = Scene::new(Keys::Ignores);
     let (_process, outcome) = scene.changed(Reply::EffectThenHang, &first, &Build::of(replays())).await;
-    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
     assert_eq!((scene.world.count(), scene.world.requests()), (1, 1));
 }
 
@@ -152,7 +152,7 @@ async fn a_lookup_that_only_the_new_build_has_is_asked_and_its_miss_is_not_belie
     let scene = Scene::new(Keys::Ignores);
     scene.world.looks([Look::NotFound, Look::NotFound]);
     let (process, outcome) = scene.changed(Reply::EffectThenHang, &first, &second).await;
-    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
     assert_eq!(scene.world.requests(), 1);
     assert!(question(&process).await.contains("the contract was \"blind\" and is \"lookup\""));
 }

@@ -218,9 +218,9 @@ async fn what_is_needed_stays() {
         };
         world.replies([Reply::EffectThenFail(ErrorKind::Disconnected)]);
         let parked = executor.execute(request("ring")).await.unwrap();
-        let Outcome::Parked { escalation } = parked else { panic!("{parked:?}") };
+        let Outcome::NeedsDecision { question: escalation } = parked else { panic!("{parked:?}") };
         still_needed(&key("ring")).await;
-        executor.resolve(&acme, escalation, Resolution::Committed(json!(1)), "ann").await.unwrap();
+        executor.answer(&acme, escalation, Resolution::Committed(json!(1)), "ann").await.unwrap();
         executor.erase(&acme, &key("ring")).await.unwrap();
 
         let tenant = engine.tenant("acme").unwrap();

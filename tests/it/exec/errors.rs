@@ -7,7 +7,7 @@ use counterfoil::Outcome;
 use counterfoil::ledger::{
     Basis, Contract, ContractClass, EffectClass, ErrorKind, Key, LookupOffer, RetryPolicy,
 };
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 
 use crate::world::{Chance, Keys, Process, Reply, TestClock, World, acme, brief, executor, request, settle};
 
@@ -77,7 +77,7 @@ async fn an_error_after_something_was_sent_is_ambiguous() {
 
         let scene = Scene::new(Keys::Ignores);
         let outcome = scene.call(&BLIND, std::slice::from_ref(&reply)).await;
-        assert!(matches!(outcome, Outcome::Parked { .. }), "{reply:?}: {outcome:?}");
+        assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{reply:?}: {outcome:?}");
         assert_eq!(scene.seen(), (1, 1), "{reply:?}");
     }
 }
@@ -116,7 +116,7 @@ async fn a_provider_that_honours_keys_is_asked_under_the_same_one() {
 
     let scene = Scene::new(Keys::Honours);
     let outcome = scene.call(&REPLAYS, &[ErrorKind::Server; 9].map(Reply::EffectThenFail)).await;
-    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
     assert_eq!((scene.seen(), scene.world.wire_keys().len()), ((1, 3), 1));
 }
 
@@ -133,7 +133,7 @@ async fn an_attempt_that_did_nothing_does_not_settle_an_earlier_one() {
     for refusal in [unreachable, Reply::Fail(ErrorKind::Validation)] {
         let scene = Scene::new(Keys::Honours);
         let outcome = scene.call(&REPLAYS, &[sent.clone(), refusal.clone(), refusal.clone()]).await;
-        assert!(matches!(outcome, Outcome::Parked { .. }), "{refusal:?}: {outcome:?}");
+        assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{refusal:?}: {outcome:?}");
         let requests = if refusal == Reply::Fail(ErrorKind::Validation) { 2 } else { 3 };
         assert_eq!(scene.seen(), (1, requests), "{refusal:?}");
     }
@@ -215,11 +215,11 @@ async fn a_blind_call_that_is_cut_off_is_one_question() {
     let call = process.execute(request("pay_out"));
     scene.world.requested(1).await;
     scene.clock.advance(brief().attempt_timeout);
-    let Outcome::Parked { escalation } = call.await.unwrap().unwrap() else { panic!("not parked") };
+    let Outcome::NeedsDecision { question } = call.await.unwrap().unwrap() else { panic!("not parked") };
     let again = process.execute(request("pay_out")).await.unwrap().unwrap();
-    assert_eq!(again, Outcome::Parked { escalation });
-    let open = process.executor().escalations(&acme()).await.unwrap();
-    assert_eq!((open.len(), open[0].kind), (1, EscalationKind::Ambiguous));
+    assert_eq!(again, Outcome::NeedsDecision { question });
+    let open = process.executor().questions(&acme()).await.unwrap();
+    assert_eq!((open.len(), open[0].kind), (1, QuestionKind::Ambiguous));
     let key = Key::of("pay_out").target("c1").render().unwrap();
     assert!(open[0].question.contains(key.as_str()), "{}", open[0].question);
     assert_eq!(scene.seen(), (1, 1));

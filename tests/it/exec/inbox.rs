@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use counterfoil::exec::{ExecutorBuilder, StartError};
 use counterfoil::inbox::{InboxError, Message, MessageRetention, Processed};
-use counterfoil::store::{EscalationKind, Resolution, StoreError, TransactionError};
-use counterfoil::{EscalationId, Executor, Tenant};
+use counterfoil::store::{QuestionKind, Resolution, StoreError, TransactionError};
+use counterfoil::{Executor, QuestionId, Tenant};
 use futures_util::future::{BoxFuture, join_all};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Executor as _, PgConnection};
@@ -192,16 +192,16 @@ macro_rules! on {
                 }
                 assert_eq!(process(&executor, sql).await, Processed::SetAside(question), "{sql}: nothing is run");
                 assert_eq!(entries(&mut own).await - before, left, "{sql}");
-                let asked = executor.escalations(&TENANT).await.unwrap();
+                let asked = executor.questions(&TENANT).await.unwrap();
                 let asked = asked.iter().find(|asked| asked.id == question).unwrap();
-                assert_eq!(asked.kind, EscalationKind::Unprocessed);
+                assert_eq!(asked.kind, QuestionKind::Unprocessed);
                 for part in ["ended the transaction itself", "Take the COMMIT", "`not_committed`", "`abandon`"] {
                     assert!(asked.question.contains(part), "{sql}: {}", asked.question);
                 }
-                executor.resolve(&TENANT, question, Resolution::NotCommitted, "bob").await.unwrap();
+                executor.answer(&TENANT, question, Resolution::NotCommitted, "bob").await.unwrap();
                 assert!(matches!(process(&executor, sql).await, Processed::Now(_)), "{sql}: mended");
             }
-            assert_eq!(executor.escalations(&TENANT).await.unwrap(), []);
+            assert_eq!(executor.questions(&TENANT).await.unwrap(), []);
         }
 
         // The mark is written before the closure runs, and committed by its COMMIT: no crash comes in between.
@@ -224,7 +224,7 @@ macro_rules! on {
             let next = process(&executor, "a").await;
             assert!(matches!(next, Processed::SetAside(_)), "{next:?}");
             assert_eq!(entries(&mut own).await, 1);
-            let asked = executor.escalations(&TENANT).await.unwrap();
+            let asked = executor.questions(&TENANT).await.unwrap();
             assert!(asked[0].question.contains("ended the transaction itself"), "{asked:?}");
         }
 
@@ -294,7 +294,7 @@ macro_rules! on {
                 assert_eq!(again.await.unwrap(), Processed::Before(first.result().unwrap()));
             }
             assert_eq!(process(&executor, "a").await, Processed::SetAside(asked));
-            assert_eq!(executor.escalations(&globex).await.unwrap(), []);
+            assert_eq!(executor.questions(&globex).await.unwrap(), []);
             // What one name ends with is not what the next one begins with.
             for (consumer, id) in [("billing/a", "b"), ("billing", "a/b"), ("billing", "' OR 1 = 1 --")] {
                 let one = executor.process_once(&TENANT, consumer, id, |db: &mut Own| enter(db, 1));
@@ -325,7 +325,7 @@ macro_rules! on {
             let longest = "ü".repeat(127);
             assert_eq!(process(&executor, longest.as_str()).await, Processed::Now(2));
             assert_eq!(process(&executor, longest.as_str()).await, Processed::Before(2));
-            assert_eq!(executor.escalations(&acme()).await.unwrap(), []);
+            assert_eq!(executor.questions(&acme()).await.unwrap(), []);
         }
 
         // A failed try leaves nothing behind but its count; after the last one somebody is asked.
@@ -337,18 +337,18 @@ macro_rules! on {
             assert!(matches!(first, Err(InboxError::Failed(_))), "{first:?}");
             let second = executor.process_once(&acme(), "billing", poison(), fails).await.unwrap();
             let Processed::SetAside(question) = second else { panic!("{second:?}") };
-            let asked = executor.escalations(&acme()).await.unwrap();
-            assert_eq!((asked.len(), asked[0].id, asked[0].kind), (1, question, EscalationKind::Unprocessed));
+            let asked = executor.questions(&acme()).await.unwrap();
+            assert_eq!((asked.len(), asked[0].id, asked[0].kind), (1, question, QuestionKind::Unprocessed));
             assert!(asked[0].question.contains("in 2 tries"), "{}", asked[0].question);
             assert_eq!(process(&executor, poison()).await, Processed::SetAside(question), "nothing is run");
-            executor.resolve(&acme(), question, Resolution::NotCommitted, "bob").await.unwrap();
+            executor.answer(&acme(), question, Resolution::NotCommitted, "bob").await.unwrap();
             assert_eq!(process(&executor, poison()).await, Processed::Now(1));
             let dropped = set_aside(&executor, "b").await;
-            executor.resolve(&acme(), dropped, Resolution::Abandon, "bob").await.unwrap();
+            executor.answer(&acme(), dropped, Resolution::Abandon, "bob").await.unwrap();
             assert_eq!(process(&executor, "b").await, Processed::Dropped);
         }
 
-        async fn set_aside(executor: &Executor, id: &str) -> EscalationId {
+        async fn set_aside(executor: &Executor, id: &str) -> QuestionId {
             let once = Message::new(id).tries(1);
             match executor.process_once(&acme(), "billing", once, fails).await.unwrap() {
                 Processed::SetAside(question) => question,
@@ -372,7 +372,7 @@ macro_rules! on {
             };
             let both = futures_util::join!(deliver(), deliver());
             let last = process(&executor, Message::new("a").tries(2)).await;
-            let asked = executor.escalations(&acme()).await.unwrap().len();
+            let asked = executor.questions(&acme()).await.unwrap().len();
             match last {
                 Processed::SetAside(_) => assert_eq!(asked, 1, "{both:?}"),
                 last => assert_eq!((last.result(), asked), (Some(1), 0), "{both:?}"),
@@ -406,7 +406,7 @@ macro_rules! on {
                 let last = process(&executor, deadly()).await;
                 assert!(matches!(last, Processed::SetAside(_)), "{last:?}");
             }
-            let asked = executor.escalations(&acme()).await.unwrap();
+            let asked = executor.questions(&acme()).await.unwrap();
             let evidence = "in 2 tries, the last time so: its process died in it";
             assert!(asked.len() == 1 && asked[0].question.contains(evidence), "{asked:?}");
         }
@@ -416,11 +416,11 @@ macro_rules! on {
         async fn the_evidence_is_of_the_present_tries() {
             let (_place, executor, _own) = $open.await;
             let first = set_aside(&executor, "a").await;
-            executor.resolve(&acme(), first, Resolution::NotCommitted, "bob").await.unwrap();
+            executor.answer(&acme(), first, Resolution::NotCommitted, "bob").await.unwrap();
             dies(&executor, Message::new("a").tries(1)).await;
             let last = process(&executor, Message::new("a").tries(1)).await;
             assert!(matches!(last, Processed::SetAside(question) if question != first), "{last:?}");
-            let asked = executor.escalations(&acme()).await.unwrap();
+            let asked = executor.questions(&acme()).await.unwrap();
             assert!(asked[0].question.contains("its process died in it"), "{asked:?}");
         }
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counterfoil::exec::{ExecError, ExecutorBuilder};
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, ErrorKind, LookupResult};
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use counterfoil::tool::{Call, Done, DynamicTool, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Executor, Key, Outcome, ToolRequest};
 use serde::{Deserialize, Serialize};
@@ -219,8 +219,8 @@ async fn an_input_that_is_not_upgraded_is_a_question() {
     let builder = place.executor().dynamic_tool(dynamic(&world, 1).input_version(2, |_, _| None));
     let process = Process::start(builder).await.unwrap();
     process.spawn(process.executor().close(Duration::from_mins(1))).await.unwrap();
-    let asked = process.executor().escalations(&acme()).await.unwrap();
-    assert_eq!((asked.len(), asked[0].kind), (1, EscalationKind::UnknownTool), "{asked:?}");
+    let asked = process.executor().questions(&acme()).await.unwrap();
+    assert_eq!((asked.len(), asked[0].kind), (1, QuestionKind::UnknownTool), "{asked:?}");
     for words in ["does not take its stored request", "stored as version 1"] {
         assert!(asked[0].question.contains(words), "{}", asked[0].question);
     }

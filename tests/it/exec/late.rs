@@ -9,9 +9,7 @@ use counterfoil::ledger::{
 };
 use counterfoil::payload::Stored;
 use counterfoil::sim::{CrashPoint, Watch};
-use counterfoil::store::{
-    Change, Escalation, EscalationKind, Model, Resolution, Store, StoreFuture, Verdict,
-};
+use counterfoil::store::{Change, Model, Question, QuestionKind, Resolution, Store, StoreFuture, Verdict};
 use counterfoil::tool::{Call, DynamicTool, OriginalCall};
 use counterfoil::{Executor, Outcome};
 use serde_json::json;
@@ -80,15 +78,15 @@ impl Scene {
 }
 
 /// What is listed when everything that is under way has been finished.
-async fn listed(process: Process) -> Vec<Escalation> {
+async fn listed(process: Process) -> Vec<Question> {
     let executor = process.executor();
     process.spawn(process.executor().close(SETTLE * 1000)).await.unwrap();
-    executor.escalations(&acme()).await.unwrap()
+    executor.questions(&acme()).await.unwrap()
 }
 
-fn is_duplicate(listed: &[Escalation]) {
+fn is_duplicate(listed: &[Question]) {
     assert_eq!(listed.len(), 1, "{listed:?}");
-    assert_eq!(listed[0].kind, EscalationKind::Duplicated);
+    assert_eq!(listed[0].kind, QuestionKind::Duplicated);
     assert!(listed[0].question.contains("2 times (effect-1, effect-2)"), "{}", listed[0].question);
 }
 
@@ -105,10 +103,10 @@ async fn what_lands_beyond_the_bound_is_found_and_listed() {
     let process = scene.process().await;
     let again = process.execute(request("pay_out")).await.unwrap().unwrap();
     assert_eq!(again.answer().unwrap().response, outcome.answer().unwrap().response);
-    let open = process.executor().escalations(&acme()).await.unwrap();
+    let open = process.executor().questions(&acme()).await.unwrap();
     let result = Resolution::Committed(json!("no result is asked for"));
-    process.executor().resolve(&acme(), open[0].id, result, "ann").await.unwrap_err();
-    process.executor().resolve(&acme(), open[0].id, Resolution::Abandon, "ann").await.unwrap();
+    process.executor().answer(&acme(), open[0].id, result, "ann").await.unwrap_err();
+    process.executor().answer(&acme(), open[0].id, Resolution::Abandon, "ann").await.unwrap();
     assert!(listed(process).await.is_empty());
     assert_eq!((scene.world.requests(), scene.world.lookups().len()), (2, 3));
 }
@@ -314,7 +312,7 @@ async fn a_confirming_lookup_that_never_answers_becomes_a_question() {
                 process.kill();
                 process = scene.process().await;
             }
-            let before = process.executor().escalations(&acme()).await.unwrap();
+            let before = process.executor().questions(&acme()).await.unwrap();
             assert_eq!((scene.world.lookups().len(), before), (lookup - 1, vec![]), "{look:?}");
             scene.clock.advance(Duration::from_mins(minutes));
             scene.world.looked_up(lookup).await;
@@ -324,7 +322,7 @@ async fn a_confirming_lookup_that_never_answers_becomes_a_question() {
         }
         let open = listed(process).await;
         assert_eq!(open.len(), 1, "{look:?}: {open:?}");
-        assert_eq!(open[0].kind, EscalationKind::Unconfirmed);
+        assert_eq!(open[0].kind, QuestionKind::Unconfirmed);
         assert!(
             open[0].question.contains("is committed") && open[0].question.contains("pay_out:c1"),
             "{open:?}"
@@ -335,7 +333,7 @@ async fn a_confirming_lookup_that_never_answers_becomes_a_question() {
         scene.clock.advance(Duration::from_hours(10_000));
         let again = process.execute(request("pay_out")).await.unwrap().unwrap();
         assert_eq!(again.answer().unwrap().response, outcome.answer().unwrap().response);
-        process.executor().resolve(&acme(), open[0].id, Resolution::Abandon, "ann").await.unwrap();
+        process.executor().answer(&acme(), open[0].id, Resolution::Abandon, "ann").await.unwrap();
         assert!(listed(process).await.is_empty());
         assert_eq!((scene.world.requests(), scene.world.lookups().len()), (2, 12), "{look:?}");
     }
@@ -354,7 +352,7 @@ async fn what_cannot_be_looked_up_any_more_becomes_a_question() {
     scene.clock.slept(Duration::from_hours(12)).await;
     let open = listed(process).await;
     assert_eq!(open.len(), 1, "{open:?}");
-    assert_eq!(open[0].kind, EscalationKind::Unconfirmed);
+    assert_eq!(open[0].kind, QuestionKind::Unconfirmed);
 }
 
 // R-EXE-6: a send that came to nothing does not make the first one certain; the send after it is confirmed too.
@@ -393,6 +391,6 @@ async fn duplicates_on_several_pages_are_found() {
     let answer = outcome.answer().unwrap();
     assert_eq!((answer.external_ref.as_deref(), answer.basis), (Some("effect-1"), Basis::Lookup));
     let listed = listed(process).await;
-    assert_eq!((listed.len(), listed[0].kind), (1, EscalationKind::Duplicated));
+    assert_eq!((listed.len(), listed[0].kind), (1, QuestionKind::Duplicated));
     assert!(listed[0].question.contains("3 times (effect-1, effect-4, effect-7)"), "{}", listed[0].question);
 }

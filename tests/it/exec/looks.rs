@@ -8,7 +8,7 @@ use counterfoil::exec::Audit;
 use counterfoil::ledger::{
     Confirm, Contract, ContractClass, EffectClass, Key, LookupOffer, OperationKey, State,
 };
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Executor, Outcome, Timestamp};
 use serde_json::json;
 
@@ -79,10 +79,10 @@ impl Scene {
 }
 
 /// The kinds of the open questions, when everything that is under way has been finished.
-async fn asked(process: Process) -> Vec<EscalationKind> {
+async fn asked(process: Process) -> Vec<QuestionKind> {
     let executor = process.executor();
     process.spawn(process.executor().close(SETTLE * 1000)).await.unwrap();
-    executor.escalations(&acme()).await.unwrap().into_iter().map(|open| open.kind).collect()
+    executor.questions(&acme()).await.unwrap().into_iter().map(|open| open.kind).collect()
 }
 
 async fn is_looked_at_again(executor: &Executor) -> bool {
@@ -95,7 +95,7 @@ async fn a_payment_that_the_network_doubled_is_found_by_one_look() {
     let process = scene.paid(Reply::Twice).await;
     assert_eq!((scene.world.count(), scene.world.lookups().len()), (2, 0));
     scene.look(&process.executor(), SETTLE, 1).await;
-    assert_eq!(asked(process).await, [EscalationKind::Duplicated]);
+    assert_eq!(asked(process).await, [QuestionKind::Duplicated]);
 }
 
 #[tokio::test]
@@ -134,25 +134,25 @@ async fn what_is_reported_done_and_not_there_is_asked_about_after_two_looks() {
     let mut process = scene.paid(Reply::Forget).await;
     scene.look(&process.executor(), SETTLE, 1).await;
     scene.is_due_after(&process.executor(), SETTLE).await;
-    assert_eq!(process.executor().escalations(&acme()).await.unwrap(), [], "once is no question");
+    assert_eq!(process.executor().questions(&acme()).await.unwrap(), [], "once is no question");
     process.kill(); // and the second look is durable
     process = scene.process().await;
     scene.look(&process.executor(), SETTLE, 2).await;
-    assert_eq!(asked(process).await, [EscalationKind::Missing]);
+    assert_eq!(asked(process).await, [QuestionKind::Missing]);
 
     // That it is not there has it sent again: as an operation of its own, under the next revision of its key.
     let process = scene.process().await;
     let executor = process.executor();
-    let open = executor.escalations(&acme()).await.unwrap();
+    let open = executor.questions(&acme()).await.unwrap();
     assert!(
         open[0].question.contains("pay_out:c1") && open[0].question.contains("next revision"),
         "{open:?}"
     );
     let (asked, answering) = (open[0].id, executor.clone());
     let answered =
-        async move { answering.resolve(&acme(), asked, Resolution::NotCommitted, "ann").await.unwrap() };
+        async move { answering.answer(&acme(), asked, Resolution::NotCommitted, "ann").await.unwrap() };
     process.spawn(answered).await.unwrap();
-    assert_eq!(executor.escalations(&acme()).await.unwrap(), []);
+    assert_eq!(executor.questions(&acme()).await.unwrap(), []);
     let record = executor.record(&acme(), &key()).await.unwrap().unwrap().0;
     assert!(matches!(record.state, State::Committed { .. }));
     drop(executor);
@@ -179,12 +179,12 @@ async fn it_may_be_there_all_the_same_or_be_left() {
         let process = scene.paid(Reply::Forget).await;
         scene.look(&process.executor(), SETTLE, 1).await;
         scene.look(&process.executor(), SETTLE, 2).await;
-        assert_eq!(asked(process).await, [EscalationKind::Missing]);
+        assert_eq!(asked(process).await, [QuestionKind::Missing]);
         let process = scene.process().await;
         let executor = process.executor();
-        let open = executor.escalations(&acme()).await.unwrap();
-        executor.resolve(&acme(), open[0].id, resolution, "ann").await.unwrap();
-        assert_eq!(executor.escalations(&acme()).await.unwrap(), []);
+        let open = executor.questions(&acme()).await.unwrap();
+        executor.answer(&acme(), open[0].id, resolution, "ann").await.unwrap();
+        assert_eq!(executor.questions(&acme()).await.unwrap(), []);
     }
 }
 
@@ -240,7 +240,7 @@ async fn what_lands_after_several_settle_times_is_found() {
     scene.world.land();
     process = scene.process().await;
     scene.look(&process.executor(), SETTLE * 4, 6).await;
-    assert_eq!(asked(process).await, [EscalationKind::Duplicated]);
+    assert_eq!(asked(process).await, [QuestionKind::Duplicated]);
 }
 
 #[tokio::test]
@@ -248,8 +248,8 @@ async fn an_audit_finds_what_is_missing_and_what_is_there_twice() {
     let contract = || Contract::new(ContractClass::ReplaysKey).lookup(LookupOffer::Strong);
     for (reply, found, kinds) in [
         (Reply::Answer, Audit::default(), vec![]),
-        (Reply::Forget, one_missing(), vec![EscalationKind::Missing]),
-        (Reply::Twice, one_duplicated(), vec![EscalationKind::Duplicated]),
+        (Reply::Forget, one_missing(), vec![QuestionKind::Missing]),
+        (Reply::Twice, one_duplicated(), vec![QuestionKind::Duplicated]),
     ] {
         let scene = Scene::new(EffectClass::Payment, contract());
         let sent = scene.clock.now();

@@ -9,9 +9,9 @@ use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, Key, Oper
 use counterfoil::payload::{Oversized, Stored};
 use counterfoil::store::conformance::sample::fence_others;
 use counterfoil::store::sqlite::Sqlite;
-use counterfoil::store::{Change, Escalation, EscalationKind, Evidence, Resolution, Store as _};
+use counterfoil::store::{Change, Evidence, Question, QuestionKind, Resolution, Store as _};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
-use counterfoil::{EscalationId, Executor, Outcome, Payload};
+use counterfoil::{Executor, Outcome, Payload, QuestionId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -80,13 +80,13 @@ fn pay_out() -> OperationKey {
 }
 
 /// Ends in order, when what a start takes up is finished, and says what is then listed.
-async fn listed(process: Process) -> Vec<Escalation> {
+async fn listed(process: Process) -> Vec<Question> {
     let executor = process.executor();
     process.spawn(process.executor().close(SETTLE * 1000)).await.unwrap();
-    executor.escalations(&acme()).await.unwrap()
+    executor.questions(&acme()).await.unwrap()
 }
 
-async fn restarted(builder: ExecutorBuilder) -> Vec<Escalation> {
+async fn restarted(builder: ExecutorBuilder) -> Vec<Question> {
     listed(Process::start(builder).await.unwrap()).await
 }
 
@@ -96,7 +96,7 @@ async fn a_plain_function_that_died_is_listed_unasked() {
     let scene = Scene::new();
     scene.crash_once().await;
     let asked = restarted(scene.bare()).await;
-    assert_eq!((asked.len(), asked[0].kind), (1, EscalationKind::UnknownTool), "{asked:?}");
+    assert_eq!((asked.len(), asked[0].kind), (1, QuestionKind::UnknownTool), "{asked:?}");
     assert!(asked[0].question.contains("no tool named \"welcome\" is registered"), "{}", asked[0].question);
     assert_eq!(restarted(scene.bare()).await, asked);
 
@@ -104,7 +104,7 @@ async fn a_plain_function_that_died_is_listed_unasked() {
     let process = Process::start(scene.bare()).await.unwrap();
     let (executor, world) = (process.executor(), scene.world.clone());
     let outcome = process.spawn(async move { once(&executor, &world).await }).await.unwrap().unwrap();
-    assert_eq!(outcome, Outcome::Parked { escalation: asked[0].id });
+    assert_eq!(outcome, Outcome::NeedsDecision { question: asked[0].id });
     assert_eq!(listed(process).await, asked);
     assert_eq!(scene.seen(), (1, 1));
 }
@@ -116,15 +116,15 @@ async fn a_person_settles_a_plain_function_that_died() {
     scene.crash_once().await;
     let asked = restarted(scene.bare()).await;
     let executor = scene.bare().open().await.unwrap();
-    let withdrawn = executor.resolve(&acme(), asked[0].id, Resolution::Withdrawn, "ann").await;
+    let withdrawn = executor.answer(&acme(), asked[0].id, Resolution::Withdrawn, "ann").await;
     assert!(matches!(withdrawn, Err(ExecError::Unanswerable { .. })), "{withdrawn:?}");
     let happened = Resolution::Committed(json!("she has it"));
-    executor.resolve(&acme(), asked[0].id, happened, "ann").await.unwrap();
+    executor.answer(&acme(), asked[0].id, happened, "ann").await.unwrap();
     let outcome = once(&executor, &scene.world).await.unwrap();
     let answer = outcome.answer().unwrap();
     assert_eq!((answer.response.as_str(), answer.basis), ("\"she has it\"", Basis::Decision));
     assert_eq!(scene.seen(), (1, 1));
-    assert!(executor.escalations(&acme()).await.unwrap().is_empty());
+    assert!(executor.questions(&acme()).await.unwrap().is_empty());
 }
 
 // R-REC-3: the restart and a caller who comes back at once. One of them has it in hand, and asks one question.
@@ -144,9 +144,9 @@ async fn a_caller_who_comes_back_at_once_is_not_asked_twice() {
             outcomes.push(caller.await.unwrap());
         }
         executor.clone().close(SETTLE).await;
-        let asked = executor.escalations(&acme()).await.unwrap();
+        let asked = executor.questions(&acme()).await.unwrap();
         assert_eq!(asked.len(), 1, "round {round}: {asked:?}");
-        let parked = Outcome::Parked { escalation: asked[0].id };
+        let parked = Outcome::NeedsDecision { question: asked[0].id };
         assert!(outcomes.iter().all(|outcome| *outcome == parked), "round {round}: {outcomes:?}");
         assert_eq!(scene.seen(), (1, 1), "round {round}");
     }
@@ -158,7 +158,7 @@ async fn a_question_goes_when_its_tool_is_back() {
     let scene = Scene::new();
     scene.crash(ContractClass::Lookup, Reply::EffectThenHang).await;
     let asked = restarted(scene.bare()).await;
-    assert_eq!((asked.len(), asked[0].kind), (1, EscalationKind::UnknownTool), "{asked:?}");
+    assert_eq!((asked.len(), asked[0].kind), (1, QuestionKind::UnknownTool), "{asked:?}");
 
     let process = Process::start(scene.with(ContractClass::Lookup)).await.unwrap();
     let executor = process.executor();
@@ -198,7 +198,7 @@ async fn a_question_stands_if_its_tool_cannot_tell_either() {
     assert_eq!(restarted(scene.with(ContractClass::Blind)).await, asked);
     let process = Process::start(scene.with(ContractClass::Blind)).await.unwrap();
     let outcome = process.execute(request("pay_out")).await.unwrap().unwrap();
-    assert_eq!(outcome, Outcome::Parked { escalation: asked[0].id });
+    assert_eq!(outcome, Outcome::NeedsDecision { question: asked[0].id });
     assert_eq!((listed(process).await, scene.seen()), (asked, (1, 1)));
 }
 
@@ -227,7 +227,7 @@ fn on(scene: &Scene, store: &Arc<Sqlite>) -> ExecutorBuilder {
 }
 
 async fn is_settled(scene: &Scene, executor: &Executor) {
-    assert_eq!(executor.escalations(&acme()).await.unwrap(), []);
+    assert_eq!(executor.questions(&acme()).await.unwrap(), []);
     let record = executor.record(&acme(), &welcome()).await.unwrap().unwrap().0;
     assert!(matches!(record.state, State::Committed { .. }), "{record:?}");
     assert_eq!((record.external_ref.as_deref(), record.basis), (Some("effect-1"), Basis::Lookup));
@@ -245,7 +245,7 @@ async fn late_evidence_settles_what_no_tool_is_there_for() {
     let executor = on(&scene, &store).open().await.unwrap();
     executor.clone().close(SETTLE).await;
     is_settled(&scene, &executor).await;
-    let asked = store.escalation_open(&acme(), EscalationId(i64::MIN), 10).await.unwrap();
+    let asked = store.escalation_open(&acme(), QuestionId(i64::MIN), 10).await.unwrap();
     assert_eq!(asked, []);
 }
 
@@ -260,7 +260,7 @@ async fn late_evidence_answers_an_open_question() {
         let store = Arc::new(Sqlite::open(scene.dir.path().join("agents.db")).await.unwrap());
         let mut executor = on(&scene, &store).open().await.unwrap();
         if asks {
-            assert!(matches!(once(&executor, &scene.world).await.unwrap(), Outcome::Parked { .. }));
+            assert!(matches!(once(&executor, &scene.world).await.unwrap(), Outcome::NeedsDecision { .. }));
         }
         learns(&store, known()).await;
         if asks {
@@ -323,6 +323,6 @@ async fn a_call_whose_request_cannot_be_read_any_more_is_listed() {
     process.kill();
     let new = scene.bare().tool(Mail::<Vec<u32>>(scene.world.clone(), PhantomData));
     let asked = restarted(new).await;
-    assert_eq!((asked.len(), asked[0].kind), (1, EscalationKind::UnknownTool), "{asked:?}");
+    assert_eq!((asked.len(), asked[0].kind), (1, QuestionKind::UnknownTool), "{asked:?}");
     assert!(asked[0].question.contains("does not take its stored request"), "{}", asked[0].question);
 }

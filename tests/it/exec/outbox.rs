@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counterfoil::ledger::Backoff;
 use counterfoil::outbox::{self, Event, NewEvent, PublishResult, Publisher, Sink, SinkError};
-use counterfoil::store::{EscalationKind, Model, Resolution};
+use counterfoil::store::{Model, QuestionKind, Resolution};
 use counterfoil::{Ctx, Engine, Failure, Payload, Tenant};
 use sqlx::{ConnectOptions as _, Executor as _};
 use tokio::sync::mpsc;
@@ -140,25 +140,25 @@ async fn a_refused_event_holds_back_its_aggregate_and_is_asked_about() {
     assert_eq!(next(&mut hears).await, told("b", 1, "good"), "another aggregate goes on");
     let (tenant, executor) = (Tenant::new("acme").unwrap(), engine.executor());
     let asked = async || loop {
-        if let [asked] = &executor.escalations(&tenant).await.unwrap()[..] {
+        if let [asked] = &executor.questions(&tenant).await.unwrap()[..] {
             break asked.clone();
         }
         tokio::task::yield_now().await;
     };
     let question = asked().await;
-    assert_eq!(question.kind, EscalationKind::Unpublished);
+    assert_eq!(question.kind, QuestionKind::Unpublished);
     for evidence in ["a #2", "bad", "refused 2 times", "422: no such customer"] {
         assert!(question.question.contains(evidence), "{}", question.question);
     }
     // Tried again, it is refused again; left out, what is behind it goes on to the next one.
-    executor.resolve(&tenant, question.id, Resolution::NotCommitted, "bob").await.unwrap();
+    executor.answer(&tenant, question.id, Resolution::NotCommitted, "bob").await.unwrap();
     let again = asked().await;
     assert_ne!(again.id, question.id);
-    executor.resolve(&tenant, again.id, Resolution::Abandon, "bob").await.unwrap();
+    executor.answer(&tenant, again.id, Resolution::Abandon, "bob").await.unwrap();
     assert_eq!(next(&mut hears).await, told("a", 3, "late"));
     let last = asked().await;
     sink.accept();
-    executor.resolve(&tenant, last.id, Resolution::NotCommitted, "bob").await.unwrap();
+    executor.answer(&tenant, last.id, Resolution::NotCommitted, "bob").await.unwrap();
     assert_eq!(next(&mut hears).await, told("a", 4, "bad"));
 }
 
@@ -171,7 +171,7 @@ async fn a_sink_that_is_away_sets_nothing_aside() {
     let acme = engine.tenant("acme").unwrap();
     acme.run(tells, ("a".to_owned(), kinds(&["placed"]))).key("1").await.unwrap();
     sink.is_tried(20).await;
-    assert!(engine.executor().escalations(&Tenant::new("acme").unwrap()).await.unwrap().is_empty());
+    assert!(engine.executor().questions(&Tenant::new("acme").unwrap()).await.unwrap().is_empty());
     sink.accept();
     assert_eq!(next(&mut hears).await, told("a", 1, "placed"));
 }

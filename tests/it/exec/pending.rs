@@ -9,7 +9,7 @@ use counterfoil::exec::{ExecError, ExecutorBuilder};
 use counterfoil::ledger::{
     Basis, Contract, ContractClass, EffectClass, ErrorKind, Key, LookupOffer, OperationKey, Record, State,
 };
-use counterfoil::store::{Escalation, EscalationKind, Resolution};
+use counterfoil::store::{Question, QuestionKind, Resolution};
 use counterfoil::tool::{DynamicTool, ToolError};
 use counterfoil::{Completed, Completion, Outcome, Timestamp};
 use serde_json::json;
@@ -101,12 +101,12 @@ async fn settled(process: &Process) -> Record {
     record(process).await
 }
 
-async fn questions(process: &Process) -> Vec<Escalation> {
+async fn questions(process: &Process) -> Vec<Question> {
     process.executor().questions(&acme()).await.unwrap()
 }
 
 /// The only question, once it is open.
-async fn question(process: &Process) -> Escalation {
+async fn question(process: &Process) -> Question {
     let asked = async {
         while questions(process).await.is_empty() {
             tokio::task::yield_now().await;
@@ -225,7 +225,7 @@ async fn that_one_request_failed_is_no_answer_for_an_earlier_one() {
     complete(&process, failed).await.unwrap();
     // The lookup finds both.
     let State::Committed { .. } = settled(&process).await.state else { panic!() };
-    assert_eq!(question(&process).await.kind, EscalationKind::Duplicated);
+    assert_eq!(question(&process).await.kind, QuestionKind::Duplicated);
 }
 
 #[tokio::test]
@@ -239,11 +239,11 @@ async fn after_its_longest_time_a_person_is_asked() {
         }
         scene.clock.advance(AN_HOUR);
         let asked = question(&process).await;
-        assert_eq!(asked.kind, EscalationKind::Ambiguous);
+        assert_eq!(asked.kind, QuestionKind::Ambiguous);
         for says in ["has not finished it within its longest time", "It is effect-1 there."] {
             assert!(asked.question.contains(says), "{asked:?}");
         }
-        assert!(matches!(outcome(&process).await, Outcome::Parked { .. }));
+        assert!(matches!(outcome(&process).await, Outcome::NeedsDecision { .. }));
         // It may be finished all the same.
         assert_eq!(complete(&process, done()).await.unwrap(), Completed::Taken);
         settled(&process).await;
@@ -258,13 +258,13 @@ async fn what_is_finished_after_it_was_given_up_is_asked_about() {
         let scene = Scene::of(ContractClass::Blind, [Reply::Accept, Reply::Accept]);
         let process = scene.accepted().await;
         let waits = record(&process).await.escalation.unwrap();
-        process.executor().resolve(&acme(), waits, late.clone(), "ann").await.unwrap();
+        process.executor().answer(&acme(), waits, late.clone(), "ann").await.unwrap();
         if late == Resolution::NotCommitted {
             assert!(matches!(outcome(&process).await, Outcome::Pending { .. }), "it is sent again");
         }
         assert_eq!(complete(&process, done()).await.unwrap(), Completed::Kept);
         let asked = question(&process).await;
-        assert_eq!(asked.kind, EscalationKind::Duplicated);
+        assert_eq!(asked.kind, QuestionKind::Duplicated);
         assert!(asked.question.contains("has finished the call (effect-1)"), "{asked:?}");
         assert_eq!(complete(&process, done()).await.unwrap(), Completed::Known);
         assert_eq!(questions(&process).await.len(), 1, "once");
@@ -330,7 +330,7 @@ async fn what_another_request_has_made_is_asked_about_at_once() {
         scene.contract = scene.contract.lookup(LookupOffer::Strong);
         scene.world.looks([Look::Foreign]);
         let process = scene.process().await;
-        assert!(matches!(outcome(&process).await, Outcome::Parked { .. }), "{class:?}");
+        assert!(matches!(outcome(&process).await, Outcome::NeedsDecision { .. }), "{class:?}");
         let asked = question(&process).await;
         let says = "The lookup shows: case c1 of another author.";
         assert!(asked.question.contains(says), "{asked:?}");
@@ -338,7 +338,7 @@ async fn what_another_request_has_made_is_asked_about_at_once() {
         // "It did not happen" is borne out by what is there: it is another's.
         scene.world.looks([Look::Foreign, Look::Foreign]);
         let denied = Resolution::NotCommitted;
-        process.executor().resolve(&acme(), asked.id, denied, "ann").await.unwrap();
+        process.executor().answer(&acme(), asked.id, denied, "ann").await.unwrap();
         scene.clock.advance(SETTLE);
         assert!(matches!(settled(&process).await.state, State::Failed { .. }));
     }

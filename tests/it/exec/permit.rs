@@ -87,6 +87,6 @@ async fn an_attempt_is_cut_off_when_its_approval_expires() {
     clock.slept(SOON).await;
     clock.advance(SOON);
     let outcome = call.await.unwrap().unwrap();
-    assert!(matches!(outcome, Outcome::Parked { .. }), "it may have happened: {outcome:?}");
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "it may have happened: {outcome:?}");
     assert_eq!(world.count(), 1);
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::store::conformance::sample::{Sample, answered};
 use counterfoil::store::sqlite::Sqlite;
-use counterfoil::store::{Change, Escalation, Model, QuestionCount, Store};
-use counterfoil::{EscalationId, Executor, Tenant};
+use counterfoil::store::{Change, Model, Question, QuestionCount, Store};
+use counterfoil::{Executor, QuestionId, Tenant};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Executor as _};
 
@@ -14,7 +14,7 @@ use sqlx::{ConnectOptions as _, Executor as _};
 const MANY: usize = 2500;
 
 /// Opens them, and one question of another tenant.
-async fn ask(store: &dyn Store) -> (Tenant, Vec<Escalation>) {
+async fn ask(store: &dyn Store) -> (Tenant, Vec<Question>) {
     let sample = Sample::enrol(store, "ann").await;
     let mut all: Vec<_> = (0..MANY).map(|number| sample.escalation(&number.to_string())).collect();
     all.sort_by_key(|question| question.id);
@@ -32,12 +32,12 @@ async fn ask(store: &dyn Store) -> (Tenant, Vec<Escalation>) {
 async fn all_are_listed<S: Store + 'static>(store: S) {
     let (tenant, all) = ask(&store).await;
     let executor: Executor = ExecutorBuilder::store(Arc::new(store)).open().await.unwrap();
-    assert_eq!(executor.escalations(&tenant).await.unwrap(), all);
+    assert_eq!(executor.questions(&tenant).await.unwrap(), all);
     assert_eq!(executor.questions(&tenant).await.unwrap(), all);
     assert_eq!(executor.questions(&tenant).limit(0).await.unwrap(), []);
 
     for limit in [999, 1000, 1001, 2499, 2500, 7000] {
-        let (mut paged, mut after) = (Vec::new(), EscalationId(i64::MIN));
+        let (mut paged, mut after) = (Vec::new(), QuestionId(i64::MIN));
         loop {
             let page = executor.questions(&tenant).after(after).limit(limit).await.unwrap();
             let Some(last) = page.last() else { break };

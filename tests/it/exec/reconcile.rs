@@ -89,7 +89,7 @@ enum End {
 fn end(outcome: &Outcome) -> End {
     match outcome {
         Outcome::Done(answer) => End::Done(answer.basis),
-        Outcome::Parked { .. } => End::Parked,
+        Outcome::NeedsDecision { .. } => End::Parked,
         other => panic!("{other:?}"),
     }
 }
@@ -129,7 +129,7 @@ async fn a_crash_in_the_window_is_settled_by_what_the_provider_offers() {
             let process = scene.process(&contract).await;
             let (outcome, settled) = scene.outcome(&contract, process.execute(request("pay_out"))).await;
             assert_eq!((scene.seen(), settled, end(&outcome)), (seen, settles, ends), "{case}");
-            let listed = process.executor().escalations(&acme()).await.unwrap();
+            let listed = process.executor().questions(&acme()).await.unwrap();
             assert_eq!(listed.len(), usize::from(ends == End::Parked), "{case}");
         }
     }
@@ -240,7 +240,7 @@ async fn under_another_scope_a_miss_proves_nothing() {
         scene.world.looks([Look::NotFound]);
         let (process, outcome, settled) = scene.restart(&contract.scope("account 2")).await;
         assert_eq!((end(&outcome), settled, scene.seen()), (End::Parked, false, (1, 1, 1)), "{class:?}");
-        let open = process.executor().escalations(&acme()).await.unwrap();
+        let open = process.executor().questions(&acme()).await.unwrap();
         assert!(open[0].question.contains("another account"), "{}", open[0].question);
     }
 }
@@ -315,7 +315,7 @@ async fn a_refused_duplicate_is_looked_up() {
     let (process, outcome, settled) = scene.restart(&contract).await;
     assert_eq!((end(&outcome), settled), (End::Parked, true));
     assert_eq!((scene.world.count(), scene.world.requests()), (0, 2));
-    let open = process.executor().escalations(&acme()).await.unwrap();
+    let open = process.executor().questions(&acme()).await.unwrap();
     assert!(open[0].question.contains("shows no effect"), "{}", open[0].question);
 }
 

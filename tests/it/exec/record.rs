@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, ErrorKind, Key, State};
 use counterfoil::store::sqlite::Sqlite;
-use counterfoil::store::{EscalationKind, Store as _};
+use counterfoil::store::{QuestionKind, Store as _};
 use counterfoil::tool::{Done, DynamicTool, ToolError};
 use counterfoil::{Fence, Outcome, ToolRequest};
 use serde_json::json;
@@ -166,7 +166,7 @@ async fn fenced(contract: Contract) -> (tempfile::TempDir, TestClock, Arc<World>
     // Fences the first; it does not know the tool, and so sends nothing, and asks. Only then the answer comes: or it
     // would settle the call by it.
     let second = on().open().await.unwrap();
-    while second.escalations(&acme()).await.unwrap().is_empty() {
+    while second.questions(&acme()).await.unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
     drop(second);
@@ -204,7 +204,7 @@ async fn evidence_settles_what_no_lookup_can() {
     let outcome = third.execute(request("open_ticket")).await.unwrap();
     assert_eq!(outcome.answer().unwrap().basis, Basis::Lookup);
     assert_eq!((world.count(), world.requests()), (1, 1));
-    assert!(third.escalations(&acme()).await.unwrap().is_empty());
+    assert!(third.questions(&acme()).await.unwrap().is_empty());
 }
 
 fn welcome() -> Key {
@@ -244,11 +244,11 @@ async fn a_plain_function_that_fails_goes_again_only_if_nothing_happened() {
         })
     };
     assert!(matches!(fail(ErrorKind::Unreachable).await.unwrap(), Outcome::Failed(_)));
-    let Outcome::Parked { escalation } = fail(ErrorKind::Unknown).await.unwrap() else {
+    let Outcome::NeedsDecision { question: escalation } = fail(ErrorKind::Unknown).await.unwrap() else {
         panic!("not parked")
     };
-    let open = executor.escalations(&acme()).await.unwrap();
-    assert_eq!((open.len(), open[0].id, open[0].kind), (1, escalation, EscalationKind::Ambiguous));
+    let open = executor.questions(&acme()).await.unwrap();
+    assert_eq!((open.len(), open[0].id, open[0].kind), (1, escalation, QuestionKind::Ambiguous));
 }
 
 // R-REC-7, A11: a panic may have come after the effect. A crash as well.
@@ -269,12 +269,12 @@ async fn a_plain_function_that_dies_is_not_run_again() {
         let dying = run(&process);
         world.requested(1).await;
         if panics {
-            assert!(matches!(dying.await.unwrap().unwrap(), Outcome::Parked { .. }));
+            assert!(matches!(dying.await.unwrap().unwrap(), Outcome::NeedsDecision { .. }));
         }
         process.kill();
         let process = Process::start(executor(&dir, &clock)).await.unwrap();
         let outcome = run(&process).await.unwrap().unwrap();
-        assert!(matches!(outcome, Outcome::Parked { .. }), "panics: {panics}, {outcome:?}");
+        assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "panics: {panics}, {outcome:?}");
         assert_eq!((world.count(), world.requests()), (1, 1), "panics: {panics}");
     }
 }

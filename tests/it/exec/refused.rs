@@ -126,7 +126,7 @@ async fn a_look_beside_the_question_learns_it() {
     scene.clock.slept(SETTLE).await;
     scene.clock.advance(SETTLE);
     let question = scene.ends(&process).await.escalation.expect("a question");
-    process.executor().resolve(&acme(), question, Resolution::LookNow, "ann").await.unwrap();
+    process.executor().answer(&acme(), question, Resolution::LookNow, "ann").await.unwrap();
     let record = scene.ends(&process).await;
     scene.is_refused(&process, &record).await;
 }

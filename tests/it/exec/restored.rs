@@ -7,7 +7,7 @@ use std::time::Duration;
 use counterfoil::clock::Clock as _;
 use counterfoil::exec::{ExecError, ExecutorBuilder, ToolRequest};
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, Key, LookupOffer};
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::tool::Done;
 use counterfoil::{Executor, Outcome, Tenant, Timestamp};
 use serde_json::json;
@@ -62,9 +62,9 @@ async fn lost(folder: &Folder, world: &Arc<World>, contract: &Contract) {
     assert_eq!(world.count(), 2);
 }
 
-async fn question(executor: &Executor) -> Option<counterfoil::EscalationId> {
-    let open = executor.escalations(&Tenant::ledger()).await.unwrap();
-    open.into_iter().find(|asked| asked.kind == EscalationKind::Restored).map(|asked| asked.id)
+async fn question(executor: &Executor) -> Option<counterfoil::QuestionId> {
+    let open = executor.questions(&Tenant::ledger()).await.unwrap();
+    open.into_iter().find(|asked| asked.kind == QuestionKind::Restored).map(|asked| asked.id)
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn a_restored_ledger_looks_before_it_repeats_an_effect_that_it_lost() {
 
         // It is durable, asked once, and ends when somebody lifts it.
         let executor = open(builder(&path, &world, &contract)).await;
-        assert_eq!(executor.escalations(&Tenant::ledger()).await.unwrap().len(), 1);
+        assert_eq!(executor.questions(&Tenant::ledger()).await.unwrap().len(), 1);
         assert!(executor.restored().await.unwrap().is_some());
         executor.lift_restored("ann", "all is seen to").await.unwrap();
         let _done = executor.execute(pay("later")).await.unwrap();
@@ -149,10 +149,10 @@ async fn after_a_restore_a_call_that_cannot_be_looked_up_asks() {
     let executor =
         open(builder(&folder.ledger(), &world, &Contract::new(ContractClass::Blind)).restored(None)).await;
     let outcome = executor.execute(pay("c1")).await.unwrap();
-    let Outcome::Parked { escalation } = outcome else { panic!("{outcome:?}") };
+    let Outcome::NeedsDecision { question: escalation } = outcome else { panic!("{outcome:?}") };
     assert_eq!(world.count(), 0);
     // A person says that it did not happen: it is sent.
-    executor.resolve(&acme(), escalation, Resolution::NotCommitted, "ann").await.unwrap();
+    executor.answer(&acme(), escalation, Resolution::NotCommitted, "ann").await.unwrap();
     let outcome = executor.execute(pay("c1")).await.unwrap();
     assert!(outcome.answer().is_some(), "{outcome:?}");
     assert_eq!(world.count(), 1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, Key};
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use counterfoil::{Executor, Tenant, ToolRequest};
 
 use crate::own_server::Server;
@@ -42,8 +42,8 @@ async fn pays(url: &str, world: &Arc<World>, keys: &[&str]) {
 }
 
 async fn is_asked(executor: &Executor) -> bool {
-    let open = executor.escalations(&Tenant::ledger()).await.unwrap();
-    open.iter().any(|asked| asked.kind == EscalationKind::Restored)
+    let open = executor.questions(&Tenant::ledger()).await.unwrap();
+    open.iter().any(|asked| asked.kind == QuestionKind::Restored)
 }
 
 /// A start in a new life: is the ledger taken for older than the world?

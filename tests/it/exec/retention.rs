@@ -210,7 +210,7 @@ async fn what_is_asked_about_stays() {
     let executor = scene.open(Retention::tombstone_after(DAY)).await;
     scene.world.replies([Reply::EffectThenFail(ErrorKind::Disconnected)]);
     let parked = executor.execute(request("ring")).await.unwrap();
-    let Outcome::Parked { escalation } = parked else { panic!("{parked:?}") };
+    let Outcome::NeedsDecision { question: escalation } = parked else { panic!("{parked:?}") };
     scene.clock.advance(10 * DAY);
     scene.sweeps(&executor).await;
     assert_eq!(
@@ -219,7 +219,7 @@ async fn what_is_asked_about_stays() {
         "and it is still asked about"
     );
     let done = Resolution::Committed(json!(1));
-    executor.resolve(&acme(), escalation, done, "ann").await.unwrap();
+    executor.answer(&acme(), escalation, done, "ann").await.unwrap();
     scene.sweeps(&executor).await;
     assert_eq!(
         executor.execute(request("ring")).await.unwrap(),

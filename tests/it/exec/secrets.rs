@@ -224,7 +224,7 @@ async fn a_call_is_never_sent_without_its_secret() {
     let executor = process.executor();
     process.spawn(process.executor().close(std::time::Duration::from_secs(1000))).await.unwrap();
     assert_eq!(scene.world.requests(), 1);
-    let open = executor.escalations(&acme()).await.unwrap();
+    let open = executor.questions(&acme()).await.unwrap();
     assert_eq!(open.len(), 1, "left without a question");
     assert!(open[0].question.contains("takes what its caller had"), "{}", open[0].question);
     scene.nowhere();
@@ -236,8 +236,8 @@ async fn an_open_question_shows_no_secret() {
     let process = crash(&scene, ChargeBlindly).await;
     let executor = process.executor();
     let outcome = executor.call::<ChargeBlindly>(&acme(), charge(CANARY), None).await.unwrap();
-    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
-    let shown = format!("{:?} {:?}", executor.escalations(&acme()).await.unwrap(), executor.tools());
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
+    let shown = format!("{:?} {:?}", executor.questions(&acme()).await.unwrap(), executor.tools());
     assert!(!shown.contains("canary") && shown.contains("Ambiguous"), "{shown}");
     assert_eq!(executor.tools()[0].contract.class, ContractClass::Blind);
     scene.nowhere();

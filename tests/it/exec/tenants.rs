@@ -90,22 +90,24 @@ async fn a_plain_function_runs_once_for_each_tenant() {
 async fn open_questions_are_shown_to_their_tenant_alone() {
     let (scene, (acme, globex)) = (Scene::new().await, tenants());
     scene.world.replies([Reply::Fail(ErrorKind::Disconnected)]);
-    let Outcome::Parked { escalation } = scene.pay(&acme, json!({})).await else { panic!("not parked") };
+    let Outcome::NeedsDecision { question: escalation } = scene.pay(&acme, json!({})).await else {
+        panic!("not parked")
+    };
 
     let executor = scene.engine.executor();
-    assert_eq!(executor.escalations(&acme).await.unwrap().len(), 1);
-    assert!(executor.escalations(&globex).await.unwrap().is_empty());
+    assert_eq!(executor.questions(&acme).await.unwrap().len(), 1);
+    assert!(executor.questions(&globex).await.unwrap().is_empty());
     let others = scene.engine.tenant("globex").unwrap();
-    assert!(others.escalations().await.unwrap().is_empty());
+    assert!(others.questions().await.unwrap().is_empty());
     for resolution in [Resolution::NotCommitted, Resolution::Abandon, Resolution::Committed(json!(1))] {
-        let by_executor = executor.resolve(&globex, escalation, resolution.clone(), "eve").await;
+        let by_executor = executor.answer(&globex, escalation, resolution.clone(), "eve").await;
         assert!(matches!(by_executor, Err(ExecError::Unanswerable { .. })), "{by_executor:?}");
-        let by_engine = others.resolve(escalation, resolution, "eve").await;
+        let by_engine = others.answer(escalation, resolution, "eve").await;
         assert!(matches!(by_engine, Err(RunError::Exec(ExecError::Unanswerable { .. }))), "{by_engine:?}");
     }
     // Nothing of that changed anything: the question is open, and the other tenant's call is its own.
-    assert_eq!(scene.engine.tenant("acme").unwrap().escalations().await.unwrap()[0].id, escalation);
-    assert!(matches!(scene.pay(&acme, json!({})).await, Outcome::Parked { .. }));
+    assert_eq!(scene.engine.tenant("acme").unwrap().questions().await.unwrap()[0].id, escalation);
+    assert!(matches!(scene.pay(&acme, json!({})).await, Outcome::NeedsDecision { .. }));
     assert!(scene.pay(&globex, json!({})).await.answer().is_some());
 }
 

@@ -127,13 +127,13 @@ async fn what_is_idempotent_by_nature_is_repeated_and_then_asked_about() {
     let mut another = request("weather");
     another.input = json!({"case": "c2"});
     let outcome = process.execute(another).await.unwrap().unwrap();
-    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
 
     scene.world.replies([lost, Reply::Fail(ErrorKind::Validation)]);
     let mut refused = request("weather");
     refused.input = json!({"case": "c3"});
     let outcome = process.execute(refused).await.unwrap().unwrap();
-    assert!(matches!(outcome, Outcome::Parked { .. }), "the first one may have happened: {outcome:?}");
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "the first one may have happened: {outcome:?}");
 }
 
 // A second payment, notice or draft is a second one; and what is to be undone is recorded first.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counterfoil::flow::{EngineBuilder, RunError, RunHandle, Sent, Turn, Workflow};
 use counterfoil::ledger::OperationKey;
-use counterfoil::store::{EscalationKind, RunState};
+use counterfoil::store::{QuestionKind, RunState};
 use counterfoil::{Ctx, Engine, Failure, Key, RunId};
 
 use crate::flow;
@@ -55,7 +55,7 @@ fn a_retry_goes_on_from_what_failed() {
     let process = life(&world, code.clone());
     let run = failed(&process, code);
     process.on(async {
-        let asked = process.questions(EscalationKind::Orphaned).await;
+        let asked = process.questions(QuestionKind::Orphaned).await;
         assert_eq!(asked.len(), 1, "the payment of the failed run");
         assert_eq!(run.retry("ann", "they have money now").key("1").await.unwrap(), Sent::New);
         assert!(run.result().await.is_err(), "not yet");
@@ -67,7 +67,7 @@ fn a_retry_goes_on_from_what_failed() {
 
         run.retry("ann", "and now?").await.unwrap();
         run.result().await.unwrap();
-        assert_eq!(process.questions(EscalationKind::Orphaned).await, [], "the run has its effects again");
+        assert_eq!(process.questions(QuestionKind::Orphaned).await, [], "the run has its effects again");
     });
     assert_eq!((counts(&world), world.counted("post called")), ([1, 1, 1], 3));
     assert_eq!(world.effects("pay"), ["rent 100"]);
@@ -146,7 +146,7 @@ fn a_blocked_run_is_retried_from_the_step_that_changed() {
         let handle = process.acme().handle::<u32>(run);
         handle.retry("ann", "the input was unstable").from_step("unstable").await.unwrap();
         handle.result().await.unwrap();
-        assert_eq!(process.acme().escalations().await.unwrap(), []);
+        assert_eq!(process.acme().questions().await.unwrap(), []);
     });
     assert_eq!(world.effects("post"), ["x"]);
     process.shut_down();
@@ -353,7 +353,7 @@ fn runs_are_begun_again_on_postgres() {
         let number = run.result().await.unwrap();
         let fork = run.fork("ann", "what if").from_step("third").await.unwrap();
         assert_eq!(fork.result().await.unwrap(), number);
-        assert_eq!(process.acme().escalations().await.unwrap(), []);
+        assert_eq!(process.acme().questions().await.unwrap(), []);
     });
     assert_eq!((counts(&world), world.counted("post called")), ([1, 2, 3], 3));
     assert_eq!(world.effects("pay"), ["rent 100"]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use counterfoil::flow::{FailureCode, RunError, Workflow};
 use counterfoil::ledger::{Compensation, OperationKey};
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use counterfoil::{Engine, Failure, Key};
 
 use crate::flow;
@@ -59,7 +59,7 @@ fn a_retry_undoes_what_it_is_told_to_and_does_it_again_only_if_told_so() {
             let fork = again.compensate(&booked("train")).reissue(&booked("train")).await.unwrap();
             assert_eq!(fork.result().await.unwrap(), 2);
             assert_eq!((world.effects("book").len(), world.effects("unbook").len()), (2, 1));
-            assert!(process.questions(EscalationKind::Orphaned).await.is_empty());
+            assert!(process.questions(QuestionKind::Orphaned).await.is_empty());
         });
         process.shut_down();
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use counterfoil::flow::{EngineBuilder, Workflow};
-use counterfoil::store::{Escalation, EscalationKind, Resolution};
+use counterfoil::store::{Question, QuestionKind, Resolution};
 use counterfoil::{Engine, RunId};
 use serde_json::json;
 
@@ -65,13 +65,13 @@ impl Place {
     }
 }
 
-fn is_misfit(asked: &Escalation) -> bool {
+fn is_misfit(asked: &Question) -> bool {
     asked.waiting.as_ref().is_some_and(|answer| answer.misfit.is_some())
 }
 
-async fn answer(process: &Process, question: &Escalation, result: serde_json::Value) -> Result<(), String> {
+async fn answer(process: &Process, question: &Question, result: serde_json::Value) -> Result<(), String> {
     let happened = Resolution::Committed(result);
-    let answered = process.acme().resolve(question.id, happened, "ann").await;
+    let answered = process.acme().answer(question.id, happened, "ann").await;
     answered.map_err(|error| error.to_string())
 }
 
@@ -84,13 +84,13 @@ fn a_result_that_does_not_fit_is_refused() {
         let run = place.rang(&world, code.clone());
         let process = place.life(&world, code);
         process.on(async {
-            process.until(async |acme| !acme.escalations().await.unwrap().is_empty()).await;
+            process.until(async |acme| !acme.questions().await.unwrap().is_empty()).await;
             process.state(run, "waiting").await;
-            let question = process.question(EscalationKind::Ambiguous).await;
+            let question = process.question(QuestionKind::Ambiguous).await;
             let refused = answer(&process, &question, json!({"rung": 7})).await.unwrap_err();
             assert!(refused.contains("does not fit `u32`, which the tool \"ring\" returns"), "{refused}");
             assert!(refused.ends_with("; nothing was changed"), "{refused}");
-            assert_eq!(process.question(EscalationKind::Ambiguous).await, question);
+            assert_eq!(process.question(QuestionKind::Ambiguous).await, question);
             answer(&process, &question, json!(7)).await.unwrap();
             assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 7);
         });
@@ -113,9 +113,9 @@ fn an_answer_waits_for_somebody_who_knows_the_tool() {
         for (result, counts) in [(json!("seven"), false), (json!(7), true)] {
             let process = place.without_tools(&world, code.clone());
             process.on(async {
-                let question = process.question(EscalationKind::Ambiguous).await;
+                let question = process.question(QuestionKind::Ambiguous).await;
                 answer(&process, &question, result).await.unwrap();
-                let waits = process.question(EscalationKind::Ambiguous).await;
+                let waits = process.question(QuestionKind::Ambiguous).await;
                 assert!(waits.waiting.is_some(), "{waits:?}");
                 assert!(waits.question.contains("An answer waits: ann says that it happened."), "{waits:?}");
             });
@@ -128,10 +128,10 @@ fn an_answer_waits_for_somebody_who_knows_the_tool() {
                     return;
                 }
                 let read = async |acme: &counterfoil::flow::TenantClient| {
-                    acme.escalations().await.unwrap().iter().all(is_misfit)
+                    acme.questions().await.unwrap().iter().all(is_misfit)
                 };
                 process.until(read).await;
-                let asked = process.question(EscalationKind::Ambiguous).await;
+                let asked = process.question(QuestionKind::Ambiguous).await;
                 let says =
                     "An answer does not count: ann says that it happened, and the result does not fit `u32`";
                 assert!(asked.question.contains(says), "{asked:?}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counterfoil::exec::{ExecError, StartError};
 use counterfoil::flow::RunError;
-use counterfoil::store::{EscalationKind, OpenError, Resolution, RunState, StoreError};
+use counterfoil::store::{OpenError, QuestionKind, Resolution, RunState, StoreError};
 use counterfoil::{Executor, Failure};
 
 use crate::flow;
@@ -91,7 +91,7 @@ fn a_start_whose_caller_goes_away_is_a_run_all_the_same() {
 
 #[test]
 fn an_answer_whose_giver_goes_away_still_moves_the_run() {
-    // A13 for `resolve`: the answer becomes durable, so the run it lets go on must go on.
+    // A13 for `answer`: the answer becomes durable, so the run it lets go on must go on.
     let world = World::new();
     let flow = flow!(world, |ctx, n: u32| {
         ctx.step("s", &n, |_| assert!(world.count("boom") > 1, "once")).await?;
@@ -102,10 +102,10 @@ fn an_answer_whose_giver_goes_away_still_moves_the_run() {
         let acme = process.acme();
         let handle = acme.run(flow, 1).start().await.unwrap();
         handle.result().await.unwrap_err();
-        let question = process.question(EscalationKind::Quarantined).await;
+        let question = process.question(QuestionKind::Quarantined).await;
         world.tap.hold(|change| change.escalations.iter().any(|e| e.answer.is_some()));
         tokio::select! {
-            _ = acme.resolve(question.id, Resolution::NotCommitted, "ann") => panic!("the write is held"),
+            _ = acme.answer(question.id, Resolution::NotCommitted, "ann") => panic!("the write is held"),
             () = world.tap.until(|tap| tap.held > 0) => {}
         }
         world.tap.release();
@@ -132,24 +132,24 @@ fn a_blocked_run_goes_on_by_the_executor_of_its_engine_alone() {
         run.result().await.unwrap_err();
         run.id()
     });
-    let asked = process.on(process.question(EscalationKind::Quarantined));
+    let asked = process.on(process.question(QuestionKind::Quarantined));
     process.crash();
 
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let alone = Executor::sqlite(world.path()).open().await.unwrap();
         for answer in [Resolution::NotCommitted, Resolution::Abandon] {
-            let refused = alone.resolve(&acme(), asked.id, answer, "ann").await.unwrap_err();
+            let refused = alone.answer(&acme(), asked.id, answer, "ann").await.unwrap_err();
             assert!(matches!(refused, ExecError::Unanswerable { .. }), "{refused:?}");
         }
-        assert_eq!(alone.escalations(&acme()).await.unwrap(), std::slice::from_ref(&asked));
+        assert_eq!(alone.questions(&acme()).await.unwrap(), std::slice::from_ref(&asked));
         alone.close(Duration::ZERO).await;
     });
     drop(runtime);
 
     let process = Process::start(&world, world.engine().workflow("known", 1, flow));
     let executor = process.engine().executor();
-    process.on(executor.resolve(&acme(), asked.id, Resolution::NotCommitted, "ann")).unwrap();
+    process.on(executor.answer(&acme(), asked.id, Resolution::NotCommitted, "ann")).unwrap();
     drop(executor);
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 2);
     assert_eq!(world.effects("post"), ["one", "two"]);

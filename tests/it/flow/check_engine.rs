@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use counterfoil::flow::check::{Consequence, ReplayAnswer, ReplayOutcome, ReplayReport, WaitsFor};
 use counterfoil::flow::{Turn, Workflow};
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use counterfoil::{ApprovalSubject, Ctx, Failure, RunId};
 
 use crate::flow;
@@ -130,7 +130,7 @@ fn a_removed_payment_of_a_run_that_ends_is_asked_about() {
         assert_eq!(report.orphaned[0].consequence, Consequence::Asks, "{report}");
     }
     let process = comes_to(&world, run, edited, "succeeded");
-    process.on(process.question(EscalationKind::Orphaned));
+    process.on(process.question(QuestionKind::Orphaned));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::{Failure, FailureCode, RunError, Sent, Workflow};
-use counterfoil::store::{EscalationKind, RunState};
+use counterfoil::store::{QuestionKind, RunState};
 use counterfoil::{Ctx, RunId};
 use futures_util::future::Either;
 
@@ -166,10 +166,10 @@ fn who_cancels_a_run_cancels_its_children_and_not_those_that_stand_alone() {
         }
         assert_eq!(process.on(cancel()).unwrap(), Sent::Before, "the same command again");
         // Invariant 7: what the child had posted is somebody's question now.
-        let open = process.on(process.acme().escalations()).unwrap();
+        let open = process.on(process.acme().questions()).unwrap();
         assert_eq!(
             open.iter().map(|q| (q.kind, q.run)).collect::<Vec<_>>(),
-            [(EscalationKind::Orphaned, Some(mine))]
+            [(QuestionKind::Orphaned, Some(mine))]
         );
         hands.advance(HOUR);
         process.on(async {
@@ -244,7 +244,7 @@ fn a_paused_run_does_nothing_until_it_may_go_on() {
             assert!(matches!(handle.resume("ann", "early").await, Err(RunError::NotPaused { .. })));
             handle.pause("ann", "the bank is closed").key("p1").await.unwrap();
             process.state(run, "blocked").await;
-            assert_eq!(process.question(EscalationKind::Paused).await.run, Some(run));
+            assert_eq!(process.question(QuestionKind::Paused).await.run, Some(run));
             assert!(matches!(handle.result().await, Err(RunError::Blocked { .. })));
         });
         process.crash();

@@ -186,7 +186,7 @@ fn the_age_of_a_key_does_not_hang_on_the_clock_of_the_worker_that_sent_it() {
         second.on(async {
             let result = second.acme().handle::<u32>(run).result().await;
             assert_eq!(result.unwrap(), 2, "the key is minutes old: it is sent again under it");
-            assert!(second.acme().escalations().await.unwrap().is_empty());
+            assert!(second.acme().questions().await.unwrap().is_empty());
         });
         let keys = world.see(|seen| seen.effects.iter().map(|(_, key, _)| key.clone()).collect::<Vec<_>>());
         assert_eq!(keys.len(), 2);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use counterfoil::flow::{FailureCode, RunError};
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use counterfoil::{Ctx, Failure};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
@@ -139,7 +139,7 @@ fn a_closure_that_ends_the_transaction_blocks_the_run() {
         process.on(async {
             let blocked = process.acme().run(flow, 1).await;
             assert!(matches!(blocked, Err(RunError::Blocked { .. })), "{end}: {blocked:?}");
-            let question = process.question(EscalationKind::Damaged).await.question;
+            let question = process.question(QuestionKind::Damaged).await.question;
             assert!(question.contains("COMMIT or ROLLBACK"), "{end}: {question}");
         });
         assert_eq!(world.effects("post").len(), 0, "{end}");

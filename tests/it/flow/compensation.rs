@@ -9,7 +9,7 @@ use counterfoil::guard::approval::OpenReview;
 use counterfoil::ledger::{
     Compensation, Divergence, EffectClass, ErrorKind, LookupResult, OperationKey, State, Undone,
 };
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Tenant};
 use serde_json::json;
@@ -239,7 +239,7 @@ fn what_a_failed_run_did_is_undone_the_last_first() {
         );
         assert_eq!(world.effects("unbook"), ["hotel 2 b2", "train 1 b1"]);
         assert!(matches!(record(&process, "train").await, State::Compensated { whole: true, .. }));
-        assert!(process.acme().escalations().await.unwrap().is_empty());
+        assert!(process.acme().questions().await.unwrap().is_empty());
     });
 }
 
@@ -271,7 +271,7 @@ fn what_a_child_did_is_undone_where_its_end_was_received() {
             let failure = failure(run.result().await.unwrap_err());
             let undone: Vec<_> = TOUR.map(|key| (key, &EffectOutcome::Undone)).into();
             assert_eq!(told(&failure), undone);
-            assert!(process.acme().escalations().await.unwrap().is_empty());
+            assert!(process.acme().questions().await.unwrap().is_empty());
         });
         process.shut_down();
     }
@@ -288,7 +288,7 @@ fn what_a_child_did_and_nobody_can_undo_is_asked_about() {
         let stands = stands("call them");
         let all: Vec<_> = TOUR.map(|key| (key, &stands)).into();
         assert_eq!(told(&failure), all);
-        let open = process.questions(EscalationKind::Orphaned).await;
+        let open = process.questions(QuestionKind::Orphaned).await;
         assert_eq!(open.len(), TOUR.len());
         assert!(open.iter().all(|question| question.run == Some(run.id())), "{open:#?}");
         assert!(open.iter().any(|question| question.question.contains("is a child of")), "{open:#?}");
@@ -405,7 +405,7 @@ fn a_retried_run_is_told_what_was_undone() {
         assert_eq!(again.code, FailureCode::ToolFailed, "{again}");
         assert_eq!(world.effects("book").len(), 2);
         assert_eq!(world.effects("unbook"), ["train 1 b1", "train 2 b2"]);
-        assert!(process.acme().escalations().await.unwrap().is_empty());
+        assert!(process.acme().questions().await.unwrap().is_empty());
     });
 }
 
@@ -417,12 +417,12 @@ fn what_must_never_be_undone_is_asked_about_with_its_remedy() {
     process.on(async {
         let failure = failure(process.acme().run(trip, stops(&["hotel", "sold out"])).await.unwrap_err());
         assert_eq!(told(&failure), [("book:hotel", &stands("call the hotel"))]);
-        let question = process.question(EscalationKind::Orphaned).await;
+        let question = process.question(QuestionKind::Orphaned).await;
         assert!(question.question.contains("call the hotel"), "{}", question.question);
         assert!(world.effects("unbook").is_empty());
         // They did: the record says so.
         let done = Resolution::Committed(json!("by telephone"));
-        process.acme().resolve(question.id, done, "ann").await.unwrap();
+        process.acme().answer(question.id, done, "ann").await.unwrap();
         assert!(matches!(record(&process, "hotel").await, State::Compensated { whole: true, .. }));
     });
 }
@@ -437,7 +437,7 @@ fn what_is_undone_after_approval_waits_for_it() {
             let run = process.acme().run(trip, stops(&["train", "hotel", "sold out"])).key("r").start().await;
             let run = run.unwrap().id();
             process.state(run, "waiting").await;
-            assert_eq!(process.questions(EscalationKind::Compensation).await.len(), 2);
+            assert_eq!(process.questions(QuestionKind::Compensation).await.len(), 2);
             run
         });
         process.crash();
@@ -445,12 +445,12 @@ fn what_is_undone_after_approval_waits_for_it() {
     };
     let process = start(&world, Way::by(Compensation::Approved));
     process.on(async {
-        let open = process.questions(EscalationKind::Compensation).await;
+        let open = process.questions(QuestionKind::Compensation).await;
         assert_eq!(open.len(), 2, "asked once each: {open:#?}");
         for question in open {
             let keeps = question.question.contains("book:train");
             let answer = if keeps { Resolution::Abandon } else { Resolution::NotCommitted };
-            process.acme().resolve(question.id, answer, "ann").await.unwrap();
+            process.acme().answer(question.id, answer, "ann").await.unwrap();
         }
         let failure = failure(process.acme().handle::<u32>(run).result().await.unwrap_err());
         assert_eq!(
@@ -491,8 +491,8 @@ fn what_is_undone_after_a_review_takes_a_quorum() {
         let process = life();
         process.on(async {
             let acme = process.acme();
-            let questions = process.questions(EscalationKind::Compensation).await;
-            let alone = acme.resolve(questions[0].id, Resolution::NotCommitted, "ann").await.unwrap_err();
+            let questions = process.questions(QuestionKind::Compensation).await;
+            let alone = acme.answer(questions[0].id, Resolution::NotCommitted, "ann").await.unwrap_err();
             assert!(alone.to_string().contains("its reviewers decide about it"), "{alone}");
             let reviews = acme.reviews(None).await.unwrap();
             let about = |what: &str| {
@@ -537,7 +537,7 @@ fn a_compensation_that_fails_for_good_is_asked_about_and_stops_no_other() {
             failure(process.acme().run(trip, stops(&["train", "hotel", "sold out"])).await.unwrap_err());
         let why = stands("undoing it failed: validation: no way back");
         assert_eq!(told(&failure), [("book:hotel", &why), ("book:train", &EffectOutcome::Undone)]);
-        let question = process.question(EscalationKind::Orphaned).await.question;
+        let question = process.question(QuestionKind::Orphaned).await.question;
         assert!(question.contains("book:hotel") && question.contains("no way back"), "{question}");
     });
 }
@@ -553,7 +553,7 @@ fn a_partial_compensation_is_recorded_and_the_rest_asked_about() {
         let part = EffectOutcome::UndoneInPart { rest: "half of it is paid out".to_owned() };
         assert_eq!(told(&failure), [("book:train", &part)]);
         assert!(matches!(record(&process, "train").await, State::Compensated { whole: false, .. }));
-        let question = process.question(EscalationKind::Orphaned).await;
+        let question = process.question(QuestionKind::Orphaned).await;
         assert!(question.question.contains("half of it is paid out"), "{}", question.question);
         assert_eq!(world.effects("unbook").len(), 1);
     });
@@ -607,7 +607,7 @@ fn a_shared_effect_is_not_undone_but_asked_about() {
             "{failure:?}"
         );
         assert_eq!(world.effects("unbook"), ["hotel 2 b2"]);
-        assert!(process.question(EscalationKind::Orphaned).await.question.contains("book:train"));
+        assert!(process.question(QuestionKind::Orphaned).await.question.contains("book:train"));
     });
 }
 
@@ -635,8 +635,8 @@ fn a_cancelled_or_abandoned_run_is_undone_too() {
 
         let run = acme.run(waits.clone(), "hotel".to_owned()).key("s").start().await.unwrap().id();
         process.state(run, "blocked").await;
-        let question = process.question(EscalationKind::Quarantined).await;
-        acme.resolve(question.id, Resolution::Abandon, "ann").await.unwrap();
+        let question = process.question(QuestionKind::Quarantined).await;
+        acme.answer(question.id, Resolution::Abandon, "ann").await.unwrap();
         process.state(run, "failed").await;
         let abandoned = failure(acme.handle::<()>(run).result().await.unwrap_err());
         assert_eq!(told(&abandoned), [("book:hotel", &EffectOutcome::Undone)]);
@@ -690,9 +690,9 @@ fn a_call_of_unknown_outcome_is_settled_before_it_is_undone() {
             let run = acme.run(both.clone(), 0).key("r").start().await.unwrap().id();
             process.state(run, "waiting").await;
             process.until(async |_| world.effects("unbook") == ["train 1 b1"]).await;
-            let question = process.question(EscalationKind::Ambiguous).await;
+            let question = process.question(QuestionKind::Ambiguous).await;
             let answer = if happened { Resolution::Committed(json!(null)) } else { Resolution::NotCommitted };
-            acme.resolve(question.id, answer, "ann").await.unwrap();
+            acme.answer(question.id, answer, "ann").await.unwrap();
             let failed = failure(acme.handle::<u32>(run).result().await.unwrap_err());
             assert_eq!(world.effects("unbook"), effects, "{happened}: {failed:?}");
             assert_eq!(
@@ -729,7 +729,7 @@ fn what_a_resumed_run_no_longer_asks_for_is_undone_if_its_tool_says_so() {
         assert_eq!(handle.result().await.unwrap(), 0);
         assert_eq!(world.effects("unbook"), ["train 1 b1"]);
         assert_eq!(world.effects("book"), ["train", "bus"]);
-        assert!(process.acme().escalations().await.unwrap().is_empty());
+        assert!(process.acme().questions().await.unwrap().is_empty());
     });
 }
 
@@ -785,14 +785,14 @@ fn while_nobody_can_tell_whether_it_is_undone_nothing_is_sent() {
             let acme = process.acme();
             let run = acme.run(hires(&world), ("unseen".to_owned(), true)).start().await.unwrap().id();
             process.state(run, "waiting").await;
-            let question = process.question(EscalationKind::Ambiguous).await;
+            let question = process.question(QuestionKind::Ambiguous).await;
             assert_eq!(world.effects("unbook"), ["unseen"], "what was done by hand");
             if shown {
                 world.count("shown");
-                acme.resolve(question.id, Resolution::LookNow, "ann").await.unwrap();
+                acme.answer(question.id, Resolution::LookNow, "ann").await.unwrap();
             } else {
                 let reason = "they have lost it".to_owned();
-                acme.resolve(question.id, Resolution::SendWithoutLooking { reason }, "ann").await.unwrap();
+                acme.answer(question.id, Resolution::SendWithoutLooking { reason }, "ann").await.unwrap();
             }
             let failed = failure(acme.handle::<u32>(run).result().await.unwrap_err());
             assert_eq!(told(&failed), [("hire:unseen", &EffectOutcome::Undone)]);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Ctx, Failure};
 use sqlx::Executor as _;
 
@@ -71,10 +71,10 @@ fn damage(table: &str, damage: &str, mend: &str) {
         process.shut_down();
     } else {
         process.on(process.state(hurt, "blocked"));
-        let asked = process.on(process.question(EscalationKind::Damaged));
+        let asked = process.on(process.question(QuestionKind::Damaged));
         assert_eq!(asked.run, Some(hurt), "{damage}: {asked:?}");
         update(mend);
-        process.on(process.acme().resolve(asked.id, Resolution::NotCommitted, "bob")).unwrap();
+        process.on(process.acme().answer(asked.id, Resolution::NotCommitted, "bob")).unwrap();
         assert_eq!(process.on(process.acme().handle::<u32>(hurt).result()).unwrap(), 2, "{damage}");
         process.shut_down();
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::{EngineBuilder, Failure, FailureCode, RunError, Workflow};
-use counterfoil::store::{EscalationKind, Queue};
+use counterfoil::store::{QuestionKind, Queue};
 use counterfoil::{Ctx, Engine, RunId};
 
 use crate::flow;
@@ -83,7 +83,7 @@ fn brought(
             At::Timer => hands.asleep_for(24 * HOUR).await,
             At::ParkedTimer | At::Signal => park(&process, hands, run).await,
             At::Question => {
-                process.until(async |acme| !acme.escalations().await.unwrap().is_empty()).await;
+                process.until(async |acme| !acme.questions().await.unwrap().is_empty()).await;
                 park(&process, hands, run).await;
             }
             At::Pause => {
@@ -176,7 +176,7 @@ fn a_call_under_way_is_followed_to_its_end_first() {
     });
     cancelled(&process, run, &PASSED.replace("3600s", "1800s"));
     assert_eq!((world.effects("post").len(), world.counted("went on")), (1, 0));
-    let asked = process.on(process.question(EscalationKind::Orphaned));
+    let asked = process.on(process.question(QuestionKind::Orphaned));
     assert_eq!(asked.run, Some(run));
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Ctx, Failure, RunId};
 
 use crate::flow::lives::{NAME, stand};
@@ -66,16 +66,12 @@ fn what_is_not_asked_for_again_is_asked_about_before_anything_new_goes_out() {
         let (process, _) = life(&world, Deed::Nothing, true);
         process.on(async {
             process.state(run, "blocked").await;
-            let asked = process.question(EscalationKind::Diverged).await;
+            let asked = process.question(QuestionKind::Diverged).await;
             assert!(asked.question.contains(named), "{}", asked.question);
             assert!(!world.effects("post").contains(&"last".to_owned()), "it went out: {deed:?}");
-            process.acme().resolve(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
+            process.acme().answer(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
             process.acme().handle::<u32>(run).result().await.unwrap();
-            assert_eq!(
-                process.acme().escalations().await.unwrap(),
-                [],
-                "it was kept, and is asked about once"
-            );
+            assert_eq!(process.acme().questions().await.unwrap(), [], "it was kept, and is asked about once");
         });
         process.shut_down();
     }
@@ -89,9 +85,9 @@ fn what_a_run_leaves_behind_at_its_end_is_listed() {
         let (process, _) = life(&world, Deed::Nothing, false);
         process.on(async {
             process.acme().handle::<u32>(run).result().await.unwrap();
-            let asked = process.question(EscalationKind::Orphaned).await;
+            let asked = process.question(QuestionKind::Orphaned).await;
             assert!(asked.question.contains(named), "{}", asked.question);
-            process.acme().resolve(asked.id, Resolution::Abandon, "bob").await.unwrap();
+            process.acme().answer(asked.id, Resolution::Abandon, "bob").await.unwrap();
         });
         process.shut_down();
     }
@@ -105,7 +101,7 @@ fn what_is_asked_for_again_is_no_other_path() {
         let (process, _) = life(&world, deed, true);
         process.on(async {
             process.acme().handle::<u32>(run).result().await.unwrap();
-            assert_eq!(process.acme().escalations().await.unwrap(), []);
+            assert_eq!(process.acme().questions().await.unwrap(), []);
         });
         process.shut_down();
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use counterfoil::flow::{FailureCode, RunError};
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Approval, ApprovalSubject, Ctx, Failure, RunId};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -48,10 +48,10 @@ where
     (Process::start(world, world.engine().workflow("path", 1, new)), run)
 }
 
-async fn blocked(process: &Process, run: RunId) -> counterfoil::store::Escalation {
+async fn blocked(process: &Process, run: RunId) -> counterfoil::store::Question {
     let result = process.acme().handle::<u32>(run).result().await;
     assert!(matches!(result, Err(RunError::Blocked { .. })), "{result:?}");
-    process.question(EscalationKind::Diverged).await
+    process.question(QuestionKind::Diverged).await
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn another_choice_of_the_model_escalates_before_the_new_effect() {
         process.on(async {
             let question = blocked(&process, run).await;
             before(&world);
-            process.acme().resolve(question.id, Resolution::NotCommitted, "ann").await.unwrap();
+            process.acme().answer(question.id, Resolution::NotCommitted, "ann").await.unwrap();
             process.acme().handle::<u32>(run).result().await.unwrap();
-            assert_eq!(process.acme().escalations().await.unwrap(), [], "kept on purpose");
+            assert_eq!(process.acme().questions().await.unwrap(), [], "kept on purpose");
         });
         assert_eq!(["pay", "tell", "post"].map(|tool| world.effects(tool).len()).iter().sum::<usize>(), 2);
     }
@@ -137,11 +137,11 @@ fn what_is_adopted_does_not_stop_the_run_and_is_listed_at_its_end() {
     let (process, run) = resumed(&world, "post after", old, new);
     process.on(async {
         process.acme().handle::<u32>(run).result().await.unwrap();
-        let question = process.question(EscalationKind::Orphaned).await;
+        let question = process.question(QuestionKind::Orphaned).await;
         assert!(question.question.contains("post"), "{}", question.question);
         assert_eq!(question.run, Some(run));
-        process.acme().resolve(question.id, Resolution::Abandon, "ann").await.unwrap();
-        assert_eq!(process.acme().escalations().await.unwrap(), []);
+        process.acme().answer(question.id, Resolution::Abandon, "ann").await.unwrap();
+        assert_eq!(process.acme().questions().await.unwrap(), []);
     });
     assert_eq!((world.effects("post").len(), world.effects("pay").len()), (1, 1));
 }
@@ -161,7 +161,7 @@ fn an_abandoned_run_fails_and_lists_what_it_did_over_any_crash() {
     let (process, run) = resumed(&world, "pay after", old, new.clone());
     process.on(async {
         let question = blocked(&process, run).await;
-        process.acme().resolve(question.id, Resolution::Abandon, "ann").await.unwrap();
+        process.acme().answer(question.id, Resolution::Abandon, "ann").await.unwrap();
     });
     process.crash(); // right after the answer is durable
     let process = Process::start(&world, world.engine().workflow("path", 1, new));
@@ -170,14 +170,14 @@ fn an_abandoned_run_fails_and_lists_what_it_did_over_any_crash() {
             Err(RunError::Failed { failure, .. }) => assert_eq!(failure.code, FailureCode::Abandoned),
             other => panic!("{other:?}"),
         }
-        assert_eq!(process.questions(EscalationKind::Orphaned).await.len(), 2, "both effects");
+        assert_eq!(process.questions(QuestionKind::Orphaned).await.len(), 2, "both effects");
     });
     assert_eq!((world.counted("new path"), world.effects("pay").len()), (1, 1));
 }
 
 #[test]
 fn the_answer_that_abandons_a_run_and_its_end_are_one_transaction() {
-    // The process dies between any two writes of `resolve`: the run must not come back to life.
+    // The process dies between any two writes of `answer`: the run must not come back to life.
     let world = World::new();
     let old = flow!(world, |ctx, _n: u32| pay(&ctx, "june").await);
     let new = flow!(world, |ctx, _n: u32| {
@@ -190,7 +190,7 @@ fn the_answer_that_abandons_a_run_and_its_end_are_one_transaction() {
     world.tap.hold(|change| change.run.is_some() && change.escalations.iter().all(|e| e.answer.is_none()));
     process.on(async {
         let acme = process.acme();
-        let resolving = acme.resolve(question.id, Resolution::Abandon, "ann");
+        let resolving = acme.answer(question.id, Resolution::Abandon, "ann");
         tokio::select! {
             resolved = resolving => resolved.unwrap(),
             () = world.tap.until(|tap| tap.held > 0) => {}
@@ -216,7 +216,7 @@ fn a_failed_run_lists_every_committed_effect() {
     let process = Process::start(&world, world.engine().workflow("fails", 1, flow.clone()));
     process.on(async {
         process.acme().run(flow, 1).await.unwrap_err();
-        let listed = process.questions(EscalationKind::Orphaned).await;
+        let listed = process.questions(QuestionKind::Orphaned).await;
         for (question, tool) in listed.iter().zip(["post", "pay", "tell"]) {
             assert!(question.question.starts_with(tool), "{}", question.question);
         }
@@ -233,7 +233,7 @@ fn an_ended_run_lists_what_it_no_longer_asked_for() {
     let (process, run) = resumed(&world, "pay after", old, new);
     process.on(async {
         process.acme().handle::<u32>(run).result().await.unwrap();
-        let question = process.question(EscalationKind::Orphaned).await.question;
+        let question = process.question(QuestionKind::Orphaned).await.question;
         assert!(question.contains("pay:ann:june"), "{question}");
     });
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counterfoil::flow::EngineBuilder;
 use counterfoil::ledger::ErrorKind;
-use counterfoil::store::{EscalationKind, StepKind};
+use counterfoil::store::{QuestionKind, StepKind};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Failure, Key, RunId, Tenant};
 use futures_util::future::Either;
@@ -214,7 +214,7 @@ fn a_dropped_call_whose_process_died_is_settled_and_no_other_path() {
     let process = Process::start(&world, world.engine().workflow("w", 1, flow));
     process.on(async {
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
-        assert_eq!(process.questions(EscalationKind::Diverged).await, []);
+        assert_eq!(process.questions(QuestionKind::Diverged).await, []);
         process
             .until(async |_| {
                 world.tap.see(|tap| {
@@ -249,8 +249,8 @@ fn a_dropped_call_that_nobody_can_tell_about_becomes_a_question() {
     let process = Process::start(&world, world.engine().workflow("w", 1, flow));
     process.on(async {
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1);
-        process.until(async |acme| !acme.escalations().await.unwrap().is_empty()).await;
-        let open = process.acme().escalations().await.unwrap();
+        process.until(async |acme| !acme.questions().await.unwrap().is_empty()).await;
+        let open = process.acme().questions().await.unwrap();
         assert!(open.iter().all(|question| question.question.contains("ring")), "{open:#?}");
     });
     assert_eq!(world.counted("ring called"), 1);
@@ -304,8 +304,8 @@ fn a_dropped_call_that_outlives_its_run_is_not_forgotten() {
     outlive(&world, "ring after", drops!(world, Ring, "bell".into()));
     for life in 1..=2 {
         let process = Process::start(&world, world.engine());
-        process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
-        let question = process.on(process.question(EscalationKind::Ambiguous)).question;
+        process.on(process.until(async |acme| !acme.questions().await.unwrap().is_empty()));
+        let question = process.on(process.question(QuestionKind::Ambiguous)).question;
         assert!(question.contains("ring"), "life {life}: {question}");
         process.shut_down();
     }
@@ -318,7 +318,7 @@ fn a_dropped_call_that_outlives_its_run_is_looked_up() {
     outlive(&world, "pay after", drops!(world, Pay, Bill::new("june", 100)));
     let process = Process::start(&world, world.engine());
     process.on(process.until(async |_| stands(&process, "pay", "ann", "june").await == "committed"));
-    assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
+    assert_eq!(process.on(process.acme().questions()).unwrap(), []);
     assert_eq!((world.counted("pay called"), world.effects("pay").len()), (1, 1), "found, not sent again");
 }
 
@@ -343,7 +343,7 @@ fn a_dropped_call_that_outlives_its_run_and_did_not_happen_is_not_sent() {
     });
     process.shut_down();
     let process = Process::start(&world, world.engine_on(hands.clone()));
-    assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
+    assert_eq!(process.on(process.acme().questions()).unwrap(), []);
     assert_eq!((world.counted("pay called"), world.effects("pay").len()), (1, 0));
     process.on(async {
         let (tenant, executor) = (Tenant::new("acme").unwrap(), process.engine().executor());
@@ -360,14 +360,14 @@ fn a_dropped_call_that_outlives_its_run_and_its_tool_is_not_forgotten() {
     let tap = world.tap.clone();
     let without = counterfoil::Engine::sqlite(world.path()).wrap_store(move |store| tap.around(store));
     let process = Process::start(&world, without);
-    process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
-    let asked = process.on(process.question(EscalationKind::UnknownTool));
+    process.on(process.until(async |acme| !acme.questions().await.unwrap().is_empty()));
+    let asked = process.on(process.question(QuestionKind::UnknownTool));
     assert!(asked.question.contains("\"pay\" is registered"), "{}", asked.question);
     process.shut_down();
     // With the tool it finds out by itself, and the question goes.
     let process = Process::start(&world, world.engine());
     process.on(process.until(async |_| stands(&process, "pay", "ann", "june").await == "committed"));
-    assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
+    assert_eq!(process.on(process.acme().questions()).unwrap(), []);
     assert_eq!((world.counted("pay called"), world.effects("pay").len()), (1, 1));
 }
 
@@ -448,8 +448,8 @@ fn a_dropped_call_that_only_a_second_send_could_settle_becomes_a_question() {
     let world = World::new();
     outlive_on(&world, with_fax_and_peek(&world), "fax after", drops!(world, Fax, "hi".into()));
     let process = Process::start(&world, with_fax_and_peek(&world));
-    process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
-    let asked = process.on(process.question(EscalationKind::Ambiguous));
+    process.on(process.until(async |acme| !acme.questions().await.unwrap().is_empty()));
+    let asked = process.on(process.question(QuestionKind::Ambiguous));
     assert!(asked.question.contains("Its run dropped it"), "{}", asked.question);
     process.shut_down();
     assert_eq!(world.counted("fax called"), 1);
@@ -471,8 +471,8 @@ fn a_call_that_is_dropped_between_two_sends_is_not_sent_again() {
     let process = Process::start(&world, engine);
     process.on(async { process.acme().run(flow, 1).await.unwrap() });
     hands.advance(PAUSE);
-    process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
-    let asked = process.on(process.question(EscalationKind::Ambiguous));
+    process.on(process.until(async |acme| !acme.questions().await.unwrap().is_empty()));
+    let asked = process.on(process.question(QuestionKind::Ambiguous));
     assert!(asked.question.contains("Its run dropped it"), "{}", asked.question);
     process.shut_down();
     assert_eq!(world.counted("fax called"), 1);
@@ -485,7 +485,7 @@ fn a_dropped_call_that_leaves_no_mark_is_over() {
     outlive_on(&world, with_fax_and_peek(&world), "peek after", drops!(world, Peek, "hi".into()));
     let process = Process::start(&world, with_fax_and_peek(&world));
     assert_eq!(process.on(stands(&process, "peek", "ann", "hi")), "missing");
-    assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
+    assert_eq!(process.on(process.acme().questions()).unwrap(), []);
     process.shut_down();
     assert_eq!(world.counted("peek called"), 1);
 }

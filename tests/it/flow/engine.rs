@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counterfoil::flow::{FailureCode, RunError};
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Ctx, Failure};
 use futures_util::future::{join, join_all};
 
@@ -39,7 +39,7 @@ fn a_panic_blocks_its_run_alone_and_mended_code_ends_it() {
         process.acme().run(broken, "good".to_owned()).await.unwrap(); // the others go on
         bad.id()
     });
-    let asked = process.on(process.question(EscalationKind::Quarantined));
+    let asked = process.on(process.question(QuestionKind::Quarantined));
     assert!(asked.run == Some(run) && asked.question.contains("panicked"), "{asked:?}");
     process.shut_down();
 
@@ -51,7 +51,7 @@ fn a_panic_blocks_its_run_alone_and_mended_code_ends_it() {
             "blocked",
             "nobody has said that it may go on"
         );
-        process.acme().resolve(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
+        process.acme().answer(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
         assert_eq!(blocked.result().await.unwrap(), 4);
     });
     assert_eq!(world.effects("post"), ["bad", "good", "good parsed", "bad parsed"]);
@@ -94,7 +94,7 @@ fn a_run_of_an_unknown_workflow_waits_until_it_is_registered() {
     let run = died_at(&world, "stand", code.clone());
     let process = Process::start(&world, world.engine());
     process.on(process.state(run, "blocked"));
-    let asked = process.on(process.question(EscalationKind::Unregistered));
+    let asked = process.on(process.question(QuestionKind::Unregistered));
     assert!(asked.run == Some(run) && asked.question.contains(&format!("{NAME:?}")), "{asked:?}");
     let unregistered = process.on(async { process.acme().run(code.clone(), ()).await });
     assert!(matches!(unregistered, Err(RunError::Unregistered)), "{unregistered:?}");
@@ -103,8 +103,8 @@ fn a_run_of_an_unknown_workflow_waits_until_it_is_registered() {
     let process = life(&world, code);
     process.on(async {
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1, "without being asked");
-        assert_eq!(process.acme().escalations().await.unwrap(), [], "the question is withdrawn");
-        let late = process.acme().resolve(asked.id, Resolution::Abandon, "bob").await.unwrap_err();
+        assert_eq!(process.acme().questions().await.unwrap(), [], "the question is withdrawn");
+        let late = process.acme().answer(asked.id, Resolution::Abandon, "bob").await.unwrap_err();
         assert!(late.to_string().contains("it has been answered"), "{late}");
     });
     assert_eq!(world.effects("post"), ["note"]);
@@ -131,10 +131,10 @@ fn a_run_that_kills_its_process_each_time_is_quarantined() {
     let process = Process::start(&world, engine());
     process.on(process.state(run, "blocked"));
     assert_eq!(world.counted("lives"), 3, "its code is not run again");
-    let asked = process.on(process.question(EscalationKind::Quarantined));
+    let asked = process.on(process.question(QuestionKind::Quarantined));
     assert!(asked.run == Some(run) && asked.question.contains("died 3 times"), "{asked:?}");
     world.release("stand");
-    process.on(process.acme().resolve(asked.id, Resolution::NotCommitted, "bob")).unwrap();
+    process.on(process.acme().answer(asked.id, Resolution::NotCommitted, "bob")).unwrap();
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 7);
     process.shut_down();
 }
@@ -242,7 +242,7 @@ fn two_hundred_runs_at_once_end_with_exact_counts() {
     assert_eq!(effects.len(), 1000, "each content once");
     let listed = process.on(acme.runs(None)).unwrap();
     assert_eq!(listed.iter().filter(|run| run.state.name() == "succeeded").count(), 200);
-    assert!(process.on(acme.escalations()).unwrap().is_empty());
+    assert!(process.on(acme.questions()).unwrap().is_empty());
     drop(acme);
     process.shut_down();
 }

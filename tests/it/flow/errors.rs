@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use counterfoil::flow::{FailureCode, RunError};
 use counterfoil::sim::{Offer, Simulation};
-use counterfoil::store::{EscalationKind, Resolution, WaitsOn};
+use counterfoil::store::{QuestionKind, Resolution, WaitsOn};
 use counterfoil::{ApprovalSubject, Ctx, Failure, RunId, Timestamp};
 use futures_util::future::{BoxFuture, Either};
 use sqlx::postgres::PgConnection;
@@ -123,7 +123,7 @@ fn a_transaction_on_another_kind_of_connection_blocks_its_run_until_the_code_is_
     process.on(process.state(run, "blocked"));
     process.crash();
     process = life(&world, wrong);
-    let asked = process.on(process.question(EscalationKind::Quarantined));
+    let asked = process.on(process.question(QuestionKind::Quarantined));
     assert!(asked.question.contains("transaction \"book\"") && asked.question.contains("another database"));
     process.shut_down();
     let mended = flow!(world, |ctx, _n: ()| {
@@ -133,7 +133,7 @@ fn a_transaction_on_another_kind_of_connection_blocks_its_run_until_the_code_is_
     });
     let process = life(&world, mended);
     process.on(async {
-        process.acme().resolve(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
     });
     process.shut_down();

@@ -95,7 +95,7 @@ on_both_stores! {
         process.on(async { process.acme().handle::<u32>(run).signal("go on", ()).await.unwrap() });
         process.on(async {
             assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1);
-            assert_eq!(process.acme().escalations().await.unwrap(), []);
+            assert_eq!(process.acme().questions().await.unwrap(), []);
         });
         process.shut_down();
         assert_eq!(world.effects("give"), ["ann"]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use counterfoil::exec::Wait;
 use counterfoil::flow::{EngineBuilder, RunError};
 use counterfoil::ledger::{self, Backoff, ContractClass, ErrorKind, LookupResult, RetryPolicy};
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Outcome, Tenant, ToolRequest};
 
@@ -113,10 +113,10 @@ fn a_question_that_another_worker_withdraws_leaves_its_run_to_anybody() {
     let (run, question) = one.on(async {
         let run = one.acme().run(reminds, "tea".to_owned()).start().await.unwrap().id();
         one.state(run, "waiting").await;
-        (run, one.question(EscalationKind::Ambiguous).await.id)
+        (run, one.question(QuestionKind::Ambiguous).await.id)
     });
     scene.tool.is_down.store(false, Ordering::SeqCst);
-    other.on(other.acme().resolve(question, Resolution::LookNow, "ann").into_future()).unwrap();
+    other.on(other.acme().answer(question, Resolution::LookNow, "ann").into_future()).unwrap();
     assert_eq!(other.on(other.acme().handle::<u32>(run).result()).unwrap(), 1);
     scene.shut_down();
 }
@@ -162,8 +162,8 @@ fn a_worker_whose_question_is_withdrawn_is_not_taken_for_dead() {
     dying.crash();
     world.release("remind");
     let one = Process::start(&world, engine(&world, &schema)); // an older build, say
-    one.on(one.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
-    one.on(one.question(EscalationKind::UnknownTool));
+    one.on(one.until(async |acme| !acme.questions().await.unwrap().is_empty()));
+    one.on(one.question(QuestionKind::UnknownTool));
     world.hold("post before milk");
     let executor = one.engine().executor().clone();
     let posting = one.spawn(async move { executor.execute(request("post", "milk", Wait::ForOutcome)).await });

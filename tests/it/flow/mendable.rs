@@ -6,7 +6,7 @@ use std::sync::Arc;
 use counterfoil::flow::{EngineBuilder, Workflow};
 use counterfoil::ledger::{LookupResult, Undone};
 use counterfoil::payload::Limits;
-use counterfoil::store::{Escalation, EscalationKind, Resolution};
+use counterfoil::store::{Question, QuestionKind, Resolution};
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Payload, RunId};
 use futures_util::join;
@@ -76,7 +76,7 @@ fn roomy(engine: EngineBuilder) -> EngineBuilder {
 }
 
 /// The run has charged, is blocked with a question of this kind, and nothing was undone.
-async fn blocked(process: &Process, world: &World, run: RunId, kind: EscalationKind) -> Escalation {
+async fn blocked(process: &Process, world: &World, run: RunId, kind: QuestionKind) -> Question {
     process.state(run, "blocked").await;
     let asked = process.question(kind).await;
     assert_eq!(asked.run, Some(run));
@@ -99,11 +99,11 @@ where
         engine.limits(Limits { inline_bytes: 16, max_bytes: 1000 }).tool(Post(world.clone()))
     });
     let run = process.on(async { process.acme().run(code, ()).start().await.unwrap().id() });
-    let asked = process.on(blocked(&process, world, run, EscalationKind::Quarantined));
+    let asked = process.on(blocked(&process, world, run, QuestionKind::Quarantined));
     process.shut_down();
     let process = life(world, mended, |engine| also(engine).tool(Post(world.clone())));
     let result = process.on(async {
-        process.acme().resolve(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
         process.acme().handle::<u32>(run).result().await.unwrap()
     });
     process.shut_down();
@@ -120,19 +120,19 @@ fn a_run_waits_for_a_tool_that_was_forgotten() {
     });
     let process = life(&world, code.clone(), as_it_is);
     let run = process.on(async { process.acme().run(code.clone(), ()).start().await.unwrap().id() });
-    let asked = process.on(blocked(&process, &world, run, EscalationKind::Unregistered));
+    let asked = process.on(blocked(&process, &world, run, QuestionKind::Unregistered));
     for words in ["\"post\" is not registered", "add `.tool(", "the run waits for it"] {
         assert!(asked.question.contains(words), "{}", asked.question);
     }
     process.crash();
     // A build that forgets it again asks nothing anew.
     let process = life(&world, code.clone(), as_it_is);
-    assert_eq!(process.on(process.question(EscalationKind::Unregistered)).id, asked.id);
+    assert_eq!(process.on(process.question(QuestionKind::Unregistered)).id, asked.id);
     process.shut_down();
     let process = life(&world, code, |engine| engine.tool(Post(world.clone())));
     process.on(async {
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2, "without being asked");
-        assert_eq!(process.acme().escalations().await.unwrap(), [], "the question is withdrawn");
+        assert_eq!(process.acme().questions().await.unwrap(), [], "the question is withdrawn");
     });
     process.shut_down();
     assert_eq!((world.effects("charge").len(), world.effects("refund").len()), (1, 0));
@@ -153,7 +153,7 @@ fn a_run_waits_for_a_tool_that_was_forgotten_on_postgres() {
     };
     let process = Process::start(&world, engine());
     let run = process.on(async { process.acme().run(code.clone(), ()).start().await.unwrap().id() });
-    process.on(blocked(&process, &world, run, EscalationKind::Unregistered));
+    process.on(blocked(&process, &world, run, QuestionKind::Unregistered));
     process.shut_down();
     let process = Process::start(&world, engine().tool(Post(world.clone())));
     assert_eq!(process.on(async { process.acme().handle::<u32>(run).result().await.unwrap() }), 2);
@@ -173,7 +173,7 @@ fn a_run_waits_for_a_child_whose_workflow_was_forgotten() {
     });
     let process = life(&world, code.clone(), as_it_is);
     let run = process.on(async { process.acme().run(code.clone(), ()).start().await.unwrap().id() });
-    let asked = process.on(blocked(&process, &world, run, EscalationKind::Unregistered));
+    let asked = process.on(blocked(&process, &world, run, QuestionKind::Unregistered));
     assert!(asked.question.contains("mendable::child` is not registered"), "{}", asked.question);
     process.shut_down();
     let process = life(&world, code, |engine| engine.workflow("child", 1, child));
@@ -361,7 +361,7 @@ fn the_input_type_of_a_recorded_call_is_raised(engine: &dyn Fn() -> EngineBuilde
     });
     let process = Process::start(world, engine().tool(Gift::<1>(world.clone())).workflow(NAME, 1, forgotten));
     process.on(async { process.acme().handle::<u32>(run).signal("go on", ()).await.unwrap() });
-    let asked = process.on(blocked(&process, world, run, EscalationKind::Diverged));
+    let asked = process.on(blocked(&process, world, run, QuestionKind::Diverged));
     for words in ["gift:ann", "/note", "raise `INPUT_VERSION`", "skip_serializing_if"] {
         assert!(asked.question.contains(words), "{words}: {}", asked.question);
     }
@@ -375,7 +375,7 @@ fn the_input_type_of_a_recorded_call_is_raised(engine: &dyn Fn() -> EngineBuilde
     });
     let process = Process::start(world, engine().tool(Gift::<2>(world.clone())).workflow(NAME, 1, raised));
     process.on(async {
-        process.acme().resolve(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
     });
     process.shut_down();
@@ -415,9 +415,9 @@ fn a_run_that_is_not_to_be_mended_is_undone_by_a_person_s_word() {
     });
     let process = life(&world, code.clone(), as_it_is);
     let run = process.on(async { process.acme().run(code, ()).start().await.unwrap().id() });
-    let asked = process.on(blocked(&process, &world, run, EscalationKind::Unregistered));
+    let asked = process.on(blocked(&process, &world, run, QuestionKind::Unregistered));
     process.on(async {
-        process.acme().resolve(asked.id, Resolution::Abandon, "ann").await.unwrap();
+        process.acme().answer(asked.id, Resolution::Abandon, "ann").await.unwrap();
         process.acme().handle::<u32>(run).result().await.unwrap_err();
     });
     assert_eq!(world.effects("refund").len(), 1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use counterfoil::flow::{FailureCode, RunError, Workflow};
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Approval, ApprovalSubject, Ctx, Engine, Failure, Key, RunId};
 use futures_util::future::join;
 
@@ -33,7 +33,7 @@ fn blocked<W: Workflow<(), u32>>(world: &Arc<World>, run: RunId, code: W) -> Pro
 
 /// The keys that the questions about effects without an owner name.
 async fn orphans(process: &Process) -> Vec<String> {
-    let questions = process.questions(EscalationKind::Orphaned).await;
+    let questions = process.questions(QuestionKind::Orphaned).await;
     let mut keys: Vec<_> =
         questions.iter().map(|asked| asked.question.split(' ').next().unwrap().to_owned()).collect();
     keys.sort();
@@ -59,7 +59,7 @@ fn a_key_drawn_anew_is_reported_before_the_second_effect_goes_out() {
     let process = blocked(&world, run, code);
     assert_eq!(world.effects("pay"), ["random 100"], "the second one did not go out");
     assert_eq!(world.counted("pay called"), 1);
-    let asked = process.on(process.question(EscalationKind::Diverged));
+    let asked = process.on(process.question(QuestionKind::Diverged));
     for key in [paid("draw 1"), paid("draw 2")] {
         assert!(asked.question.contains(&key), "{key} is not named: {}", asked.question);
     }
@@ -67,7 +67,7 @@ fn a_key_drawn_anew_is_reported_before_the_second_effect_goes_out() {
 
     // The answer to go on keeps the first effect: what the code asks for then is new on purpose.
     process.on(async {
-        process.acme().resolve(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
+        process.acme().answer(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
     });
     assert_eq!(world.effects("pay").len(), 2);
@@ -119,7 +119,7 @@ fn another_path_away_from_a_grave_effect_is_asked_about_before_anything_new_goes
         let run = died_at(&world, point, errand(&world, before));
         let process = blocked(&world, run, errand(&world, after));
         assert_eq!(all_effects(&world), [first], "nothing new went out");
-        let asked = process.on(process.question(EscalationKind::Diverged));
+        let asked = process.on(process.question(QuestionKind::Diverged));
         assert!(asked.record.is_some() && asked.run == Some(run), "{asked:?}");
         assert!(asked.question.contains("does not ask for it"), "{}", asked.question);
         process.shut_down();
@@ -135,11 +135,11 @@ fn an_adopted_effect_lets_the_run_go_on_and_is_listed_at_its_end() {
     process.on(async {
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
         assert_eq!(all_effects(&world), ["post draft", "post final"]);
-        let listed = process.question(EscalationKind::Orphaned).await;
+        let listed = process.question(QuestionKind::Orphaned).await;
         assert!(listed.question.contains("draft") && listed.run == Some(run), "{listed:?}");
-        assert!(process.questions(EscalationKind::Diverged).await.is_empty());
-        process.acme().resolve(listed.id, Resolution::Abandon, "bob").await.unwrap();
-        assert!(process.acme().escalations().await.unwrap().is_empty(), "kept, and no longer asked about");
+        assert!(process.questions(QuestionKind::Diverged).await.is_empty());
+        process.acme().answer(listed.id, Resolution::Abandon, "bob").await.unwrap();
+        assert!(process.acme().questions().await.unwrap().is_empty(), "kept, and no longer asked about");
     });
     process.shut_down();
 }
@@ -150,12 +150,12 @@ fn going_on_sends_the_new_effect_and_the_kept_one_is_not_asked_about_again() {
     let world = World::new();
     let run = died_at(&world, "stand", errand(&world, Ask::Pay("rent")));
     let process = blocked(&world, run, errand(&world, Ask::Pay("fine")));
-    let asked = process.on(process.question(EscalationKind::Diverged));
-    process.on(process.acme().resolve(asked.id, Resolution::NotCommitted, "bob")).unwrap();
+    let asked = process.on(process.question(QuestionKind::Diverged));
+    process.on(process.acme().answer(asked.id, Resolution::NotCommitted, "bob")).unwrap();
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 2);
     assert_eq!(all_effects(&world), ["pay rent 100", "pay fine 100"]);
-    assert!(process.on(process.acme().escalations()).unwrap().is_empty());
-    let twice = process.on(process.acme().resolve(asked.id, Resolution::Abandon, "eve"));
+    assert!(process.on(process.acme().questions()).unwrap().is_empty());
+    let twice = process.on(process.acme().answer(asked.id, Resolution::Abandon, "eve"));
     assert!(twice.unwrap_err().to_string().contains("has been answered"));
     process.shut_down();
 }
@@ -165,8 +165,8 @@ fn abandoning_fails_the_run_and_lists_what_it_had_done() {
     let world = World::new();
     let run = died_at(&world, "stand", errand(&world, Ask::Pay("rent")));
     let process = blocked(&world, run, errand(&world, Ask::Pay("fine")));
-    let asked = process.on(process.question(EscalationKind::Diverged));
-    process.on(process.acme().resolve(asked.id, Resolution::Abandon, "bob")).unwrap();
+    let asked = process.on(process.question(QuestionKind::Diverged));
+    process.on(process.acme().answer(asked.id, Resolution::Abandon, "bob")).unwrap();
     let result = process.on(process.acme().handle::<u32>(run).result());
     let Err(RunError::Failed { failure, .. }) = result else { panic!("{result:?}") };
     assert_eq!(failure.code, FailureCode::Abandoned);
@@ -252,7 +252,7 @@ fn a_new_effect_waits_for_the_branch_that_still_has_records_to_ask_for() {
         let result = process.on(process.acme().handle::<u32>(run).result());
         assert_eq!(result.unwrap(), 3, "new first: {new_first}");
         assert_eq!(all_effects(&world), ["pay rent 100", "pay fine 100", "post new"]);
-        assert!(process.on(process.acme().escalations()).unwrap().is_empty(), "new first: {new_first}");
+        assert!(process.on(process.acme().questions()).unwrap().is_empty(), "new first: {new_first}");
         process.shut_down();
     }
 }
@@ -264,7 +264,7 @@ fn a_new_effect_does_not_slip_out_before_another_branch_turns_out_to_have_diverg
         let run = died_with_two_payments(&world);
         let process = blocked(&world, run, branches(&world, "toll", new_first));
         assert_eq!(all_effects(&world), ["pay rent 100", "pay fine 100"], "new first: {new_first}");
-        let asked = process.on(process.question(EscalationKind::Diverged));
+        let asked = process.on(process.question(QuestionKind::Diverged));
         assert!(asked.question.contains(&paid("fine")), "{}", asked.question);
         process.shut_down();
     }

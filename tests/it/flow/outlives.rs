@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use counterfoil::sim::{Offer, Simulation};
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use counterfoil::{Ctx, Failure, Key, Tenant};
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -42,7 +42,7 @@ async fn is_paid(process: &Process) -> bool {
 fn is_found(world: &Arc<World>) {
     let process = Process::start(world, world.engine());
     process.on(process.until(async |_| is_paid(&process).await));
-    assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
+    assert_eq!(process.on(process.acme().questions()).unwrap(), []);
     assert_eq!((world.counted("pay called"), world.effects("pay").len()), (1, 1), "found, not sent again");
 }
 
@@ -84,8 +84,8 @@ fn a_call_that_nobody_can_tell_about_and_that_outlives_its_run_becomes_a_questio
     });
     outlive(&world, "ring after", flow);
     let process = Process::start(&world, world.engine());
-    process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
-    let question = process.on(process.question(EscalationKind::Ambiguous)).question;
+    process.on(process.until(async |acme| !acme.questions().await.unwrap().is_empty()));
+    let question = process.on(process.question(QuestionKind::Ambiguous)).question;
     assert!(question.contains("ring"), "{question}");
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Turn, Workflow};
 use counterfoil::ledger::{LookupResult, Undone};
 use counterfoil::payload::Limits;
-use counterfoil::store::{Escalation, EscalationKind, Resolution};
+use counterfoil::store::{Question, QuestionKind, Resolution};
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key, RunId};
 
@@ -95,15 +95,15 @@ fn start<W: Workflow<(), u32>>(process: &Process, code: W) -> RunId {
 }
 
 /// The run is blocked, and nothing is undone.
-fn blocked(process: &Process, world: &World, run: RunId) -> Escalation {
+fn blocked(process: &Process, world: &World, run: RunId) -> Question {
     process.on(process.state(run, "blocked"));
-    let asked = process.on(process.question(EscalationKind::Quarantined));
+    let asked = process.on(process.question(QuestionKind::Quarantined));
     assert_eq!((asked.run, world.effects("shred").len()), (Some(run), 0), "{}", asked.question);
     asked
 }
 
-fn resume(process: &Process, asked: &Escalation) {
-    process.on(async { process.acme().resolve(asked.id, Resolution::NotCommitted, "ann").await.unwrap() });
+fn resume(process: &Process, asked: &Question) {
+    process.on(async { process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap() });
 }
 
 fn result(process: &Process, run: RunId) -> Result<u32, RunError> {
@@ -130,7 +130,7 @@ on_both_stores! {
         }
         resume(&process, &asked);
         process.on(process.until(async |acme| {
-            acme.escalations().await.unwrap().iter().any(|open| open.id != asked.id)
+            acme.questions().await.unwrap().iter().any(|open| open.id != asked.id)
         }));
         let again = blocked(&process, &world, run);
         assert_eq!(world.counted("print looked up"), 0, "under the same limit nothing is looked up");
@@ -138,7 +138,7 @@ on_both_stores! {
         let process = life(&world, &place, code, 10_000);
         resume(&process, &again);
         assert_eq!(result(&process, run).unwrap(), 1 + 2000);
-        process.on(async { assert_eq!(process.acme().escalations().await.unwrap(), []) });
+        process.on(async { assert_eq!(process.acme().questions().await.unwrap(), []) });
         process.shut_down();
         assert_eq!((world.effects("print").len(), world.counted("print looked up")), (1, 1));
         assert_eq!((world.effects("post").len(), world.effects("shred").len()), (1, 0));
@@ -177,7 +177,7 @@ on_both_stores! {
         let process = life(&world, &place, code, 10_000);
         resume(&process, &asked);
         process.on(process.until(async |acme| {
-            acme.escalations().await.unwrap().iter().any(|open| open.id != asked.id)
+            acme.questions().await.unwrap().iter().any(|open| open.id != asked.id)
         }));
         let asked = blocked(&process, &world, run);
         process.shut_down();
@@ -204,7 +204,7 @@ on_both_stores! {
         let process = life(&world, &place, code.clone(), 1000);
         let run = start(&process, code);
         let asked = blocked(&process, &world, run);
-        process.on(async { process.acme().resolve(asked.id, Resolution::Abandon, "ann").await.unwrap() });
+        process.on(async { process.acme().answer(asked.id, Resolution::Abandon, "ann").await.unwrap() });
         result(&process, run).unwrap_err();
         process.shut_down();
         assert_eq!(world.effects("shred"), ["None Some(\"page-1\")"]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counterfoil::clock::{Boot, Clock, SystemClock, Timestamp};
 use counterfoil::outbox::{Event, PublishResult, Sink, SinkError};
-use counterfoil::store::{EscalationKind, StoreError};
+use counterfoil::store::{QuestionKind, StoreError};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key, RunId};
 use futures_util::future::BoxFuture;
@@ -225,7 +225,7 @@ fn a_callback_that_panics_blocks_its_run_and_no_other() {
     process.on(async {
         let run: RunId = process.acme().run(code.clone(), true).start().await.unwrap().id();
         process.state(run, "blocked").await;
-        assert_eq!(process.question(EscalationKind::Quarantined).await.run, Some(run));
+        assert_eq!(process.question(QuestionKind::Quarantined).await.run, Some(run));
         assert_eq!(process.acme().run(code, false).await.unwrap(), 7);
     });
     process.shut_down();

@@ -77,7 +77,7 @@ async fn complete(process: &Process, output: serde_json::Value) -> Result<Comple
 /// The call is accepted, and the run waits as a row. Nobody is asked.
 async fn waits(process: &Process, run: RunId) {
     process.state(run, "waiting").await;
-    assert_eq!(process.acme().escalations().await.unwrap(), []);
+    assert_eq!(process.acme().questions().await.unwrap(), []);
 }
 
 // R-EXE-13
@@ -112,7 +112,7 @@ fn a_run_goes_on_with_what_a_lookup_or_a_callback_shows() {
                     world.count("finished");
                 }
                 assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 7);
-                assert_eq!(process.acme().escalations().await.unwrap(), []);
+                assert_eq!(process.acme().questions().await.unwrap(), []);
             });
             assert_eq!(world.effects("render").len(), 1);
             process.shut_down();

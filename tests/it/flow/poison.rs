@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Ctx, Failure, RunId};
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn say(process: &Process, run: RunId, name: &str, what: Value) {
 async fn poisoned(process: &Process) -> RunId {
     let run = process.acme().run(add, ()).start().await.unwrap().id();
     say(process, run, "count", json!("seven")).await;
-    process.until(async |acme| !acme.escalations().await.unwrap().is_empty()).await;
+    process.until(async |acme| !acme.questions().await.unwrap().is_empty()).await;
     run
 }
 
@@ -36,7 +36,7 @@ fn a_signal_that_does_not_fit_is_set_aside_and_the_run_waits_on() {
         let process = life(&place, &world);
         process.on(async {
             let run = poisoned(&process).await;
-            let asked = process.question(EscalationKind::Unread).await;
+            let asked = process.question(QuestionKind::Unread).await;
             assert_eq!(asked.run, Some(run));
             assert!(asked.question.contains("the signal \"count\""), "{asked:?}");
             assert!(asked.question.contains("it does not fit `u32`"), "{asked:?}");
@@ -44,10 +44,10 @@ fn a_signal_that_does_not_fit_is_set_aside_and_the_run_waits_on() {
             say(&process, run, "count", json!(2)).await;
             assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 3);
             // Nobody can be handed it any more.
-            let again = process.acme().resolve(asked.id, Resolution::NotCommitted, "ann").await.unwrap_err();
+            let again = process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap_err();
             assert!(again.to_string().contains("its run has ended"), "{again}");
-            process.acme().resolve(asked.id, Resolution::Abandon, "ann").await.unwrap();
-            assert_eq!(process.acme().escalations().await.unwrap(), []);
+            process.acme().answer(asked.id, Resolution::Abandon, "ann").await.unwrap();
+            assert_eq!(process.acme().questions().await.unwrap(), []);
         });
         process.shut_down();
     }
@@ -62,11 +62,11 @@ fn a_run_is_handed_what_the_answer_says_instead() {
         process.shut_down();
         let process = life(&place, &world);
         process.on(async {
-            let asked = process.question(EscalationKind::Unread).await;
-            process.acme().resolve(asked.id, Resolution::Committed(json!(7)), "ann").await.unwrap();
+            let asked = process.question(QuestionKind::Unread).await;
+            process.acme().answer(asked.id, Resolution::Committed(json!(7)), "ann").await.unwrap();
             say(&process, run, "count", json!(1)).await;
             assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 8);
-            assert_eq!(process.acme().escalations().await.unwrap(), []);
+            assert_eq!(process.acme().questions().await.unwrap(), []);
         });
         process.shut_down();
     }
@@ -86,8 +86,8 @@ fn a_build_that_can_read_it_is_handed_it_once_more() {
         process.shut_down();
         let process = place.life(&world, spelled);
         process.on(async {
-            let asked = process.question(EscalationKind::Unread).await;
-            process.acme().resolve(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+            let asked = process.question(QuestionKind::Unread).await;
+            process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
             say(&process, run, "count", json!("one")).await;
             assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 8);
         });

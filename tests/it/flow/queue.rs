@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counterfoil::flow::{EngineBuilder, FailureCode, QueueStatus, RunError, RunHandle, TenantClient};
 use counterfoil::sim::{CrashPoint, Offer, Simulation};
-use counterfoil::store::{EscalationKind, RunState};
+use counterfoil::store::{QuestionKind, RunState};
 use counterfoil::{Ctx, Engine, Failure, Queue};
 use futures_util::future::{join_all, try_join_all};
 
@@ -234,7 +234,7 @@ fn queued_runs_are_cancelled_and_paused() {
         }
         held.pause("ann", "not yet").await.unwrap();
         process.state(held.id(), "blocked").await;
-        process.question(EscalationKind::Paused).await;
+        process.question(QuestionKind::Paused).await;
         world.release("work");
         first.result().await.unwrap();
         last.result().await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use counterfoil::flow::{FailureCode, RunError};
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Ctx, Failure, Timestamp};
 use tokio::join;
 
@@ -161,11 +161,11 @@ fn a_changed_step_input_blocks_the_run_and_is_never_executed() {
     process.on(async {
         let blocked = process.acme().handle::<u32>(run).result().await;
         assert!(matches!(blocked, Err(RunError::Blocked { .. })), "{blocked:?}");
-        let question = process.question(EscalationKind::Diverged).await;
+        let question = process.question(QuestionKind::Diverged).await;
         assert_eq!(question.question.matches("v1:").count(), 2, "both hashes: {}", question.question);
         assert!(question.question.contains("\"s\""), "{}", question.question);
         // Going on without mending the code blocks it again.
-        process.acme().resolve(question.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(question.id, Resolution::NotCommitted, "ann").await.unwrap();
         let again = process.acme().handle::<u32>(run).result().await;
         assert!(matches!(again, Err(RunError::Blocked { .. })), "{again:?}");
     });
@@ -174,8 +174,8 @@ fn a_changed_step_input_blocks_the_run_and_is_never_executed() {
     // With the code restored it goes on from where it was.
     let process = Process::start(&world, world.engine().workflow("edited", 1, old));
     process.on(async {
-        let question = process.question(EscalationKind::Diverged).await;
-        process.acme().resolve(question.id, Resolution::NotCommitted, "ann").await.unwrap();
+        let question = process.question(QuestionKind::Diverged).await;
+        process.acme().answer(question.id, Resolution::NotCommitted, "ann").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1);
     });
     assert_eq!((world.counted("s"), world.effects("post").len()), (1, 1));
@@ -202,7 +202,7 @@ fn a_stored_result_of_another_type_blocks_the_run() {
     process.on(async {
         let blocked = process.acme().handle::<u32>(run).result().await;
         assert!(matches!(blocked, Err(RunError::Blocked { .. })), "{blocked:?}");
-        let question = process.question(EscalationKind::Damaged).await.question;
+        let question = process.question(QuestionKind::Damaged).await.question;
         assert!(question.contains("\"s\""), "names the step: {question}");
         assert_eq!(process.acme().handle::<()>(run).status().await.unwrap().state.name(), "blocked");
     });

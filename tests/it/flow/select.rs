@@ -51,7 +51,7 @@ fn the_winner_of_a_select_is_the_same_on_resume() {
     let second = life(&world, &hands, &flow);
     assert_eq!(result(&second, run), "late");
     assert_eq!((world.effects("pay").len(), world.effects("post")), (1, vec!["late".to_owned()]));
-    assert_eq!(second.on(second.acme().escalations()).unwrap(), []);
+    assert_eq!(second.on(second.acme().questions()).unwrap(), []);
 }
 
 // DESIGN 4.1, FLOW-2: when the run is resumed, what lost is over too, and is polled first. In the second way it is

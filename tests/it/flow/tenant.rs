@@ -2,7 +2,7 @@
 
 use counterfoil::Failure;
 use counterfoil::flow::RunError;
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 
 use crate::flow;
 use crate::flow::tools::{Bill, Pay, post};
@@ -41,15 +41,15 @@ fn one_tenant_never_sees_anothers() {
         // The same start key, the same operation key: each has its own.
         assert!(other.run(flow.clone(), 2).key("k").await.is_err());
         assert_eq!(world.effects("pay"), ["june 1", "june 2"]);
-        assert_eq!(acme.escalations().await.unwrap(), []);
-        let theirs = other.escalations().await.unwrap();
+        assert_eq!(acme.questions().await.unwrap(), []);
+        let theirs = other.questions().await.unwrap();
         assert_eq!(theirs.len(), 2);
         for question in theirs {
-            assert_eq!(question.kind, EscalationKind::Orphaned);
-            let refused = acme.resolve(question.id, Resolution::Abandon, "mallory").await;
+            assert_eq!(question.kind, QuestionKind::Orphaned);
+            let refused = acme.answer(question.id, Resolution::Abandon, "mallory").await;
             assert!(matches!(refused, Err(RunError::Exec(_))), "{refused:?}");
         }
-        assert_eq!(other.escalations().await.unwrap().len(), 2, "still open");
+        assert_eq!(other.questions().await.unwrap().len(), 2, "still open");
         assert_eq!((acme.runs(None).await.unwrap().len(), other.runs(None).await.unwrap().len()), (1, 1));
     });
 }
@@ -65,10 +65,10 @@ fn one_tenants_blocked_run_is_not_anothers_to_let_go() {
     process.on(async {
         let mine = process.acme().run(flow, 1).start().await.unwrap();
         mine.result().await.unwrap_err();
-        let question = process.question(EscalationKind::Quarantined).await;
+        let question = process.question(QuestionKind::Quarantined).await;
         let other = process.engine().tenant("other").unwrap();
         for resolution in [Resolution::NotCommitted, Resolution::Abandon] {
-            other.resolve(question.id, resolution, "mallory").await.unwrap_err();
+            other.answer(question.id, resolution, "mallory").await.unwrap_err();
         }
         assert_eq!(mine.status().await.unwrap().state.name(), "blocked");
         assert_eq!(world.counted("boom"), 1, "not executed again");

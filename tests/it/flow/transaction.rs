@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use counterfoil::flow::RunError;
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Ctx, Failure};
 use futures_util::{future::BoxFuture, poll};
 use sqlx::Executor as _;
@@ -135,14 +135,14 @@ fn a_closure_that_commits_by_itself_blocks_its_run_and_is_not_run_again() {
         let acme = process.acme();
         let run = process.on(acme.run(code.clone(), ()).start()).unwrap().id();
         process.on(process.state(run, "blocked"));
-        let asked = process.on(process.question(EscalationKind::Damaged));
+        let asked = process.on(process.question(QuestionKind::Damaged));
         assert!(asked.question.contains("ended the transaction itself"), "{ending}: {}", asked.question);
         drop(acme);
         process.shut_down();
         let process = life(&world, code);
-        process.on(process.acme().resolve(asked.id, Resolution::NotCommitted, "bob")).unwrap();
+        process.on(process.acme().answer(asked.id, Resolution::NotCommitted, "bob")).unwrap();
         process.on(process.state(run, "blocked"));
-        let asked = process.on(process.question(EscalationKind::Damaged));
+        let asked = process.on(process.question(QuestionKind::Damaged));
         assert!(asked.question.contains("its result is not known"), "{ending}: {}", asked.question);
         process.shut_down();
         assert_eq!((bookings(&world), world.counted("ann")), (vec!["ann".to_owned()], 1), "{ending}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use counterfoil::flow::{RunError, Workflow};
 use counterfoil::sim::{Offer, Simulation};
 use counterfoil::store::{
-    Change, EscalationKind, History, Resolution, RunState, StepKind, Store, StoreFuture, Turns, Verdict,
+    Change, History, QuestionKind, Resolution, RunState, StepKind, Store, StoreFuture, Turns, Verdict,
 };
 use counterfoil::{Ctx, Engine, Failure, RunId, Tenant, Turn};
 use futures_util::future::{join, try_join};
@@ -227,11 +227,11 @@ fn another_path_is_found_at_the_end_of_the_turn() {
     // The edited code asks for nothing: the effect of turn 1 has no owner any more; that of turn 0 was settled.
     let process = life(&world, code(&[]));
     process.on(process.state(run, "blocked"));
-    let asked = process.on(process.question(EscalationKind::Diverged));
+    let asked = process.on(process.question(QuestionKind::Diverged));
     assert!(asked.question.contains("rent 1"), "{}", asked.question);
     assert_eq!(world.counted("work"), 2, "turn 2 has not begun");
     process.on(async {
-        process.acme().resolve(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
+        process.acme().answer(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
     });
     assert_eq!((world.effects("pay").len(), world.counted("work")), (2, 3));
@@ -260,7 +260,7 @@ fn an_adopted_effect_of_a_turn_is_listed() {
     let run = died_at(&world, "stand", code(true));
     let process = life(&world, code(false));
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 1);
-    let asked = process.on(process.question(EscalationKind::Orphaned));
+    let asked = process.on(process.question(QuestionKind::Orphaned));
     assert!(asked.question.contains("post"), "{}", asked.question);
     process.shut_down();
 }
@@ -279,7 +279,7 @@ fn a_failed_run_asks_about_the_effects_of_all_its_turns() {
     let process = life(&world, code.clone());
     let result = process.on(async { process.acme().run(code, ()).await });
     assert!(matches!(result, Err(RunError::Failed { .. })), "{result:?}");
-    assert_eq!(process.on(process.questions(EscalationKind::Orphaned)).len(), 3);
+    assert_eq!(process.on(process.questions(QuestionKind::Orphaned)).len(), 3);
     process.shut_down();
 }
 
@@ -558,10 +558,7 @@ fn a_run_goes_on_as_new_under_its_id_and_key() {
     assert!(read.load(Ordering::Relaxed) <= 8, "{read:?}");
     let turns = process.on(all_turns(&process, run));
     assert_eq!(turns.iter().map(|(_, _, calls)| calls).sum::<usize>(), 15, "all is kept: {turns:?}");
-    assert!(
-        process.on(process.acme().escalations()).unwrap().is_empty(),
-        "finished history, and no question"
-    );
+    assert!(process.on(process.acme().questions()).unwrap().is_empty(), "finished history, and no question");
     process.shut_down();
 }
 
@@ -589,9 +586,9 @@ fn another_path_is_found_before_a_run_goes_on_as_new() {
     let run = died_at(&world, "stand", code(true));
     let process = life(&world, code(false));
     process.on(process.state(run, "blocked"));
-    let asked = process.on(process.question(EscalationKind::Diverged));
+    let asked = process.on(process.question(QuestionKind::Diverged));
     process.on(async {
-        process.acme().resolve(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
+        process.acme().answer(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
     });
     assert_eq!(world.effects("pay").len(), 1);

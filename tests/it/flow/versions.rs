@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counterfoil::exec::StartError;
 use counterfoil::flow::{EngineBuilder, RunError, Workflow};
-use counterfoil::store::{EscalationKind, Model, Resolution, RunState};
+use counterfoil::store::{Model, QuestionKind, Resolution, RunState};
 use counterfoil::{Engine, Failure, RunId};
 
 use crate::flow;
@@ -123,24 +123,24 @@ fn a_run_that_no_version_takes_over_waits_listed_until_one_does() {
         || world.engine().workflow(NAME, 2, version(&world, 2)).workflow(NAME, 4, another(&world, 4));
     let process = Process::start(&world, strangers().replaces([2, 3]));
     process.on(process.state(run, "blocked"));
-    let asked = process.on(process.question(EscalationKind::Unregistered));
+    let asked = process.on(process.question(QuestionKind::Unregistered));
     for said in ["version 1", "(2, 4)", ".takes_over([1])", NAME] {
         assert!(asked.question.contains(said), "{said}: {}", asked.question);
     }
     // Told to go on all the same, it asks again: nothing else can carry it on.
     process.on(async {
-        process.acme().resolve(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
         let result = process.acme().handle::<u32>(run).result().await;
         assert!(matches!(result, Err(RunError::Blocked { .. })), "{result:?}");
     });
-    let again = process.on(process.question(EscalationKind::Unregistered));
+    let again = process.on(process.question(QuestionKind::Unregistered));
     assert_ne!(again.id, asked.id);
     process.shut_down();
     assert_eq!(world.counted("version 2") + world.counted("version 4"), 0);
 
     let process = Process::start(&world, strangers().replaces([1]));
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 4);
-    assert_eq!(process.on(process.acme().escalations()).unwrap(), []);
+    assert_eq!(process.on(process.acme().questions()).unwrap(), []);
     assert_eq!(row_version(&process, run), 4);
     assert_eq!(world.effects("post").len(), 1);
 }
@@ -152,8 +152,8 @@ fn an_abandoned_run_stays_so_when_its_version_is_back() {
     let run = died_at(&world, "stand", version(&world, 1));
     let process = Process::start(&world, world.engine());
     process.on(process.state(run, "blocked"));
-    let asked = process.on(process.question(EscalationKind::Unregistered));
-    process.on(process.acme().resolve(asked.id, Resolution::Abandon, "ann")).unwrap();
+    let asked = process.on(process.question(QuestionKind::Unregistered));
+    process.on(process.acme().answer(asked.id, Resolution::Abandon, "ann")).unwrap();
     process.shut_down();
     let process = Process::start(&world, world.engine().workflow(NAME, 1, version(&world, 1)));
     let result = process.on(process.acme().handle::<u32>(run).result());

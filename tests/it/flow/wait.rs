@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::{Failure, Workflow};
-use counterfoil::store::{EscalationKind, Resolution, RunState, StepKind};
+use counterfoil::store::{QuestionKind, Resolution, RunState, StepKind};
 use counterfoil::{Ctx, RunId};
 use futures_util::future::Either;
 use serde_json::json;
@@ -244,7 +244,7 @@ fn a_run_that_waits_for_an_answer_is_parked_and_goes_on_with_it() {
         world.release("ring after");
         let mut process = life(&world, &hands, &flow);
         let forgotten = world.counted("forgotten");
-        process.on(process.until(async |acme| !acme.escalations().await.unwrap().is_empty()));
+        process.on(process.until(async |acme| !acme.questions().await.unwrap().is_empty()));
         if when != Answered::WhileInMemory {
             process.on(park(&process, &hands, run));
             assert_eq!(world.counted("forgotten"), forgotten + 1, "{when:?}: its memory is free");
@@ -255,12 +255,12 @@ fn a_run_that_waits_for_an_answer_is_parked_and_goes_on_with_it() {
             process = life(&world, &hands, &flow);
         }
         process.on(async {
-            let question = process.question(EscalationKind::Ambiguous).await;
+            let question = process.question(QuestionKind::Ambiguous).await;
             let answer = Resolution::Committed(json!(7));
             if by_executor {
-                process.engine().executor().resolve(&acme(), question.id, answer, "ann").await.unwrap();
+                process.engine().executor().answer(&acme(), question.id, answer, "ann").await.unwrap();
             } else {
-                process.acme().resolve(question.id, answer, "ann").await.unwrap();
+                process.acme().answer(question.id, answer, "ann").await.unwrap();
             }
         });
         assert_eq!(result(&process, run), "rang 7", "{when:?}, by its executor: {by_executor}");

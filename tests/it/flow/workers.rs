@@ -10,7 +10,7 @@ use counterfoil::exec::{ExecError, Outcome, Wait};
 use counterfoil::flow::{EngineBuilder, RunError, Workflow};
 use counterfoil::id::Entropy;
 use counterfoil::store::{
-    EscalationKind, Model, Refusal, Resolution, RunState, Store as _, Worker, WorkerChange,
+    Model, QuestionKind, Refusal, Resolution, RunState, Store as _, Worker, WorkerChange,
 };
 use counterfoil::{Ctx, Engine, Tenant, ToolRequest};
 use futures_util::FutureExt as _;
@@ -321,7 +321,7 @@ fn an_answer_given_elsewhere_wakes_the_run() {
     let c = cluster.worker(code);
     b.on(async {
         cluster.pass(Duration::from_millis(10_021), 2).await;
-        b.until(async |acme| !acme.escalations().await.unwrap().is_empty()).await;
+        b.until(async |acme| !acme.questions().await.unwrap().is_empty()).await;
         cluster.hands.asleep_for(Duration::from_millis(200)).await;
         cluster.hands.advance(Duration::from_millis(200));
         b.state(run, "waiting").await;
@@ -334,8 +334,8 @@ fn an_answer_given_elsewhere_wakes_the_run() {
     let handle = owner.acme().handle::<u32>(run);
     let waiting = owner.spawn(async move { handle.result().await });
     other.on(async {
-        let question = other.question(EscalationKind::Ambiguous).await;
-        other.acme().resolve(question.id, Resolution::Committed(json!(7)), "ann").await.unwrap();
+        let question = other.question(QuestionKind::Ambiguous).await;
+        other.acme().answer(question.id, Resolution::Committed(json!(7)), "ann").await.unwrap();
         let told_here = other.acme().handle::<u32>(run);
         // Whichever of them carries it on, the other is told at its next beat if the hint is lost.
         assert_eq!(cluster.until_with(2, told_here.result()).await.unwrap(), 7);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use counterfoil::clock::Clock;
 use counterfoil::exec::StartError;
 use counterfoil::flow::{EngineBuilder, TenantClient};
-use counterfoil::store::{Escalation, EscalationKind};
+use counterfoil::store::{Question, QuestionKind};
 use counterfoil::{Ctx, Engine, Failure, RunId};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -254,14 +254,14 @@ impl Process {
     }
 
     /// The one open question of this kind.
-    pub(crate) async fn question(&self, kind: EscalationKind) -> Escalation {
+    pub(crate) async fn question(&self, kind: QuestionKind) -> Question {
         let open = self.questions(kind).await;
         assert_eq!(open.len(), 1, "exactly one open question: {open:#?}");
         open.into_iter().next().unwrap()
     }
 
-    pub(crate) async fn questions(&self, kind: EscalationKind) -> Vec<Escalation> {
-        let open = self.acme().escalations().await.unwrap();
+    pub(crate) async fn questions(&self, kind: QuestionKind) -> Vec<Question> {
+        let open = self.acme().questions().await.unwrap();
         open.into_iter().filter(|question| question.kind == kind).collect()
     }
 }

@@ -8,7 +8,7 @@ use counterfoil::exec::Reviewers;
 use counterfoil::flow::{EngineBuilder, FailureCode, RunError, RunHandle, TenantClient, Workflow};
 use counterfoil::guard::approval::{ApprovalRefused, Decided, OpenReview};
 use counterfoil::ledger::{Review, ReviewOutcome, VoteRefused};
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use counterfoil::{ApprovalSubject, Ctx, Engine, Failure, Tenant};
 use futures_util::future::Either;
 use sqlx::ConnectOptions as _;
@@ -233,7 +233,7 @@ fn a_question_about_other_content_on_resume_blocks_the_run() {
     process.crash();
     let process = life(world.engine(), &world, asks("denied"));
     process.on(process.state(run, "blocked"));
-    let question = process.on(process.question(EscalationKind::Diverged));
+    let question = process.on(process.question(QuestionKind::Diverged));
     assert!(question.question.contains("another input"), "{}", question.question);
     process.shut_down();
 }

@@ -97,7 +97,7 @@ async fn an_event_that_is_refused_is_set_aside() {
     assert_eq!(taken.recv().await.unwrap().1["kind"], json!("placed"));
     let (executor, acme) = (engine.executor(), Tenant::new("acme").unwrap());
     let asked = loop {
-        if let [asked] = &executor.escalations(&acme).await.unwrap()[..] {
+        if let [asked] = &executor.questions(&acme).await.unwrap()[..] {
             break asked.question.clone();
         }
         tokio::task::yield_now().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counterfoil::ledger::{LookupResult, RecordedFailure, State};
 use counterfoil::sim::{Offer, Rule, Service, Simulation, World};
-use counterfoil::store::{Change, EscalationKind, Resolution};
+use counterfoil::store::{Change, QuestionKind, Resolution};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key};
 use serde_json::{Value, json};
@@ -65,9 +65,9 @@ async fn ann(engine: Engine, world: World) -> String {
     let tenant = engine.tenant(Simulation::TENANT).unwrap();
     for _ in 0..200 {
         let open = tenant.questions().await.unwrap_or_default();
-        let asked = open.iter().find(|q| q.kind == EscalationKind::Ambiguous && q.waiting.is_none());
+        let asked = open.iter().find(|q| q.kind == QuestionKind::Ambiguous && q.waiting.is_none());
         if let Some(asked) = asked {
-            let answered = tenant.resolve(asked.id, Resolution::NotCommitted, "ann").because("so they say");
+            let answered = tenant.answer(asked.id, Resolution::NotCommitted, "ann").because("so they say");
             return answered.await.map_or_else(|error| error.to_string(), |()| "heard".to_owned());
         }
         world.sleep(Duration::from_secs(1)).await;

@@ -6,7 +6,7 @@ use counterfoil::clock::{Boot, Clock as _};
 use counterfoil::flow::TenantClient;
 use counterfoil::inbox::{InboxError, Message, Processed};
 use counterfoil::sim::{CrashPoint, End, Offer, Simulation, World};
-use counterfoil::store::{Escalation, EscalationKind, Resolution};
+use counterfoil::store::{Question, QuestionKind, Resolution};
 use counterfoil::{Ctx, Failure};
 use futures_util::future::{BoxFuture, try_join_all};
 use sqlx::Executor as _;
@@ -159,13 +159,13 @@ fn done<'e>(end: &'e End<'_>) -> Vec<&'e str> {
     done
 }
 
-fn unprocessed(end: &End<'_>) -> Vec<Escalation> {
+fn unprocessed(end: &End<'_>) -> Vec<Question> {
     let mut asked = end.asked();
-    asked.retain(|question| question.kind == EscalationKind::Unprocessed);
+    asked.retain(|question| question.kind == QuestionKind::Unprocessed);
     asked
 }
 
-fn is_evidence(question: &Escalation) -> bool {
+fn is_evidence(question: &Question) -> bool {
     let parts = ["message broken", "by desk in 2 tries", "no such customer"];
     parts.iter().all(|part| question.question.contains(part))
 }
@@ -188,7 +188,7 @@ fn each_message_is_processed_once_wherever_it_is_crashed() {
             })
             .explore();
         report.assert_ok();
-        for point in [CrashPoint::BeforeProcessed, CrashPoint::AfterProcessed, CrashPoint::BeforeEscalation] {
+        for point in [CrashPoint::BeforeProcessed, CrashPoint::AfterProcessed, CrashPoint::BeforeQuestion] {
             assert!(report.crashed_at().contains_key(&point), "never died at {point}: {report}");
         }
     }
@@ -259,7 +259,7 @@ fn a_closure_that_commits_is_run_once_wherever_it_is_crashed() {
         })
         .explore();
     report.assert_ok();
-    for point in [CrashPoint::BeforeProcessed, CrashPoint::BeforeEscalation] {
+    for point in [CrashPoint::BeforeProcessed, CrashPoint::BeforeQuestion] {
         assert!(report.crashed_at().contains_key(&point), "never died at {point}: {report}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use counterfoil::ledger::{Compensation, LookupResult, State, Undone};
 use counterfoil::sim::{End, Incident, Offer, Schedule, Service, Simulation, Stop, World, truthful};
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
 use serde_json::Value;
@@ -111,8 +111,8 @@ impl Undid {
                 return Err(format!("{} was to be kept", charge.id));
             }
         }
-        let answered = |asked: &counterfoil::store::Escalation| {
-            asked.kind == EscalationKind::Duplicated
+        let answered = |asked: &counterfoil::store::Question| {
+            asked.kind == QuestionKind::Duplicated
                 && asked.question.contains("answered late")
                 && asked.answer.as_ref().is_some_and(|answer| answer.by == "counterfoil")
         };
@@ -165,7 +165,7 @@ fn two_zombies_that_come_back_one_after_the_other_are_both_found_out() {
         "each late charge is asked about",
         move |end| {
             let charges = end.effects().into_iter().filter(|effect| effect.system == "bank").count();
-            let asked = end.asked().iter().filter(|asked| asked.kind == EscalationKind::Duplicated).count();
+            let asked = end.asked().iter().filter(|asked| asked.kind == QuestionKind::Duplicated).count();
             seen.fetch_add(u32::from(charges == 3 && asked == 2), Ordering::Relaxed);
             if charges == asked + 1 { Ok(()) } else { Err(format!("{charges} charges, {asked} questions")) }
         },

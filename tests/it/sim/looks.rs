@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use counterfoil::ledger::{Confirm, Contract, ContractClass, LookupResult, Reason};
 use counterfoil::sim::{Offer, Rule, Service, Simulation};
-use counterfoil::store::{Change, EscalationKind};
+use counterfoil::store::{Change, QuestionKind};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
 use serde_json::Value;
@@ -114,7 +114,7 @@ fn an_engine_that_looks_too_seldom_is_found_out() {
     assert_eq!(broken_rules, BTreeSet::from([Rule::SilentDuplicate]), "no look after a single send");
     assert!(found(not_after_one).contains("twice@1"));
     let miss_confirms = |change: &mut Change| {
-        change.escalations.retain(|question| question.kind != EscalationKind::Missing);
+        change.escalations.retain(|question| question.kind != QuestionKind::Missing);
         if let Some(look) = change.look.as_mut().filter(|look| look.missed) {
             (look.due_at, look.missed) = (None, false);
         }

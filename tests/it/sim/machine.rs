@@ -2,7 +2,7 @@
 
 use counterfoil::ledger::ErrorKind;
 use counterfoil::sim::{CrashPoint, Offer, Replay, Rule, Schedule, Simulation, truthful};
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Key};
 use serde_json::json;
@@ -111,8 +111,8 @@ impl Tool for Counts {
 fn a_person_who_answers_what_does_not_fit_spoils_nothing() {
     let simulation = Simulation::of(async |ctx: Ctx, (): ()| ctx.call::<Counts>(()).await, ())
         .engine(|engine, _| engine.tool(Counts))
-        .operator(|question| match question.escalation.kind {
-            EscalationKind::Ambiguous => Some(Resolution::Committed(json!("not a number"))),
+        .operator(|question| match question.question.kind {
+            QuestionKind::Ambiguous => Some(Resolution::Committed(json!("not a number"))),
             _ => None,
         });
     let report = simulation.explore();

@@ -10,7 +10,7 @@ use counterfoil::ledger::{Basis, ErrorKind, OperationKey, Record, RecordedFailur
 use counterfoil::payload::{Payload, Stored};
 use counterfoil::sim::{Failing, Offer, Rule, Service, SimClock, Simulation, truthful};
 use counterfoil::store::{
-    Change, EscalationKind, History, Run, Store, StoreError, StoreFuture, Turns, Verdict, WorkerChange,
+    Change, History, QuestionKind, Run, Store, StoreError, StoreFuture, Turns, Verdict, WorkerChange,
 };
 use counterfoil::tool::{Tool, effect};
 use counterfoil::{Ctx, Failure, Fence, RecordId, RunId, Tenant, Timestamp};
@@ -102,8 +102,8 @@ impl Mutant {
             M::NoAcceptance if is_acceptance(&change) => return None,
             M::NoConfirming if change.record.is_some() => change.look = None,
             M::NoQuestions => change.escalations.clear(),
-            M::NoDuplicated => change.escalations.retain(|q| q.kind != EscalationKind::Duplicated),
-            M::NoOrphans => change.escalations.retain(|q| q.kind != EscalationKind::Orphaned),
+            M::NoDuplicated => change.escalations.retain(|q| q.kind != QuestionKind::Duplicated),
+            M::NoOrphans => change.escalations.retain(|q| q.kind != QuestionKind::Orphaned),
             M::NoFence => {
                 let mut newest = self.newest.lock().unwrap();
                 match change.worker {

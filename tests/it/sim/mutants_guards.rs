@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use counterfoil::ledger::{Compensation, EffectClass, LookupResult, Record, Retention, State, Undone};
 use counterfoil::sim::{Failing, Offer, Rule, Service, Simulation, truthful};
-use counterfoil::store::{Change, EscalationKind, Run, SharedEffect, StepKind, Store, StoreFuture, Verdict};
+use counterfoil::store::{Change, QuestionKind, Run, SharedEffect, StepKind, Store, StoreFuture, Verdict};
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key, RecordId, RunId, Tenant, Timestamp};
 use serde_json::Value;
@@ -83,8 +83,8 @@ impl Mutant {
                         State::Compensated { compensation: response.clone(), response, whole: true };
                 }
             }
-            M::NoMayUndo => change.escalations.retain(|q| q.kind != EscalationKind::Compensation),
-            M::NoLeftOver => change.escalations.retain(|q| q.kind != EscalationKind::Orphaned),
+            M::NoMayUndo => change.escalations.retain(|q| q.kind != QuestionKind::Compensation),
+            M::NoLeftOver => change.escalations.retain(|q| q.kind != QuestionKind::Orphaned),
             M::NoEvents => change.events.clear(),
             M::MarkedAhead => change.aggregates.iter_mut().for_each(|marked| marked.published += 1),
             M::NotMarked if !change.aggregates.is_empty() => return None,

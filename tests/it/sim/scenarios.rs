@@ -12,7 +12,7 @@ use counterfoil::payload::Stored;
 use counterfoil::sim::{
     CrashPoint, End, Happened, Offer, Replay, Rule, Schedule, Service, Simulation, Stop, World, truthful,
 };
-use counterfoil::store::{EscalationKind, Resolution, RunState};
+use counterfoil::store::{QuestionKind, Resolution, RunState};
 use counterfoil::tool::{Call, Done, NeedsApproval, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{ApprovalSubject, Ctx, Engine, Failure, Key};
 use serde::de::DeserializeOwned;
@@ -356,14 +356,14 @@ async fn answer(engine: Engine, world: World, by: &'static str) -> String {
     let tenant = engine.tenant(Simulation::TENANT).unwrap();
     for _ in 0..5 {
         world.sleep(Duration::from_secs(300)).await;
-        let open = tenant.escalations().await.unwrap();
-        let Some(asked) = open.iter().find(|asked| asked.kind == EscalationKind::Ambiguous) else { continue };
+        let open = tenant.questions().await.unwrap();
+        let Some(asked) = open.iter().find(|asked| asked.kind == QuestionKind::Ambiguous) else { continue };
         let found = world.found("desk", "case");
         let resolution = match found.first() {
             Some(effect) => Resolution::Committed(json!({ "id": effect.id })),
             None => Resolution::NotCommitted,
         };
-        return match tenant.resolve(asked.id, resolution, by).await {
+        return match tenant.answer(asked.id, resolution, by).await {
             Ok(()) => "thank you".to_owned(),
             Err(error) => error.to_string(),
         };
@@ -410,7 +410,7 @@ fn a_repaired_model_output_that_is_recorded() {
         }
     })
     .check("never asked about", |end| {
-        let diverged = end.questions().into_iter().find(|asked| asked.kind == EscalationKind::Diverged);
+        let diverged = end.questions().into_iter().find(|asked| asked.kind == QuestionKind::Diverged);
         diverged.map_or(Ok(()), |asked| Err(asked.question))
     });
     quick(simulation).explore().assert_ok();

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use counterfoil::flow::{EngineBuilder, RunError};
-use counterfoil::sim::{CrashPoint, End, Offer, Question, Simulation, World, truthful};
-use counterfoil::store::{EscalationKind, Resolution, Run, RunState};
+use counterfoil::sim::{CrashPoint, End, Offer, OpenQuestion, Simulation, World, truthful};
+use counterfoil::store::{QuestionKind, Resolution, Run, RunState};
 use counterfoil::{Ctx, Engine, Failure};
 
 use crate::sim::command::asked;
@@ -69,9 +69,9 @@ async fn client(engine: Engine, world: World, is_first: bool) -> String {
 }
 
 /// Lets a run go on that took another path; what a version alone can answer stays open.
-fn operator(question: &Question<'_>) -> Option<Resolution> {
-    match question.escalation.kind {
-        EscalationKind::Unregistered | EscalationKind::Orphaned | EscalationKind::Duplicated => None,
+fn operator(question: &OpenQuestion<'_>) -> Option<Resolution> {
+    match question.question.kind {
+        QuestionKind::Unregistered | QuestionKind::Orphaned | QuestionKind::Duplicated => None,
         _ => truthful(question),
     }
 }
@@ -95,14 +95,14 @@ fn simulation(first_in: FirstIn) -> Simulation {
             ["c1 letter", "question"].into_iter().try_for_each(|what| match end.count("mail", what) {
                 0 if !end.heard("client").iter().any(|told| told.starts_with("version")) => Ok(()),
                 1 => Ok(()),
-                n if n > 1 && asks(end, EscalationKind::Duplicated) => Ok(()),
-                n if n > 1 && asks(end, EscalationKind::Unregistered) => Ok(()), // it goes on where it is known
+                n if n > 1 && asks(end, QuestionKind::Duplicated) => Ok(()),
+                n if n > 1 && asks(end, QuestionKind::Unregistered) => Ok(()), // it goes on where it is known
                 n => Err(format!("{what} was posted {n} times")),
             })
         })
         .check("what the newer one does not ask for is listed", |end| {
             let left = end.count("mail", "copy by hand") > 0 && ended_as(end, 2);
-            if left && !asks(end, EscalationKind::Orphaned) {
+            if left && !asks(end, QuestionKind::Orphaned) {
                 Err("a copy nobody asked for".into())
             } else {
                 Ok(())
@@ -110,7 +110,7 @@ fn simulation(first_in: FirstIn) -> Simulation {
         })
 }
 
-fn asks(end: &End<'_>, kind: EscalationKind) -> bool {
+fn asks(end: &End<'_>, kind: QuestionKind) -> bool {
     end.questions().iter().any(|question| question.kind == kind)
 }
 
@@ -138,7 +138,7 @@ fn a_newer_version_takes_over_wherever_the_older_one_dies() {
 fn a_run_is_not_given_back_to_the_version_it_was_taken_from() {
     let simulation = simulation(|life| life % 2 == 1).check("it waits, listed", |end| {
         let waits = letters(end).iter().any(|run| matches!(run.state, RunState::Blocked { .. }));
-        if waits && !asks(end, EscalationKind::Unregistered) {
+        if waits && !asks(end, QuestionKind::Unregistered) {
             return Err("it was blocked, and nobody was asked".into());
         }
         Ok(())

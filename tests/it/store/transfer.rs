@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use counterfoil::payload::{DigestKey, Stored};
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::transfer::{MoveError, Moved, Progress, Stage, columns, move_all};
-use counterfoil::store::{Change, EscalationKind, Evidence, OpenError, Resolution, Store, StoreError};
+use counterfoil::store::{Change, Evidence, OpenError, QuestionKind, Resolution, Store, StoreError};
 use counterfoil::{ApprovalSubject, Ctx, Engine, Failure, Payload, Queue, RunId};
 use serde_json::json;
 use sqlx::{Connection as _, Row as _, SqliteConnection};
@@ -168,7 +168,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     });
     for tenant in TENANTS {
         let tenant = second.engine().tenant(tenant).unwrap();
-        second.on(second.until(async |_| !tenant.escalations().await.unwrap().is_empty()));
+        second.on(second.until(async |_| !tenant.questions().await.unwrap().is_empty()));
     }
     second.on(async {
         let sleeper = second.acme().handle::<()>(runs[0][ASLEEP as usize]);
@@ -190,9 +190,9 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     let third = Process::start(&world, engine);
     for (tenant, runs) in TENANTS.iter().zip(&runs) {
         let of = third.engine().tenant(tenant).unwrap();
-        let questions = third.on(of.escalations()).unwrap();
-        let question = questions.iter().find(|question| question.kind == EscalationKind::Ambiguous).unwrap();
-        third.on(of.resolve(question.id, Resolution::Committed(json!(7)), "ann")).unwrap();
+        let questions = third.on(of.questions()).unwrap();
+        let question = questions.iter().find(|question| question.kind == QuestionKind::Ambiguous).unwrap();
+        third.on(of.answer(question.id, Resolution::Committed(json!(7)), "ann")).unwrap();
         assert_eq!(result(&third, tenant, runs[ASKING as usize]).unwrap(), "rang 7");
         assert_eq!(result(&third, tenant, runs[LARGE as usize]).unwrap().len(), 100_000);
         assert!(result(&third, tenant, runs[FAILED as usize]).unwrap_err().contains("it cannot be done"));

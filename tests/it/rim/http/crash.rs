@@ -8,7 +8,7 @@ use axum::http::Response;
 use counterfoil::Executor;
 use counterfoil::http::Idempotency;
 use counterfoil::ledger::{Contract, ContractClass, LookupResult};
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use serde_json::{Value, json};
 
 use super::shop::{Answered, Shop, answered, app, guard, post_to};
@@ -57,7 +57,7 @@ impl Died {
             }
             tokio::task::yield_now().await;
         };
-        assert_eq!(question.kind, EscalationKind::UnknownTool);
+        assert_eq!(question.kind, QuestionKind::UnknownTool);
         assert!(question.question.contains("POST /orders"), "{}", question.question);
         let layer = say(timely(&executor)).layer().unwrap();
         (executor, serve(app(&self.shop, layer)).await)

@@ -10,7 +10,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use counterfoil::Executor;
 use counterfoil::http::{Idempotency, LedgerTransaction, LedgerTransactionError};
-use counterfoil::store::EscalationKind;
+use counterfoil::store::QuestionKind;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnection;
@@ -135,7 +135,7 @@ macro_rules! on {
             }
             assert_eq!(entries(&mut own).await, 1);
             let [question] = &executor.questions(&acme()).await.unwrap()[..] else { panic!("one question") };
-            assert_eq!(question.kind, EscalationKind::Ambiguous);
+            assert_eq!(question.kind, QuestionKind::Ambiguous);
             assert!(question.question.contains("ended its transaction itself"), "{}", question.question);
             assert_eq!(send(&url, "b", "enter").await.text(), "entry 2", "others go on");
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use counterfoil::flow::{RunHandle, TenantClient};
 use counterfoil::ledger::{Contract, ContractClass, EffectClass};
-use counterfoil::store::{EscalationKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::tool::{Done, DynamicTool, ToolError};
 use counterfoil::{Completion, Ctx, Engine, Failure, Key, Outcome, ToolRequest};
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ async fn a_run_of_the_same_key_with_another_input_is_a_failed_try() {
         answers.push(deliver(&webhook, "evt_2", &nothing).await);
     }
     let questions = engine.tenant("acme").unwrap().questions().await.unwrap();
-    assert_eq!(questions[0].kind, EscalationKind::Unprocessed);
+    assert_eq!(questions[0].kind, QuestionKind::Unprocessed);
     assert!(questions[0].question.contains("evt_2"), "{}", questions[0].question);
 }
 
@@ -163,7 +163,7 @@ async fn an_event_that_fails_is_tried_again_and_set_aside() {
     );
     let question = executor.questions(&acme()).await.unwrap().remove(0);
     assert!(question.question.contains("the stock is empty"), "{}", question.question);
-    executor.resolve(&acme(), question.id, Resolution::NotCommitted, "ann").await.unwrap();
+    executor.answer(&acme(), question.id, Resolution::NotCommitted, "ann").await.unwrap();
     assert_eq!(deliver(&webhook, "evt_1", &body).await, (200, Decided::Executed));
     let count: i64 = sqlx::query_scalar("SELECT count(*) FROM entry").fetch_one(&mut own).await.unwrap();
     assert_eq!(count, 2);
@@ -177,7 +177,7 @@ async fn an_event_that_is_dropped_is_acknowledged() {
     let body = json!({});
     assert_eq!(deliver(&webhook, "evt_1", &body).await, (503, Decided::SetAside));
     let question = executor.questions(&acme()).await.unwrap().remove(0);
-    executor.resolve(&acme(), question.id, Resolution::Abandon, "ann").await.unwrap();
+    executor.answer(&acme(), question.id, Resolution::Abandon, "ann").await.unwrap();
     assert_eq!(deliver(&webhook, "evt_1", &body).await, (200, Decided::Settled));
 }
 

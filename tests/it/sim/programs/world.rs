@@ -8,8 +8,8 @@ use counterfoil::clock::Clock as _;
 use counterfoil::flow::{EngineBuilder, RunError};
 use counterfoil::ledger::LookupResult;
 use counterfoil::payload::Stored;
-use counterfoil::sim::{End, Offer, Question, Service, Simulation, World, truthful};
-use counterfoil::store::{EscalationKind, Resolution, RunState};
+use counterfoil::sim::{End, Offer, OpenQuestion, Service, Simulation, World, truthful};
+use counterfoil::store::{QuestionKind, Resolution, RunState};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Engine, Key};
 use serde_json::Value;
@@ -160,10 +160,10 @@ fn tools(engine: EngineBuilder, world: &World) -> EngineBuilder {
 }
 
 /// Nobody lets a run go on that has stopped by mistake: that is seen.
-fn operator(question: &Question<'_>) -> Option<Resolution> {
+fn operator(question: &OpenQuestion<'_>) -> Option<Resolution> {
     let mistake = matches!(
-        question.escalation.kind,
-        EscalationKind::Diverged | EscalationKind::Damaged | EscalationKind::Unregistered
+        question.question.kind,
+        QuestionKind::Diverged | QuestionKind::Damaged | QuestionKind::Unregistered
     );
     if mistake { None } else { truthful(question) }
 }

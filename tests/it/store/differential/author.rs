@@ -8,11 +8,11 @@ use counterfoil::ledger::{
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
-    Admission, CANCEL, Change, DEADLINE, Document, Escalation, EscalationKind, Evidence, InQueue, Model,
-    OrderingKey, Queue, Resolution, Retired, RetiredRun, Run, RunState, SharedEffect, Signal, Step, StepKind,
-    Store, Verdict, WaitsOn, WorkerChange,
+    Admission, CANCEL, Change, DEADLINE, Document, Evidence, InQueue, Model, OrderingKey, Question,
+    QuestionKind, Queue, Resolution, Retired, RetiredRun, Run, RunState, SharedEffect, Signal, Step,
+    StepKind, Store, Verdict, WaitsOn, WorkerChange,
 };
-use counterfoil::{DeclarationId, EscalationId, Fence, Payload, Tenant, Timestamp};
+use counterfoil::{DeclarationId, Fence, Payload, QuestionId, Tenant, Timestamp};
 use serde_json::json;
 
 /// What a change does.
@@ -51,7 +51,7 @@ pub(super) struct Author {
     names: Vec<String>,
     records: Vec<Record>,
     runs: Vec<Run>,
-    questions: Vec<Escalation>,
+    questions: Vec<Question>,
     looks: Vec<Look>,
     steps: Vec<Step>,
     signals: Vec<Signal>,
@@ -269,7 +269,7 @@ impl Author {
         let mut record = worker.record_on(&before, self.outcome());
         record.external_ref = Some(self.text());
         record.escalation = match self.below(4) {
-            0 if self.questions.is_empty() => Some(EscalationId(3)), // of no question
+            0 if self.questions.is_empty() => Some(QuestionId(3)), // of no question
             0 => Some(self.known_question().id),
             _ => None,
         };
@@ -510,18 +510,18 @@ impl Author {
         look
     }
 
-    fn question(&mut self, worker: &Sample) -> Escalation {
+    fn question(&mut self, worker: &Sample) -> Question {
         let mut question = worker.escalation(&self.text());
         question.run = self.one_in(2).then(|| self.run(worker).id);
         question.kind =
-            [EscalationKind::Ambiguous, EscalationKind::Diverged, EscalationKind::UnknownTool][self.below(3)];
+            [QuestionKind::Ambiguous, QuestionKind::Diverged, QuestionKind::UnknownTool][self.below(3)];
         if !self.questions.is_empty() && self.one_in(2) {
             question.id = self.known_question().id;
         }
         question
     }
 
-    fn answer(&mut self, worker: &Sample) -> Escalation {
+    fn answer(&mut self, worker: &Sample) -> Question {
         let open = if self.questions.is_empty() { worker.escalation("?") } else { self.known_question() };
         let mut answered = sample::answered(&open, &self.text());
         if let Some(answer) = &mut answered.answer
@@ -580,7 +580,7 @@ impl Author {
         self.runs[known].clone()
     }
 
-    fn known_question(&mut self) -> Escalation {
+    fn known_question(&mut self) -> Question {
         let known = self.below(self.questions.len());
         self.questions[known].clone()
     }

@@ -76,7 +76,7 @@ async fn the_answer_of_a_call_is_kept_for_as_long_as_the_file_is_locked() {
     shell.close().await.unwrap();
     let outcome = call.await.unwrap().unwrap();
     assert!(outcome.answer().is_some(), "{outcome:?}");
-    assert_eq!((world.count(), executor.escalations(&acme()).await.unwrap().len()), (1, 0));
+    assert_eq!((world.count(), executor.questions(&acme()).await.unwrap().len()), (1, 0));
     executor.close(Duration::ZERO).await;
 }
 

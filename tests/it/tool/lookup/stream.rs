@@ -180,7 +180,7 @@ async fn what_retention_may_have_dropped_is_asked() {
     let faults = Faults::new(Cut::AfterEffect);
     let topic = topic(Some(faults.clone()), 8);
     let (outcome, _) = faults.outcome(Announce(Feed::of(&topic).await, StreamFrom::default())).await;
-    assert!(matches!(outcome, Outcome::Parked { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
     assert_eq!((faults.sends(), count(&topic)), (1, 1));
 }
 

@@ -140,7 +140,7 @@ pub mod types {
     pub use http;
     #[cfg(all(feature = "rabbitmq", any(feature = "sqlite", feature = "postgres")))]
     pub use lapin;
-    #[cfg(any(feature = "agent-http", feature = "lookup-http", feature = "sink-http"))]
+    #[cfg(feature = "_reqwest")]
     pub use reqwest;
     pub use serde_json;
     pub use sqlx;

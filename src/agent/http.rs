@@ -5,7 +5,7 @@ mod wire;
 use std::fmt;
 use std::time::Duration;
 
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::HeaderMap;
 use reqwest::{Client, Response, Url};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ use super::message::{Prompt, Reply};
 use super::model::Model;
 use super::usage::Usage;
 use crate::ledger::ErrorKind;
-use crate::tool::{Call, ToolError};
+use crate::tool::{Call, ToolError, retry_after, sends_once};
 
 /// Bytes of an answer that are read. Beyond that it is no answer.
 const ANSWER: usize = 8 * 1024 * 1024;
@@ -92,11 +92,7 @@ impl ChatCompletions {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(refused(format!("its scheme is {:?}", url.scheme())));
         }
-        let client = Client::builder()
-            // One point of retry, and it is the executor.
-            .retry(reqwest::retry::never())
-            // A conversation must not end up at another host because that one said so.
-            .redirect(reqwest::redirect::Policy::none())
+        let client = sends_once()
             .connect_timeout(Duration::from_secs(10))
             .build()
             .map_err(|e| EndpointError::Client { detail: e.to_string() })?;
@@ -145,19 +141,14 @@ impl ChatCompletions {
     }
 
     /// What became of a request that brought no answer.
-    fn lost(&self, error: &reqwest::Error) -> ToolError {
-        let kind = match error {
-            e if e.is_builder() => ErrorKind::Validation,
-            e if e.is_connect() => ErrorKind::Unreachable,
-            e if e.is_timeout() => ErrorKind::TimeoutDuringEffect,
-            _ => ErrorKind::Disconnected, // the answer was cut off, or never came
-        };
-        self.error(kind, &format!("no answer: {}", chain(error)))
+    fn lost(&self, error: reqwest::Error) -> ToolError {
+        let lost = ToolError::from(error);
+        self.error(lost.kind, &format!("no answer: {}", lost.message))
     }
 
     async fn text(&self, mut response: Response) -> Result<String, ToolError> {
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|e| self.lost(&e))? {
+        while let Some(chunk) = response.chunk().await.map_err(|e| self.lost(e))? {
             if bytes.len() + chunk.len() > ANSWER {
                 return Err(self.error(ErrorKind::Unknown, "the answer is too large to be read"));
             }
@@ -176,7 +167,7 @@ impl ChatCompletions {
             status => ToolError::http(status, "").kind,
         };
         let error = self.error(kind, &format!("HTTP {status}: {body}"));
-        match retry_after(headers) {
+        match asked_wait(headers) {
             Some(after) => error.retry_after(after),
             None => error,
         }
@@ -198,7 +189,7 @@ impl Model for ChatCompletions {
         if let Some(key) = &self.key {
             request = request.bearer_auth(key);
         }
-        let response = request.send().await.map_err(|e| self.lost(&e))?;
+        let response = request.send().await.map_err(|e| self.lost(e))?;
         let (status, headers) = (response.status(), response.headers().clone());
         let text = self.text(response).await;
         if !status.is_success() {
@@ -216,15 +207,7 @@ impl Model for ChatCompletions {
 
 /// The header in its seconds, or in the milliseconds that some endpoints add. A date in it is passed over: the backoff
 /// stands in.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse().ok();
-    number("retry-after-ms")
-        .map(Duration::from_millis)
-        .or_else(|| number(RETRY_AFTER.as_str()).map(Duration::from_secs))
-}
-
-/// An error and its causes: the outermost says least.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+fn asked_wait(headers: &HeaderMap) -> Option<Duration> {
+    let milliseconds = headers.get("retry-after-ms").and_then(|ms| ms.to_str().ok()?.trim().parse().ok());
+    milliseconds.map(Duration::from_millis).or_else(|| retry_after(headers))
 }

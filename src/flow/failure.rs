@@ -1,14 +1,17 @@
 //! How a workflow fails: a value that is recorded, with a stable code (FLOW-1).
 
+use std::error::Error;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::error::RunError;
 use crate::exec::{ExecError, ResponseTooLarge};
 use crate::id::{IdError, RunId};
 use crate::ledger::{Diff, ErrorKind, KeyError, Record, RecordedFailure};
 use crate::payload::{Payload, PayloadError};
+use crate::tool::ToolError;
 
 /// Why a step, a call or a run failed. Recorded as it is, and the same on every resume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,23 +183,60 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
-
-impl From<PayloadError> for Failure {
-    fn from(error: PayloadError) -> Self {
-        misuse(error.to_string())
+/// Any error becomes a failure with `?`. A failure is no `Error` itself, or it would have to become one twice.
+///
+/// An error that is or rests on a [`ToolError`], a [`PayloadError`], an [`IdError`] or a [`KeyError`] keeps its code, and one that rests on
+/// a [`RunError::Failed`] is the failure of that run. A run that such an error leaves with a code that a new build can mend is blocked,
+/// and not failed.
+///
+/// ```
+/// use counterfoil::{Ctx, Failure};
+///
+/// async fn order(ctx: Ctx, quantity: String) -> Result<u32, Failure> {
+///     let quantity: u32 = quantity.trim().parse()?;
+///     ctx.step("double", &quantity, |quantity| quantity * 2).await
+/// }
+/// ```
+impl<E: Error + Send + Sync + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut message = String::new();
+        for text in causes(&error).map(ToString::to_string) {
+            // Many errors repeat the text of their cause.
+            if !message.contains(&text) {
+                message = if message.is_empty() { text } else { format!("{message}: {text}") };
+            }
+        }
+        causes(&error).find_map(|cause| coded_by(cause, &message)).unwrap_or_else(|| Self::new(message))
     }
 }
 
-impl From<IdError> for Failure {
-    fn from(error: IdError) -> Self {
-        misuse(error.to_string())
+/// An error, and then what it rests on.
+fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&cause| cause.source())
+}
+
+/// The failure that this error means by itself, wherever it comes from.
+fn coded_by(error: &(dyn Error + 'static), message: &str) -> Option<Failure> {
+    if let Some(RunError::Failed { failure, .. }) = error.downcast_ref() {
+        return Some(failure.clone());
+    }
+    if let Some(error) = error.downcast_ref::<ToolError>() {
+        let detail = serde_json::json!({ "kind": error.kind.name() });
+        return Some(Failure::coded(FailureCode::ToolFailed, message).detail(detail));
+    }
+    let is_misuse = error.is::<PayloadError>() || error.is::<IdError>() || error.is::<KeyError>();
+    is_misuse.then(|| misuse(message))
+}
+
+impl From<Failure> for Box<dyn Error + Send + Sync> {
+    fn from(failure: Failure) -> Self {
+        failure.message.into()
     }
 }
 
-impl From<KeyError> for Failure {
-    fn from(error: KeyError) -> Self {
-        misuse(error.to_string())
+impl From<Failure> for Box<dyn Error> {
+    fn from(failure: Failure) -> Self {
+        failure.message.into()
     }
 }
 

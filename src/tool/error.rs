@@ -84,6 +84,26 @@ impl ToolError {
         Self { kind, message: message.into(), retry_after: None, replayed: false, accepted: None }
     }
 
+    /// The provider has refused the call for certain: nothing happened, and the same call would be refused again.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Validation, message)
+    }
+
+    /// Nothing was sent: there was no connection, say. The call is tried again.
+    pub fn not_sent(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unreachable, message)
+    }
+
+    /// Nobody can tell from here whether the call happened. It is looked up, or a person is asked.
+    pub fn unknown(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unknown, message)
+    }
+
+    /// The provider wants to be asked again after this time, and has done nothing.
+    pub fn later(after: Duration, message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::RateLimited, message).retry_after(after)
+    }
+
     /// The tool's own code panicked.
     pub(crate) fn panicked() -> Self {
         Self::new(ErrorKind::Panic, "the tool's code panicked")

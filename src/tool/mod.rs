@@ -11,6 +11,8 @@ mod dynamic;
 pub mod effect;
 mod error;
 mod guarantee;
+#[cfg(feature = "_reqwest")]
+mod http;
 pub mod lookup;
 mod prepared;
 mod registry;
@@ -31,6 +33,8 @@ pub use dynamic::DynamicTool;
 pub(crate) use dynamic::Once;
 pub use error::{Accepted, Done, ToolError};
 pub use guarantee::Guarantee;
+#[cfg(feature = "_reqwest")]
+pub(crate) use http::{retry_after, sends_once};
 pub use prepared::UnstableKey;
 pub(crate) use prepared::{Prepared, Typed, canonical, given_or_stable, stable_key};
 #[cfg(any(feature = "agent", feature = "_sealed"))]

@@ -46,7 +46,7 @@ const HTTP: Crossed = Crossed {
     ],
     recovering: &[
         // A route is known from its first request on: before that, what is left of it is a question, which the route answers.
-        ("after-call:3", &["adoption", "lookup", "escalation", "answer"]),
+        ("after-call:3", &["adoption", "lookup", "question", "answer"]),
         ("before-call:3", &["attempt", "confirming", "confirmed"]),
     ],
 };
@@ -68,7 +68,7 @@ const MESSAGES: Crossed = Crossed {
     recovering: &[
         ("after-call:2", &["adoption"]),
         ("before-call:2", &["attempt"]),
-        ("after-call", &["escalation"]),
+        ("after-call", &["question"]),
         ("after-processed:4", &["takeover", "progress"]),
     ],
 };

@@ -22,9 +22,7 @@ pub(crate) async fn payment<C: Books>(ctx: Ctx, order: String) -> Result<i64, Fa
     let cents: i64 = ctx.signal("settled").await?;
     let paid = order.clone();
     ctx.transaction("payment", |books: &mut C| {
-        Box::pin(async move {
-            books.enter("payment", paid).await.map_err(|error| Failure::new(error.to_string()))
-        })
+        Box::pin(async move { Ok(books.enter("payment", paid).await?) })
     })
     .await?;
     ctx.emit(format!("order/{order}"), "paid", &Payment { order, cents }).await?;

@@ -97,7 +97,7 @@ pub trait OutboxConnection: Send {
 ///             kind: "paid".into(),
 ///             payload: Payload::of(&order)?,
 ///         };
-///         outbox::add(db, &tenant, paid).await.map_err(|error| Failure::new(error.to_string()))
+///         Ok(outbox::add(db, &tenant, paid).await?)
 ///     }))
 ///     .await
 /// }

@@ -5,14 +5,14 @@ mod document;
 
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::redirect::Policy;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 
 pub use document::{DocumentSink, IndexDocument};
 
 use super::in_order::by_aggregate;
 use crate::exec::outbox::{Event, PublishResult, Sink, SinkError};
+use crate::tool::{retry_after, sends_once};
 
 /// Posts each event as JSON to one URL. Feature `sink-http`.
 ///
@@ -64,9 +64,7 @@ impl Sink for HttpSink {
 }
 
 fn client(timeout: Duration) -> Result<Client, reqwest::Error> {
-    // A redirect would turn the POST into a GET, and an event into nothing.
-    let client = Client::builder().timeout(timeout).redirect(Policy::none());
-    client.retry(reqwest::retry::never()).build() // who sends again is the publisher
+    sends_once().timeout(timeout).build() // who sends again is the publisher
 }
 
 async fn send(request: RequestBuilder) -> Result<Response, SinkError> {
@@ -93,11 +91,6 @@ fn taken(answer: &Response) -> Result<(), SinkError> {
 
 fn puts_off(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
-}
-
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
 }
 
 fn headers(event: &Event) -> Result<HeaderMap, SinkError> {

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{CACHE_CONTROL, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::redirect::Policy;
+use reqwest::header::{CACHE_CONTROL, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};
 use serde_json::Value;
 
 use super::seen::unclear;
-use crate::ledger::ErrorKind;
-use crate::tool::ToolError;
+use crate::tool::{ToolError, retry_after, sends_once};
 
 /// The largest answer that is read, in bytes. Beyond that it is no page.
 const ANSWER: usize = 8 * 1024 * 1024;
@@ -28,8 +26,7 @@ pub(super) struct Web {
 impl Web {
     pub(super) fn new(timeout: Duration) -> Result<Self, reqwest::Error> {
         // A redirect to a login page would answer 200, and show nothing.
-        let client = Client::builder().timeout(timeout).redirect(Policy::none());
-        let client = client.retry(reqwest::retry::never()).build()?; // who asks again is the executor
+        let client = sends_once().timeout(timeout).build()?;
         Ok(Self { client, authorize: None })
     }
 
@@ -58,18 +55,8 @@ impl Web {
         if let Some(authorize) = &self.authorize {
             authorize(&mut request);
         }
-        self.client.execute(request).await.map_err(broken)
+        Ok(self.client.execute(request).await?)
     }
-}
-
-/// No answer, or half of one. The client's own words name the URL, which may hold a password.
-fn broken(error: reqwest::Error) -> ToolError {
-    let kind = match &error {
-        error if error.is_connect() => ErrorKind::Unreachable,
-        error if error.is_timeout() => ErrorKind::TimeoutDuringEffect,
-        _ => ErrorKind::Disconnected,
-    };
-    ToolError::new(kind, error.without_url().to_string())
 }
 
 /// An answer that is neither "there" nor "not there".
@@ -81,17 +68,12 @@ pub(super) fn refused(answer: &Response) -> ToolError {
     }
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
-}
-
 /// The body, piece by piece and within bounds.
 pub(super) async fn pieces(
     mut answer: Response,
     mut take: impl FnMut(&[u8]) -> Result<(), ToolError>,
 ) -> Result<(), ToolError> {
-    while let Some(piece) = answer.chunk().await.map_err(broken)? {
+    while let Some(piece) = answer.chunk().await? {
         take(&piece)?;
     }
     Ok(())

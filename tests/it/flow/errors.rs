@@ -1,10 +1,14 @@
 //! Errors that a workflow handles, and waits that have no end: a resumed run meets the same ones.
 
+use std::num::ParseIntError;
 use std::time::Duration;
 
 use counterfoil::flow::{FailureCode, RunError};
+use counterfoil::ledger::ErrorKind;
+use counterfoil::payload::{Payload, PayloadError};
 use counterfoil::sim::{Offer, Simulation};
 use counterfoil::store::{QuestionKind, Resolution, WaitsOn};
+use counterfoil::tool::ToolError;
 use counterfoil::{ApprovalSubject, Ctx, Failure, RunId, Timestamp};
 use futures_util::future::{BoxFuture, Either};
 use sqlx::postgres::PgConnection;
@@ -99,6 +103,65 @@ fn what_waits_beside_a_sleep_without_an_end_wins_after_a_crash() {
         assert_eq!(run.result().await.unwrap(), 7);
     });
     process.shut_down();
+}
+
+/// Errors as somebody else's code has them: they know nothing of failures.
+#[derive(Debug, thiserror::Error)]
+enum OrderError {
+    #[error("the order cannot be read")]
+    Unreadable(#[from] ParseIntError),
+    #[error("the order cannot be written down")]
+    Unwritable(#[from] PayloadError),
+    #[error("the bank was asked in vain")]
+    Declined(#[from] ToolError),
+}
+
+fn ordered(text: &str) -> Result<u32, OrderError> {
+    match text {
+        "huge" => Payload::of(&u64::MAX).map(|_| 0).map_err(OrderError::from),
+        "declined" => Err(ToolError::new(ErrorKind::Validation, "no money left").into()),
+        text => Ok(text.parse()?),
+    }
+}
+
+/// The end of a run that passes the error on.
+fn orders(text: &'static str) -> Result<u32, RunError> {
+    let world = World::new();
+    let code = flow!(world, |ctx, _n: ()| {
+        let quantity = ordered(text)?;
+        counted(&world, &ctx, "ordered", quantity).await
+    });
+    let process = life(&world, code.clone());
+    let ended = process.on(process.acme().run(code, ()));
+    process.shut_down();
+    ended
+}
+
+#[test]
+fn an_error_of_any_kind_fails_its_run_with_its_text_and_its_causes() {
+    let failure = |text| match orders(text) {
+        Err(RunError::Failed { failure, .. }) => failure,
+        other => panic!("{text}: {other:?}"),
+    };
+    assert_eq!(orders("3").unwrap(), 4);
+    let unreadable = failure("three");
+    assert_eq!(unreadable.code, FailureCode::Workflow);
+    assert_eq!(unreadable.message, "the order cannot be read: invalid digit found in string");
+    let declined = failure("declined");
+    assert_eq!((declined.code, &declined.detail["kind"]), (FailureCode::ToolFailed, &"validation".into()));
+    assert_eq!(declined.message, "the bank was asked in vain: validation: no money left");
+}
+
+// What a new build can mend is not what the world said, in whatever error it comes: nothing is undone.
+#[test]
+fn an_error_that_rests_on_a_fault_of_the_code_blocks_its_run() {
+    match orders("huge") {
+        Err(RunError::Blocked { message, .. }) => {
+            assert!(message.contains("the order cannot be written down: "), "{message}");
+            assert!(message.contains("send it as a string"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Something of another database.

@@ -100,7 +100,8 @@ fn table_answered(before: &str) -> Option<String> {
     let answers = [before.rfind("> Found<"), before.rfind("> Listed<")].into_iter().flatten().max()?;
     let row = before[answers..].split(['<', '>']).nth(2)?;
     Some(match row {
-        "Use" => "use".to_owned(),
+        "SharedEffect" => "use".to_owned(),
+        "Question" => "escalation".to_owned(),
         "Aggregate" => "outbox_aggregate".to_owned(),
         "OutboxEvent" => "outbox".to_owned(),
         row => row.to_lowercase(),

@@ -1,3 +1,4 @@
-//! The tools: lookups.
+//! The tools: lookups, and what an HTTP request comes back with.
 
+mod http;
 mod lookup;

@@ -1,0 +1,97 @@
+//! HTTP by reqwest: a client that sends once, and the errors of a request sorted by what may have reached the world.
+
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::{Client, ClientBuilder, Response};
+
+use super::ToolError;
+use crate::ledger::ErrorKind;
+
+/// The maximum number of bytes of an error's text that go into the record.
+const TEXT: usize = 500;
+
+/// A client that sends a request once: whoever uses it is the one place where a request is sent again. It follows no redirect, which
+/// would carry a request to another host, or turn a POST into a GET.
+pub(crate) fn sends_once() -> ClientBuilder {
+    Client::builder().retry(reqwest::retry::never()).redirect(reqwest::redirect::Policy::none())
+}
+
+/// The wait that a provider asks for, in seconds (RFC 9110, section 10.2.3). A date is not read.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// A request that got no answer, or half of one.
+///
+/// | the request | kind |
+/// | --- | --- |
+/// | could not be built | [`Validation`](ErrorKind::Validation): nothing was sent |
+/// | found no connection | [`Unreachable`](ErrorKind::Unreachable): nothing was sent |
+/// | was answered with an error (`error_for_status`) | by its status, as [`ToolError::http`] sorts it |
+/// | was not answered in time | [`TimeoutDuringEffect`](ErrorKind::TimeoutDuringEffect) |
+/// | was cut off, or its answer cannot be read | [`Disconnected`](ErrorKind::Disconnected) |
+///
+/// The URL is left out, because it may hold a password.
+impl From<reqwest::Error> for ToolError {
+    fn from(error: reqwest::Error) -> Self {
+        let error = error.without_url();
+        let text = causes(&error);
+        match error.status() {
+            _ if error.is_builder() => Self::new(ErrorKind::Validation, text),
+            _ if error.is_connect() => Self::not_sent(text),
+            Some(status) => Self::http(status.as_u16(), text),
+            None if error.is_timeout() => Self::new(ErrorKind::TimeoutDuringEffect, text),
+            None => Self::new(ErrorKind::Disconnected, text),
+        }
+    }
+}
+
+impl ToolError {
+    /// Gives a response back unless its status is an error. Such a status is sorted by [`http`](Self::http), with the beginning of the
+    /// response's text and the wait that the provider asks for (`Retry-After`, in seconds).
+    ///
+    /// ```no_run
+    /// use counterfoil::tool::ToolError;
+    /// use counterfoil::types::reqwest::Client;
+    ///
+    /// async fn refund(client: &Client, key: &str) -> Result<serde_json::Value, ToolError> {
+    ///     let sent = client.post("https://bank.example/refunds").header("Idempotency-Key", key).send().await?;
+    ///     Ok(ToolError::unless_ok(sent).await?.json().await?)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The status, sorted.
+    pub async fn unless_ok(mut response: Response) -> Result<Response, Self> {
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let after = retry_after(response.headers());
+        let mut text = Vec::new();
+        while text.len() < TEXT {
+            // An error that cannot be read to its end is known by its status.
+            let Ok(Some(chunk)) = response.chunk().await else { break };
+            text.extend_from_slice(&chunk);
+        }
+        text.truncate(TEXT);
+        let error = Self::http(status.as_u16(), String::from_utf8_lossy(&text).trim());
+        Err(match after {
+            Some(after) => error.retry_after(after),
+            None => error,
+        })
+    }
+}
+
+/// What an error says, and what it rests on: the client's own words say little.
+fn causes(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(now) = cause {
+        text = format!("{text}: {now}");
+        cause = now.source();
+    }
+    text
+}

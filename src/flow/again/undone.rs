@@ -9,7 +9,7 @@ use crate::store::{Run, RunState};
 impl<How> BeginAgain<How> {
     /// Undoes this effect first, by its tool's own compensation; the run is begun again when that is done. A path that asks for the
     /// operation all the same is told that it was undone ([`FailureCode::Compensated`](crate::flow::FailureCode::Compensated)), unless
-    /// it is done [`reissue`](Self::reissue) as well.
+    /// it is [issued once more](Self::reissue) as well.
     ///
     /// # Errors
     /// [`RunError::NotCompensated`] if it cannot be undone, or not for certain. The run is not begun again then, and what was undone

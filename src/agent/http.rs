@@ -167,10 +167,7 @@ impl ChatCompletions {
             status => ToolError::http(status, "").kind,
         };
         let error = self.error(kind, &format!("HTTP {status}: {body}"));
-        match asked_wait(headers) {
-            Some(after) => error.retry_after(after),
-            None => error,
-        }
+        ToolError { retry_after: asked_wait(headers), ..error }
     }
 
     fn priced(&self, usage: Usage) -> Usage {

@@ -29,7 +29,7 @@ pub enum Compensated {
     /// Nobody can tell whether it happened, or whether it is undone. The question is open.
     Parked {
         /// The question.
-        escalation: QuestionId,
+        question: QuestionId,
     },
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn compensate(core: &Arc<Core>, mut record: Box<Record>) -> Res
     let family = record.owner.run.as_slice();
     match due_for(core, &record, family, true).await? {
         Due::Nothing => Ok(Compensated::Nothing),
-        Due::Settle(escalation) => Ok(Compensated::Parked { escalation }),
+        Due::Settle(question) => Ok(Compensated::Parked { question }),
         Due::Leave(why) => Ok(Compensated::Stands(why)),
         Due::Undo | Due::Ask => undo(core, &record, family).await,
     }
@@ -93,9 +93,7 @@ pub(super) async fn undo_surplus(
             Compensated::Undone(undone) => undone.rest().map(ToOwned::to_owned),
             Compensated::Nothing => None,
             Compensated::Stands(why) => Some(why),
-            Compensated::Parked { escalation } => {
-                Some(format!("whether it is undone is asked in {escalation}"))
-            }
+            Compensated::Parked { question } => Some(format!("whether it is undone is asked in {question}")),
         };
         let id = effect.external_ref.as_deref().unwrap_or("without an id");
         left.extend(why.map(|why| format!("{id}: {why}")));
@@ -126,7 +124,7 @@ async fn carry_through(
                 Err(_) => Undone::whole().detail(answer.response.value()?),
             }),
             Outcome::NeedsDecision { question } | Outcome::Pending { question } => {
-                Compensated::Parked { escalation: question }
+                Compensated::Parked { question }
             }
             Outcome::Deferred { until } => {
                 core.clock.sleep(core.now().until(until)).await;

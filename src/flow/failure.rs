@@ -11,7 +11,7 @@ use crate::exec::{ExecError, ResponseTooLarge};
 use crate::id::{IdError, RunId};
 use crate::ledger::{Diff, ErrorKind, KeyError, Record, RecordedFailure};
 use crate::payload::{Payload, PayloadError};
-use crate::tool::ToolError;
+use crate::tool::{ToolError, causes, in_full};
 
 /// Why a step, a call or a run failed. Recorded as it is, and the same on every resume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -183,7 +183,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Any error becomes a failure with `?`. A failure is no `Error` itself, or it would have to become one twice.
+/// Any error becomes a failure with `?`. `Failure` itself does not implement `Error`: Rust allows this conversion only then.
 ///
 /// An error that is or rests on a [`ToolError`], a [`PayloadError`], an [`IdError`] or a [`KeyError`] keeps its code, and one that rests on
 /// a [`RunError::Failed`] is the failure of that run. A run that such an error leaves with a code that a new build can mend is blocked,
@@ -199,20 +199,9 @@ impl fmt::Display for Failure {
 /// ```
 impl<E: Error + Send + Sync + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        let mut message = String::new();
-        for text in causes(&error).map(ToString::to_string) {
-            // Many errors repeat the text of their cause.
-            if !message.contains(&text) {
-                message = if message.is_empty() { text } else { format!("{message}: {text}") };
-            }
-        }
+        let message = in_full(&error);
         causes(&error).find_map(|cause| coded_by(cause, &message)).unwrap_or_else(|| Self::new(message))
     }
-}
-
-/// An error, and then what it rests on.
-fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&cause| cause.source())
 }
 
 /// The failure that this error means by itself, wherever it comes from.

@@ -282,7 +282,7 @@ impl<'a> Saga<'a> {
 
     async fn undone(&mut self, record: &Record, family: &[RunId]) -> Result<Stands, ExecError> {
         Ok(match undo(&self.live.core, record, family).await? {
-            Compensated::Parked { escalation } => self.waits_for(record, escalation),
+            Compensated::Parked { question } => self.waits_for(record, question),
             Compensated::Stands(why) => self.stays(record, why),
             Compensated::Undone(_) | Compensated::Nothing => {
                 self.live.progressed();

@@ -59,7 +59,7 @@ pub enum Decision {
     /// A question about it is open.
     Parked {
         /// The question.
-        escalation: QuestionId,
+        question: QuestionId,
     },
     /// Nobody knows whether it happened, and somebody decided to leave it at that.
     Abandoned {
@@ -80,8 +80,8 @@ pub fn decide(existing: Option<&Record>, request: &Request, facts: &Facts) -> De
     if !same {
         return Decision::Conflict;
     }
-    if let Some(escalation) = record.escalation {
-        return Decision::Parked { escalation };
+    if let Some(question) = record.escalation {
+        return Decision::Parked { question };
     }
     match &record.state {
         State::Started if facts.attempt_alive && !record.is_left() => Decision::InProgress,

@@ -318,14 +318,14 @@ impl<'a> Machine<'a> {
         let open = |q: &Question| q.answer.is_none() && !self.answered.contains(&q.id);
         let mut open: Vec<_> = self.disk.model.escalations().into_iter().filter(open).collect();
         open.truncate(1); // its answer may answer others, too
-        let Some(escalation) = open.pop() else { return false };
+        let Some(asked) = open.pop() else { return false };
         let records = self.disk.model.records();
-        let record = records.iter().find(|record| Some(record.id) == escalation.record);
-        let question = OpenQuestion { question: &escalation, record, world: &self.world };
+        let record = records.iter().find(|record| Some(record.id) == asked.record);
+        let question = OpenQuestion { question: &asked, record, world: &self.world };
         if let Some(resolution) = self.body.answer(&question) {
-            life.answer(&escalation, resolution);
+            life.answer(&asked, resolution);
         }
-        self.answered.insert(escalation.id);
+        self.answered.insert(asked.id);
         true
     }
 

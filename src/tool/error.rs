@@ -1,5 +1,6 @@
 //! What an attempt comes back with.
 
+use std::error::Error;
 use std::time::Duration;
 
 use crate::ledger::ErrorKind;
@@ -191,4 +192,18 @@ impl ToolError {
         let error = Self::http(status, message);
         if is_known { Self { kind: ErrorKind::Duplicate, ..error } } else { error }
     }
+}
+
+/// An error, and then what it rests on.
+pub(crate) fn causes<'e>(
+    error: &'e (dyn Error + 'static),
+) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&cause| cause.source())
+}
+
+/// The text of an error and those of its causes. Many errors repeat the text of their cause, which then stands there once.
+pub(crate) fn in_full(error: &(dyn Error + 'static)) -> String {
+    causes(error).skip(1).map(ToString::to_string).fold(error.to_string(), |full, text| {
+        if full.contains(&text) { full } else { format!("{full}: {text}") }
+    })
 }

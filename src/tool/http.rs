@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, Response};
 
-use super::ToolError;
+use super::{ToolError, in_full};
 use crate::ledger::ErrorKind;
 
 /// The maximum number of bytes of an error's text that go into the record.
@@ -37,7 +37,7 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 impl From<reqwest::Error> for ToolError {
     fn from(error: reqwest::Error) -> Self {
         let error = error.without_url();
-        let text = causes(&error);
+        let text = in_full(&error); // the client's own words say little
         match error.status() {
             _ if error.is_builder() => Self::new(ErrorKind::Validation, text),
             _ if error.is_connect() => Self::not_sent(text),
@@ -69,7 +69,7 @@ impl ToolError {
         if status.is_success() {
             return Ok(response);
         }
-        let after = retry_after(response.headers());
+        let retry_after = retry_after(response.headers());
         let mut text = Vec::new();
         while text.len() < TEXT {
             // An error that cannot be read to its end is known by its status.
@@ -78,20 +78,6 @@ impl ToolError {
         }
         text.truncate(TEXT);
         let error = Self::http(status.as_u16(), String::from_utf8_lossy(&text).trim());
-        Err(match after {
-            Some(after) => error.retry_after(after),
-            None => error,
-        })
+        Err(Self { retry_after, ..error })
     }
-}
-
-/// What an error says, and what it rests on: the client's own words say little.
-fn causes(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(now) = cause {
-        text = format!("{text}: {now}");
-        cause = now.source();
-    }
-    text
 }

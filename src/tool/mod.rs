@@ -32,6 +32,7 @@ pub use compensate::{Compensate, OriginalCall};
 pub use dynamic::DynamicTool;
 pub(crate) use dynamic::Once;
 pub use error::{Accepted, Done, ToolError};
+pub(crate) use error::{causes, in_full};
 pub use guarantee::Guarantee;
 #[cfg(feature = "_reqwest")]
 pub(crate) use http::{retry_after, sends_once};

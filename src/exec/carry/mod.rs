@@ -116,10 +116,10 @@ pub(super) async fn recorded_outcome(
             response: core.load_response(tenant, &response).await?.map_or(Ok(Value::Null), |r| r.value())?,
             compensation: core.load(tenant, &compensation).await?.value()?,
         },
-        Decision::Parked { escalation: question } if pending::is_pending(core, found, question).await? => {
+        Decision::Parked { question } if pending::is_pending(core, found, question).await? => {
             Outcome::Pending { question }
         }
-        Decision::Parked { escalation: question } => Outcome::NeedsDecision { question },
+        Decision::Parked { question } => Outcome::NeedsDecision { question },
         Decision::Abandoned { reason } => Outcome::Abandoned { reason },
         Decision::Gone { was } => Outcome::Expired { was },
         _ => Outcome::InProgress,
@@ -280,7 +280,7 @@ impl Carrier {
             {
                 Ok(Step::Changed)
             }
-            Decision::Parked { escalation } if reconcile::unpark(core, op, found, escalation).await? => {
+            Decision::Parked { question } if reconcile::unpark(core, op, found, question).await? => {
                 Ok(Step::Changed)
             }
             decision => self.answer(decision, found).await.map(Step::Answered),

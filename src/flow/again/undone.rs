@@ -45,8 +45,8 @@ impl Plan {
                 },
                 Compensated::Nothing => continue,
                 Compensated::Stands(why) => why,
-                Compensated::Parked { escalation } => {
-                    format!("whether it is undone is asked in {escalation}")
+                Compensated::Parked { question } => {
+                    format!("whether it is undone is asked in {question}")
                 }
             };
             return Err(refused(key, why));

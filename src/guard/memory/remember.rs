@@ -190,7 +190,7 @@ impl Guarded for Wish {
     type Error = MemoryError;
 
     /// A memory that is new, on a shelf that this process has written to last. Whatever makes it another one is a row that is taken:
-    /// the shelf's place, the normal form, or the key.
+    /// the shelf's place, or the normal form.
     fn guess<'a>(
         &'a self,
         core: &'a Core,
@@ -228,7 +228,6 @@ impl Guarded for Wish {
     ) -> BoxFuture<'a, Result<Proposal<Remembered>, MemoryError>> {
         Box::pin(async move {
             let secret = core.tenant_key(tenant).await?;
-            let request = self.request(&secret);
             let unasked = |error| unasked(key)(error);
             let name = Shelf::name(&self.subject, self.kind.as_str());
             let form = keyed(&secret, FORM, &[&self.text.normal]);
@@ -240,7 +239,7 @@ impl Guarded for Wish {
             )
             .map_err(unasked)?;
             if let Some(first) = first {
-                if first.request != hex(&request) {
+                if first.request != hex(&self.request(&secret)) {
                     return Err(MemoryError::Conflict { key: key.to_owned(), memory: first.memory });
                 }
                 let forgotten = first.is_forgotten(core, tenant).await.map_err(unasked)?;
@@ -275,7 +274,9 @@ impl Wish {
     ) -> Result<(Box<Change>, Remembered), StoreError> {
         let (same, core) = (form.memory.clone(), onto.core);
         let decision = self.decide(same.as_ref(), newest).await;
-        let (request, source) = (self.request(secret), keyed(secret, SOURCE, &[&self.source]));
+        // What a run says is answered by the run's own record, which is written with it.
+        let request = (!self.of_run).then(|| self.request(secret));
+        let source = keyed(secret, SOURCE, &[&self.source]);
         let saying = Saying { wish: self, key, request, source, newest };
         let (documents, kept, answer) = saying.write(onto, form, &decision).await?;
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
@@ -298,7 +299,8 @@ impl Wish {
 struct Saying<'a> {
     wish: &'a Wish,
     key: &'a str,
-    request: KeyedDigest,
+    /// What its key is bound to, if it is to be answered under that.
+    request: Option<KeyedDigest>,
     source: KeyedDigest,
     newest: &'a Newest,
 }
@@ -349,9 +351,8 @@ impl Saying<'_> {
         if known.is_some() && said.confidence.is_none_or(|before| before < *confidence) {
             writing.said(memory.id, &self.source, said.row.as_ref(), *confidence);
         }
-        // What a run says is answered by the run's own record, which is written with it.
-        if !self.wish.of_run {
-            writing.answered(self.key, memory.place, &self.request, &answer);
+        if let Some(request) = &self.request {
+            writing.answered(self.key, memory.place, request, &answer);
         }
         let (documents, kept) = writing.onto(self.newest);
         Ok((documents, kept, answer))

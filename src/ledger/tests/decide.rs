@@ -30,7 +30,7 @@ fn answer(name: &str, alive: bool) -> Decision {
     match (name, alive) {
         ("started", true) => Decision::InProgress,
         ("started", false) | ("left", _) => Decision::Reconcile,
-        ("parked", _) => Decision::Parked { escalation: QuestionId(9) },
+        ("parked", _) => Decision::Parked { question: QuestionId(9) },
         ("committed", _) => Decision::Duplicate { response: json("first") },
         ("failed", _) => Decision::Retry { failure: failure("no"), not_before: None },
         ("waiting", _) => Decision::Retry { failure: failure("no"), not_before: Some(Timestamp(50)) },

@@ -62,10 +62,7 @@ impl Web {
 /// An answer that is neither "there" nor "not there".
 pub(super) fn refused(answer: &Response) -> ToolError {
     let error = ToolError::http(answer.status().as_u16(), "the lookup was not answered");
-    match retry_after(answer.headers()) {
-        Some(after) => error.retry_after(after),
-        None => error,
-    }
+    ToolError { retry_after: retry_after(answer.headers()), ..error }
 }
 
 /// The body, piece by piece and within bounds.

@@ -373,7 +373,7 @@ fn lacks_approval(
 /// The question of a run that asks for an operation of its own with another input.
 fn conflict_with_itself(live: &Live, op: &Operation, diff: &Diff) -> String {
     format!(
-        "run {}: {} is recorded with another input by this run, from which the present one differs by {diff}. Nothing was sent \
+        "{}: {} is recorded with another input by this run, from which the present one differs by {diff}. Nothing was sent \
          again, and what is recorded stands. If the input's type has another field, raise `INPUT_VERSION`, or use \
          `skip_serializing_if`; otherwise give the same input, or another key. Then go on, or abandon the run?",
         live.id, op.key

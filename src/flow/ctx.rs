@@ -70,8 +70,8 @@ impl Ctx {
     /// Runs a synchronous closure once and records its result; on resume the record answers. It waits for no
     /// disk: its result becomes durable with whatever next touches the world.
     ///
-    /// The input is hashed: should the code give another input on resume, the run is blocked and shows both hashes,
-    /// instead of silently using an old result.
+    /// The input is hashed. If the code gives another input on resume, because its type has a new field for example, the closure is run
+    /// again: an equal result is adopted, and a different one blocks the run, with the difference.
     ///
     /// # Crash
     /// Before its record is durable, the closure runs again. It must not touch the world: use a tool for that.
@@ -87,7 +87,11 @@ impl Ctx {
     {
         let (open, hash) = self.open_step(label.into(), input).await?;
         if let Some(past) = self.live.recorded(&open).await? {
-            return self.replayed(open, Some(hash), past).await;
+            if self.live.is_bound(&open.identity, hash, &past) {
+                return self.replayed(open, None, past).await;
+            }
+            // Boxed because it is rare: every step would have to carry the room for it.
+            return Box::pin(self.compared(open, hash, past, || closure(input))).await;
         }
         if let Some(check) = &self.live.check {
             self.live.unrecorded(check, &open.identity).await;
@@ -156,6 +160,7 @@ impl Ctx {
                 // A later instant could not be recorded, and is as good as never.
                 let at = Timestamp(at.0.clamp(-Timestamp::LAST.0, Timestamp::LAST.0));
                 let due = Payload::stored(at.0.to_string());
+                self.live.is_new(&open.identity);
                 self.live.checkpoint(&open.identity, None, due).await;
                 at
             }
@@ -270,8 +275,9 @@ impl Ctx {
         if let (Some(now), Some(then)) = (hash, past.input_hash)
             && now != then
         {
+            // An asynchronous closure may do anything: it is not run again to compare its result.
             let question = format!(
-                "run {}: the {} has another input than when it was recorded ({then:?} then, {now:?} now): \
+                "{}: the {} has another input than when it was recorded ({then:?} then, {now:?} now): \
                  the code or its input changed. Restore it and go on, or give the step a new name?",
                 self.live.id, open.identity
             );
@@ -282,10 +288,14 @@ impl Ctx {
         Ok(value)
     }
 
-    async fn value<T: DeserializeOwned>(&self, identity: &Identity, past: PastStep) -> Result<T, Failure> {
+    pub(super) async fn value<T: DeserializeOwned>(
+        &self,
+        identity: &Identity,
+        past: PastStep,
+    ) -> Result<T, Failure> {
         let Some(stored) = past.value else {
             let question = format!(
-                "run {}: the {} was ended from inside its closure (COMMIT or ROLLBACK): what it committed is \
+                "{}: the {} was ended from inside its closure (COMMIT or ROLLBACK): what it committed is \
                  durable, its result is not known. Check the tables by hand, then go on or abandon?",
                 self.live.id, identity
             );
@@ -308,7 +318,7 @@ impl Ctx {
             Ok(value) => Ok(value),
             Err(error) => {
                 let question = format!(
-                    "run {}: the recorded result of the {what} no longer fits the code: {error}. \
+                    "{}: the recorded result of the {what} no longer fits the code: {error}. \
                      Restore the type and go on, or abandon?",
                     self.live.id
                 );

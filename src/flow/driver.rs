@@ -178,7 +178,7 @@ impl Task {
     /// A run that kills its process each time is stopped before it does so again (HAZARDS K06).
     async fn quarantine(&self, run: Box<Run>) -> End {
         let question = format!(
-            "run {}: its process died {} times without the run getting anywhere. Mend the cause and go on, or abandon?",
+            "{}: its process died {} times without the run getting anywhere. Mend the cause and go on, or abandon?",
             run.id, run.deaths
         );
         let live = Live::unread(&self.engine.core, *run);

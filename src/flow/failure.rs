@@ -120,8 +120,15 @@ impl FailureCode {
         matches!(self, Self::Misuse | Self::Unregistered)
     }
 
-    /// A run whose code returns it is blocked, and nothing is undone: a new build can mend it, or settings that do not show it to the code.
-    pub(crate) const fn blocks(self) -> bool {
+    /// A run that ends with this failure is blocked, and nothing is undone: a new build or another setting can mend it. With every other
+    /// failure the run fails.
+    ///
+    /// ```
+    /// use counterfoil::flow::FailureCode;
+    /// assert!(FailureCode::Unregistered.blocks_run());
+    /// assert!(!FailureCode::ToolFailed.blocks_run());
+    /// ```
+    pub const fn blocks_run(self) -> bool {
         self.is_mendable() || matches!(self, Self::ResponseTooLarge)
     }
 }

@@ -1,6 +1,6 @@
 //! What tells one thing that a run does from another: its turn, kind, name and id. Pure.
 
-use crate::ledger::escaped;
+use crate::ledger::{RequestHash, escaped};
 use crate::store::{PastStep, StepKind};
 
 /// Identity inside a run: turn, kind, name and id.
@@ -19,6 +19,8 @@ pub(super) enum Kind {
     Step,
     Timer,
     Drawn,
+    /// Whether the run takes a part of the code that was added later.
+    Patch,
     Select,
     Transaction,
     /// The receipt of a signal.
@@ -47,6 +49,7 @@ impl Kind {
             Self::Step | Self::Scope => StepKind::Step,
             Self::Timer => StepKind::Timer,
             Self::Drawn => StepKind::Drawn,
+            Self::Patch => StepKind::Patch,
             Self::Select => StepKind::Select,
             Self::Transaction => StepKind::Transaction,
             Self::Signal => StepKind::Signal,
@@ -65,6 +68,7 @@ impl Kind {
             StepKind::Step => Self::Step,
             StepKind::Timer => Self::Timer,
             StepKind::Drawn => Self::Drawn,
+            StepKind::Patch => Self::Patch,
             StepKind::Select => Self::Select,
             StepKind::Transaction => Self::Transaction,
             StepKind::Signal => Self::Signal,
@@ -74,9 +78,12 @@ impl Kind {
             StepKind::CallFailed => Self::Call,
             StepKind::Guard => Self::Guard,
             StepKind::Turns => Self::Turns,
-            StepKind::Abandoned | StepKind::Kept | StepKind::Input | StepKind::Again | StepKind::Undoing => {
-                return None;
-            }
+            StepKind::Abandoned
+            | StepKind::Kept
+            | StepKind::Input
+            | StepKind::Again
+            | StepKind::Undoing
+            | StepKind::Adopted => return None,
         })
     }
 
@@ -90,6 +97,7 @@ impl Kind {
             Self::Step => "step",
             Self::Timer => "timer",
             Self::Drawn => "drawn",
+            Self::Patch => "patch",
             Self::Select => "select",
             Self::Transaction => "transaction",
             Self::Signal => "signal",
@@ -171,6 +179,11 @@ impl Identity {
     /// The kind and the name of what failed, if this is the identity of an error in place of a result and no call's.
     pub(super) fn failed_as(&self) -> Option<(&str, &str)> {
         self.name.strip_prefix('~').filter(|_| self.kind == Kind::Call)?.split_once('/')
+    }
+
+    /// The id of the mark that this input gives a step the result which it has recorded.
+    pub(super) fn adopted_id(&self, input: RequestHash) -> String {
+        format!("{}:~adopted:{input:?}", self.id)
     }
 
     /// The name of the mark that its dropped future left.

@@ -15,6 +15,7 @@ mod approval;
 mod budget;
 mod builder;
 mod call;
+mod changed;
 pub mod check;
 mod child;
 mod claim;

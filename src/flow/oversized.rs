@@ -37,12 +37,11 @@ pub(super) async fn given(live: &Live, open: &Open, first: Failure) -> Result<Op
     if identity == open.identity {
         return Ok(Some(first));
     }
-    if let Some(check) = &live.check {
-        check.ask(&identity);
-    }
-    let Some(past) = live.with_replay(|replay| replay.step(&identity)?.value.clone()) else {
-        return Ok(None);
-    };
+    let past = live.with_replay(|replay| {
+        replay.ask(&identity);
+        replay.step(&identity)?.value.clone()
+    });
+    let Some(past) = past else { return Ok(None) };
     let failure = live.core.load(&live.tenant, &past).await?;
     Ok(Some(failure.decode().unwrap_or_else(Failure::from)))
 }

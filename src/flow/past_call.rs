@@ -42,7 +42,7 @@ pub(super) async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Resul
             // Carried out, it would be a conflict, which cannot be recorded beside the first failure: the run would
             // be started over again and again, and nobody would be asked.
             let question = format!(
-                "run {}: the {} has another input than when its failure was recorded ({then:?} then, {:?} now): \
+                "{}: the {} has another input than when its failure was recorded ({then:?} then, {:?} now): \
                  the code or its input changed. Restore it and go on, or abandon?",
                 live.id, open.identity, op.hash
             );

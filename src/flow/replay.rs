@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use super::again::Again;
+use super::child::lineage::PLACE;
 use super::identity::{Identity, Kind};
 use crate::clock::Timestamp;
 use crate::id::RecordId;
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
-use crate::store::{History, PastCall, PastStep, PastUse, Signal, StepKind};
+use crate::store::{COMMAND, History, PastCall, PastStep, PastUse, Signal, StepKind};
 
 /// The index over what a resume needs of a run's history, and what has been asked for.
 #[derive(Debug, Default)]
@@ -17,7 +18,6 @@ pub(super) struct Replay {
     turns: HashMap<u32, PastTurn>,
     kept: HashSet<String>,
     asked: HashSet<RecordId>,
-    asked_deeds: HashSet<Identity>,
     asked_uses: HashSet<OperationKey>,
     signals: Vec<Signal>,
     recorded_at: Option<Timestamp>,
@@ -28,9 +28,16 @@ pub(super) struct Replay {
 /// What is recorded of a turn.
 #[derive(Debug, Default)]
 struct PastTurn {
-    steps: HashMap<StepKind, HashMap<String, HashMap<String, PastStep>>>,
+    steps: HashMap<StepKind, HashMap<String, HashMap<String, Checkpoint>>>,
     calls: HashMap<OperationKey, PastCall>,
     uses: HashMap<OperationKey, PastUse>,
+}
+
+/// A checkpoint, and whether the code has asked for it.
+#[derive(Debug)]
+struct Checkpoint {
+    step: PastStep,
+    is_asked: bool,
 }
 
 /// What is recorded of a call.
@@ -40,6 +47,15 @@ pub(super) enum Recorded {
     Own { record: RecordId, request_hash: RequestHash, response: Option<Stored> },
     /// It was answered from another's record.
     SharedEffect,
+}
+
+impl PastTurn {
+    fn ask(&mut self, Identity { kind, name, id, .. }: &Identity) {
+        let steps = self.steps.get_mut(&kind.checkpoint());
+        if let Some(past) = steps.and_then(|steps| steps.get_mut(name)?.get_mut(id)) {
+            past.is_asked = true;
+        }
+    }
 }
 
 impl Replay {
@@ -54,7 +70,7 @@ impl Replay {
             }
             let Some(id) = replay.again.standing(&step) else { continue };
             let names = replay.turn(step.turn).steps.entry(step.kind).or_default();
-            names.entry(step.name.clone()).or_default().insert(id, step);
+            names.entry(step.name.clone()).or_default().insert(id, Checkpoint { step, is_asked: false });
         }
         if let Some(first) = history.calls.first() {
             replay.turn(first.turn).calls.reserve(history.calls.len()); // nearly always they are all of one turn
@@ -98,7 +114,8 @@ impl Replay {
 
     /// The input with which the run went on as new.
     pub(super) fn input(&self, base: u32) -> Option<&PastStep> {
-        self.turns.get(&base)?.steps.get(&StepKind::Input)?.values().flat_map(HashMap::values).next()
+        let inputs = self.turns.get(&base)?.steps.get(&StepKind::Input)?;
+        inputs.values().flat_map(HashMap::values).map(|input| &input.step).next()
     }
 
     /// The checkpoints of this name that were made while the run was undone.
@@ -106,13 +123,14 @@ impl Replay {
         let Some(steps) = self.turns.get(&base).and_then(|turn| turn.steps.get(&StepKind::Undoing)) else {
             return Vec::new();
         };
-        steps.get(name).into_iter().flat_map(HashMap::values).cloned().collect()
+        steps.get(name).into_iter().flat_map(HashMap::values).map(|past| past.step.clone()).collect()
     }
 
     /// The loop that a turn belongs to, by its name and id.
     pub(super) fn owner(&self, turn: u32) -> Option<(&str, &str)> {
         let marks = self.turns.get(&turn)?.steps.get(&StepKind::Turns)?;
-        marks.values().flat_map(HashMap::values).map(|mark| (mark.name.as_str(), mark.id.as_str())).next()
+        let mut marks = marks.values().flat_map(HashMap::values).map(|mark| &mark.step);
+        marks.next().map(|mark| (mark.name.as_str(), mark.id.as_str()))
     }
 
     /// The checkpoint of this identity.
@@ -138,7 +156,13 @@ impl Replay {
     }
 
     fn find(&self, turn: u32, kind: StepKind, name: &str, id: &str) -> Option<&PastStep> {
-        self.turns.get(&turn)?.steps.get(&kind)?.get(name)?.get(id)
+        Some(&self.turns.get(&turn)?.steps.get(&kind)?.get(name)?.get(id)?.step)
+    }
+
+    /// The step was recorded with another input, and this one was found to give the same result.
+    pub(super) fn has_adopted(&self, step: &Identity, input: RequestHash) -> bool {
+        let Identity { turn, name, .. } = step;
+        self.find(*turn, StepKind::Adopted, name, &step.adopted_id(input)).is_some()
     }
 
     /// What is recorded under a key, which counts as asked for from now on.
@@ -155,10 +179,12 @@ impl Replay {
         })
     }
 
-    /// A child, a sent signal or an emitted event is asked for from now on.
+    /// The code asks for this checkpoint: for its result, or for the error that stands in its place.
     pub(super) fn ask(&mut self, identity: &Identity) {
-        if !self.turns.is_empty() && identity.kind.is_deed() {
-            self.asked_deeds.insert(identity.clone());
+        let Some(past) = self.turns.get_mut(&identity.turn) else { return };
+        past.ask(identity);
+        if past.steps.contains_key(&StepKind::CallFailed) {
+            past.ask(&identity.failed());
         }
     }
 
@@ -170,11 +196,14 @@ impl Replay {
             for kind in [Kind::Child, Kind::Sent, Kind::Emitted] {
                 let steps = past.steps.get(&kind.checkpoint()).into_iter().flatten();
                 unasked.extend(steps.flat_map(|(name, ids)| {
-                    ids.keys().map(|id| Identity { turn: *number, kind, name: name.clone(), id: id.clone() })
+                    ids.iter().filter(|(_, deed)| !deed.is_asked).map(|(id, _)| {
+                        let (name, id) = (name.clone(), id.clone());
+                        Identity { turn: *number, kind, name, id }
+                    })
                 }));
             }
         }
-        unasked.retain(|deed| !self.asked_deeds.contains(deed) && !self.kept.contains(&deed.kept_id()));
+        unasked.retain(|deed| !self.kept.contains(&deed.kept_id()));
         unasked.sort_by_key(Identity::kept_id);
         unasked
     }
@@ -191,25 +220,37 @@ impl Replay {
         unasked.sort_by_key(|call| call.record);
         unasked
     }
+
     /// Operations of other runs that answered this one, and that nothing has asked for.
     pub(super) fn unasked_uses(&self) -> impl Iterator<Item = &PastUse> {
         let uses = self.turns.values().flat_map(|past| past.uses.values());
         uses.filter(|used| !self.asked_uses.contains(&used.key))
     }
 
-    /// What the run's code has recorded by name, in the order in which it was recorded.
-    pub(super) fn checkpoints(&self) -> Vec<Identity> {
+    /// The run has recorded something that its code has not asked for yet, although somebody may have decided to keep it: the code is not
+    /// past it. The answer to another patch does not count, which is asked for only for as long as the code has that.
+    pub(super) fn is_behind(&self) -> bool {
+        let mut calls = self.turns.values().flat_map(|past| past.calls.values());
+        calls.any(|call| !self.asked.contains(&call.record))
+            || self.unasked_uses().next().is_some()
+            || self.unasked_checkpoints().iter().any(|step| step.kind != Kind::Patch)
+    }
+
+    /// What the run's code has recorded by name and has not asked for, in the order in which it was recorded.
+    pub(super) fn unasked_checkpoints(&self) -> Vec<Identity> {
         let mut checkpoints = Vec::new();
         for (turn, past) in &self.turns {
             for (kind, names) in &past.steps {
                 let Some(kind) = Kind::of_checkpoint(*kind) else { continue };
                 for (name, ids) in names {
-                    checkpoints.extend(ids.iter().map(|(id, step)| {
-                        (step.at, Identity { turn: *turn, kind, name: name.clone(), id: id.clone() })
+                    checkpoints.extend(ids.iter().filter(|(_, past)| !past.is_asked).map(|(id, past)| {
+                        (past.step.at, Identity { turn: *turn, kind, name: name.clone(), id: id.clone() })
                     }));
                 }
             }
         }
+        // The engine recorded these for itself: where a child was begun, and the commands that the run received.
+        checkpoints.retain(|(_, past)| !past.id.ends_with(PLACE) && !past.name.starts_with(COMMAND));
         checkpoints.sort_by_key(|(at, _)| *at);
         checkpoints.into_iter().map(|(_, identity)| identity).collect()
     }

@@ -2,7 +2,6 @@
 //! goes out, and none is forgotten (DESIGN 4.1, invariant 7).
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -70,10 +69,10 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
         return Ok(None);
     }
     let question = format!(
-        "run {}: {} in an earlier life of this run, and its resumed path does not ask for that. Nothing new was sent. \
-         Keep it and go on, or abandon the run?",
+        "{}: {} before, and the code {}. Nothing new was sent. Keep it and go on, or abandon the run?",
         live.id,
-        told(live, &deeds)
+        told(live, &deeds),
+        instead(live, "that")
     );
     let kept = deeds.iter().map(Identity::kept_id).collect();
     Ok(Some(Stop::Block { kind: QuestionKind::Diverged, question, record: None, kept }))
@@ -111,7 +110,7 @@ pub(super) async fn left_unasked(live: &Arc<Live>, when: When) -> Result<Vec<Que
         .into_iter()
         .map(|deed| {
             let question =
-                format!("run {}: {}, and {why}. Keep it, or undo it by hand?", live.id, told(live, &[deed]));
+                format!("{}: {}, and {why}. Keep it, or undo it by hand?", live.id, told(live, &[deed]));
             about(live, QuestionKind::Orphaned, question, None)
         })
         .collect();
@@ -197,7 +196,7 @@ fn unstable_key(live: &Live, past: &PastCall) -> Option<String> {
     let held = live.held_calls();
     let now = held.iter().find(|held| held.tool == past.operation && held.hash == past.request_hash)?;
     Some(format!(
-        "run {}: unstable key of {}: it was {} and is {} for the same request. Nothing was sent under the new \
+        "{}: unstable key of {}: it was {} and is {} for the same request. Nothing was sent under the new \
          key. Make the key a function of the input (no random part, no time), then go on, or abandon?",
         live.id, past.operation, past.key, now.key
     ))
@@ -205,19 +204,30 @@ fn unstable_key(live: &Live, past: &PastCall) -> Option<String> {
 
 fn diverged(live: &Live, record: &Record) -> String {
     let state = if record.state == State::Started { "may have happened" } else { "happened" };
-    let mut question = format!(
-        "run {}: {} ({}) {state} in an earlier life of this run, and its resumed path does not ask for it",
+    let Record { key, class, .. } = record;
+    format!(
+        "{}: {key} ({}) {state} before, and the code {}. Nothing new was sent. Keep it and go on, or abandon the run?",
         live.id,
-        record.key,
-        record.class.name()
-    );
-    let held: Vec<_> =
-        live.held_calls().into_iter().filter(|held| held.tool == record.operation.as_str()).collect();
-    if let Some(held) = held.first() {
-        let _ = write!(question, ", but for {}", held.key);
+        class.name(),
+        instead(live, key.as_str())
+    )
+}
+
+/// What the code does instead of asking for what was done: it comes to something new. Whether the code asks for what was done
+/// behind that cannot be seen.
+fn instead(live: &Live, done: &str) -> String {
+    const SHOWN: usize = 3;
+    let anew = live.anew();
+    let shown: Vec<_> = anew.iter().take(SHOWN).map(ToString::to_string).collect();
+    match anew.len().saturating_sub(SHOWN) {
+        _ if anew.is_empty() => "does not ask for it any more".to_owned(),
+        0 => format!(
+            "comes to {} first, which is new. If it asks for {done} behind that, put the new part behind `ctx.patched`, or give the \
+             changed code a version of its own",
+            shown.join(" and ")
+        ),
+        more => format!("comes to {} and {more} more first, which are new", shown.join(", ")),
     }
-    question.push_str(". Nothing new was sent. Keep it and go on, or abandon the run?");
-    question
 }
 
 /// What is asked when a run is stopped.
@@ -249,8 +259,7 @@ impl Asked {
             FailureCode::ResponseTooLarge => (QuestionKind::Quarantined, "Raise the limit and go on, or"),
             _ => (QuestionKind::Quarantined, "Mend the code and go on, or"),
         };
-        let question =
-            format!("run {run}: {failure}. What the run did before stands. {then} abandon the run?");
+        let question = format!("{run}: {failure}. What the run did before stands. {then} abandon the run?");
         // By its record it is found that the run was blocked with this failure.
         let record = oversized::record_of(failure);
         Self { record, detail: failure.detail.clone(), ..Self::of(kind, question) }
@@ -270,7 +279,6 @@ pub(super) async fn block_on(live: &Arc<Live>, asked: Asked) -> End {
     live.end();
     let core = &live.core;
     let Asked { kind, question, record, kept, command, detail } = asked;
-    tracing::warn!(tenant = %live.tenant, run = %live.id, ?kind, %question, "blocked");
     let failure = serde_json::json!({"kind": kind, "message": question, "detail": detail});
     let failure = Payload::of(&failure).unwrap_or_else(|_| Payload::stored("{\"message\":\"blocked\"}"));
     let state = RunState::Blocked { failure };
@@ -279,6 +287,8 @@ pub(super) async fn block_on(live: &Arc<Live>, asked: Asked) -> End {
         run.give_place_free(); // an open question is to hold up nobody else
     });
     let escalation = about(live, kind, question, record);
+    // Its text may show a part of a payload, and stays out of the log.
+    tracing::warn!(tenant = %live.tenant, run = %live.id, ?kind, question = %escalation.id, "run blocked, a question is open");
     let mut change = core.change(Some(live.lane)).run(run).escalation(escalation);
     change.steps = kept.into_iter().map(|id| kept_mark(live, id)).collect();
     change.received = command.map(Box::new);

@@ -113,7 +113,7 @@ impl Ctx {
                 Failure::coded(FailureCode::Transaction, error.to_string())
             }
             TransactionError::EndedInside => {
-                let question = format!("run {}: the {}: {error}", self.live.id, open.identity);
+                let question = format!("{}: the {}: {error}", self.live.id, open.identity);
                 return self.block(QuestionKind::Damaged, question).await;
             }
             TransactionError::Refused(refusal) => {
@@ -134,7 +134,7 @@ impl Ctx {
     /// The code asks for what only another build or another database can give: the run waits for that.
     async fn misused<T>(&self, identity: &Identity) -> T {
         let question = format!(
-            "run {}: the {identity}: {NO_DATABASE}. Nothing was done. Mend the code and go on, or abandon?",
+            "{}: the {identity}: {NO_DATABASE}. Nothing was done. Mend the code and go on, or abandon?",
             self.live.id
         );
         self.block(QuestionKind::Quarantined, question).await

@@ -303,12 +303,11 @@ impl<'a> Present<'a> {
         S: Serialize + DeserializeOwned,
     {
         let mark = self.mark(self.number);
-        if let Some(check) = &self.live.check {
-            check.ask(&mark);
-        }
-        if let Some(stored) =
-            self.live.with_replay(|replay| replay.step(&mark).and_then(|past| past.value.clone()))
-        {
+        let begun = self.live.with_replay(|replay| {
+            replay.ask(&mark);
+            replay.step(&mark)?.value.clone()
+        });
+        if let Some(stored) = begun {
             return ctx.decoded(&format!("turn {} of {:?}", self.number, mark.name), &stored).await;
         }
         self.check().await;

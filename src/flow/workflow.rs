@@ -256,14 +256,14 @@ impl Workflows {
         let (name, begun_by) = (run.workflow.as_str(), run.version);
         let Some(versions) = self.by_name.get(name) else {
             return format!(
-                "run {}: no workflow named {name:?} is registered with this engine. Register version {begun_by} of \
+                "{}: no workflow named {name:?} is registered with this engine. Register version {begun_by} of \
                  it, and the run goes on by itself; or abandon it?",
                 run.id
             );
         };
         let there: Vec<_> = versions.keys().map(u32::to_string).collect();
         format!(
-            "run {}: it belongs to version {begun_by} of {name:?}, and of the versions registered with this engine \
+            "{}: it belongs to version {begun_by} of {name:?}, and of the versions registered with this engine \
              ({}) none takes it over. Register version {begun_by}, or let a newer one take it over \
              (`.takes_over([{begun_by}])`), and the run goes on by itself; or abandon it?",
             run.id,

@@ -10,9 +10,16 @@ use crate::payload::{Payload, PayloadError, Secret};
 #[serde(transparent)]
 pub struct Diff(pub Value);
 
+/// At most so many characters are shown of a difference: it stands in the middle of a sentence that a person reads.
+const SHOWN: usize = 2_000;
+
 impl std::fmt::Display for Diff {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)
+        let all = self.0.to_string();
+        match all.char_indices().nth(SHOWN) {
+            Some((end, _)) => write!(f, "{}… ({} bytes in all)", &all[..end], all.len()),
+            None => f.write_str(&all),
+        }
     }
 }
 

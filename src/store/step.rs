@@ -45,13 +45,20 @@ coded! {
         Emitted = 16,
         /// The run has failed, and what it did is being undone: with what it failed.
         Undoing = 17,
+        /// Whether the run takes a part of the code that was added later.
+        Patch = 18,
+        /// A step was recorded with another input than the present one, which gives the same result.
+        Adopted = 19,
     }
 }
 
 impl StepKind {
     /// The run's code asks for it, by its name.
     pub(crate) const fn is_asked_for(self) -> bool {
-        !matches!(self, Self::Abandoned | Self::Kept | Self::Input | Self::Again | Self::Undoing)
+        !matches!(
+            self,
+            Self::Abandoned | Self::Kept | Self::Input | Self::Again | Self::Undoing | Self::Adopted
+        )
     }
 }
 

@@ -89,13 +89,16 @@ impl Past {
             | StepKind::CallFailed
             | StepKind::Abandoned
             | StepKind::Guard
-            | StepKind::Turns => step.at < from,
+            | StepKind::Turns
+            | StepKind::Adopted => step.at < from,
             // The run goes on: nothing more of it is undone.
             StepKind::Undoing => false,
             StepKind::Child | StepKind::Signal => {
                 begun(step).or_else(|| ended(step)).is_none_or(|child| !anew.contains(&child))
             }
+            // Calls that stand were made by the part of the code that a patch has chosen.
             StepKind::Drawn
+            | StepKind::Patch
             | StepKind::Transaction
             | StepKind::Kept
             | StepKind::Sent

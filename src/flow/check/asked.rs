@@ -1,7 +1,6 @@
 //! What an activation in a check does differently: it notes what the code asks for, and stops where the engine would do something
 //! new.
 
-use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use super::report::{Changed, ReplayEntry, ReplayReport};
@@ -16,8 +15,8 @@ pub(crate) struct Check {
 
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    asked: HashSet<Identity>,
     anew: Vec<ReplayEntry>,
+    adopted: Vec<ReplayEntry>,
     /// A branch stopped where the engine would have gone on by itself.
     stopped_short: bool,
     pub(super) changed: Vec<Changed>,
@@ -33,15 +32,6 @@ impl Check {
         note(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The code asks for this: for its result, or for the error that stands in its place.
-    pub(crate) fn ask(&self, identity: &Identity) {
-        self.note(|notes| notes.asked.extend([identity.clone(), identity.failed()]));
-    }
-
-    pub(super) fn has_asked(&self, identity: &Identity) -> bool {
-        self.note(|notes| notes.asked.contains(identity))
-    }
-
     /// The run has not recorded this.
     pub(crate) fn is_new(&self, identity: &Identity) {
         let entry = ReplayEntry::of(identity);
@@ -52,17 +42,22 @@ impl Check {
         });
     }
 
-    /// The engine would record this and go on. Returns whether the check goes on, too: what a timer and a select record is
-    /// known, what a step gives is known only if its closure may run.
+    /// The engine would record this and go on. Returns whether the check goes on, too: what a timer, a select and a patch record
+    /// is known, what a step gives is known only if its closure may run.
     pub(crate) fn goes_on(&self, identity: &Identity) -> bool {
         self.is_new(identity);
         let goes_on = match identity.kind {
-            Kind::Timer | Kind::Select => true,
+            Kind::Timer | Kind::Select | Kind::Patch => true,
             Kind::Step | Kind::Drawn => self.run_new_steps,
             _ => false,
         };
         self.note(|notes| notes.stopped_short |= !goes_on);
         goes_on
+    }
+
+    /// The run has recorded this step with another input, and the code gives the same result for the present one.
+    pub(crate) fn adopts(&self, identity: &Identity) {
+        self.note(|notes| notes.adopted.push(ReplayEntry::of(identity)));
     }
 
     pub(super) fn has_stopped_short(&self) -> bool {
@@ -72,6 +67,7 @@ impl Check {
     pub(super) fn add_to(&self, report: &mut ReplayReport) {
         self.note(|notes| {
             report.anew.append(&mut notes.anew);
+            report.adopted.append(&mut notes.adopted);
             report.changed.append(&mut notes.changed);
             report.unsettled.append(&mut notes.unsettled);
         });

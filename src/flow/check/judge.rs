@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use super::Replayer;
 use super::report::{Changed, Consequence, LeftBehind, ReplayAnswer, ReplayEntry, ReplayReport};
-use crate::flow::child::lineage::PLACE;
 use crate::flow::error::RunError;
-use crate::flow::identity::Identity;
 use crate::flow::live::Live;
 use crate::ledger::{Divergence, State};
 use crate::store::{PastCall, Store as _};
@@ -111,12 +109,9 @@ fn is_missed(live: &Live, seen: Seen, done: &str) -> bool {
 
 /// Checkpoints, and calls that another run's record answered: harmless, unless the code asks for one later and it does not fit.
 fn others(live: &Live) -> Vec<ReplayEntry> {
-    let is_asked = |identity: &Identity| live.check.as_ref().is_some_and(|check| check.has_asked(identity));
     live.with_replay(|replay| {
-        let mut checkpoints = replay.checkpoints();
-        checkpoints.retain(|checkpoint| {
-            !checkpoint.kind.is_deed() && !checkpoint.id.ends_with(PLACE) && !is_asked(checkpoint)
-        });
+        let mut checkpoints = replay.unasked_checkpoints();
+        checkpoints.retain(|checkpoint| !checkpoint.kind.is_deed());
         let uses = replay.unasked_uses().map(|used| ReplayEntry::of_call(&used.operation, &used.step));
         checkpoints.iter().map(ReplayEntry::of).chain(uses).collect()
     })

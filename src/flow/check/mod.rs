@@ -1,5 +1,5 @@
-//! The replay check (FLOW-9, DESIGN 4.11): edited code, run against what runs have recorded, before it is deployed. Nothing
-//! is written, no tool is called, no recorded step is run again.
+//! The replay check: edited code, run against what runs have recorded, before it is deployed. Nothing is written, no tool is called,
+//! and a recorded step is run again only if it is synchronous and its input has changed, as the engine does.
 
 mod asked;
 mod judge;
@@ -124,7 +124,8 @@ impl Replayer {
         Ok(self.inner.core.group.run_list(tenant, after.unwrap_or(RunId(i64::MIN)), 1000).await?)
     }
 
-    /// Runs this code against what a run has recorded, whatever its state. The code need not be registered.
+    /// Runs this code against what a run has recorded, whatever its state. The code need not be registered. The closure of a synchronous
+    /// step whose input has changed is run, to compare its result with the recorded one.
     pub async fn run<W, I, O>(&self, tenant: &Tenant, run: RunId, code: W) -> Result<ReplayReport, RunError>
     where
         W: Workflow<I, O>,

@@ -31,6 +31,8 @@ pub struct ReplayReport {
     /// What the code asks for and the run has not recorded: the engine would do it. The check does not see what comes behind
     /// it in its branch, unless it is a timer or a select, or a step that [may be run](super::Replayer::run_new_steps).
     pub anew: Vec<ReplayEntry>,
+    /// Recorded steps whose input is another one now and whose result is not: the engine would keep the recorded result and go on.
+    pub adopted: Vec<ReplayEntry>,
     /// Recorded effects that the code leaves behind.
     pub orphaned: Vec<LeftBehind>,
     /// What the run has recorded and no longer fits: it has another input or another type now, or is a child, a signal or an
@@ -159,6 +161,7 @@ impl ReplayReport {
             state: run.state.name(),
             answer: ReplayAnswer::Ok,
             anew: Vec::new(),
+            adopted: Vec::new(),
             orphaned: Vec::new(),
             changed: Vec::new(),
             unsettled: Vec::new(),
@@ -213,6 +216,9 @@ impl fmt::Display for ReplayReport {
         writeln!(f, "{run} of {workflow} {version}, {state}: {answer}; the code {outcome}")?;
         for entry in &self.anew {
             writeln!(f, "  anew       {entry}")?;
+        }
+        for entry in &self.adopted {
+            writeln!(f, "  adopted    {entry}")?;
         }
         for Changed { what, why } in &self.changed {
             writeln!(f, "  changed    {what}: {why}")?;

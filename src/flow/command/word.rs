@@ -56,7 +56,7 @@ impl Command {
     /// What is asked about a run that was paused.
     pub(in crate::flow) fn question(&self, run: RunId) -> String {
         let Self { by, reason, .. } = self;
-        format!("run {run}: {by} paused it: {reason}. Let it go on, or abandon it?")
+        format!("{run}: {by} paused it: {reason}. Let it go on, or abandon it?")
     }
 }
 

@@ -40,7 +40,9 @@ impl Live {
 
     /// Takes a failure that the run's code has returned, unless the run is blocked with it.
     pub(in crate::flow) fn unless_halting(&self, failure: Failure) -> BoxFuture<'_, Failure> {
-        Box::pin(async move { if failure.code.blocks() { self.blocked_by(failure).await } else { failure } })
+        Box::pin(
+            async move { if failure.code.blocks_run() { self.blocked_by(failure).await } else { failure } },
+        )
     }
 
     async fn blocked_by(&self, failure: Failure) -> Failure {

@@ -22,9 +22,8 @@ impl Live {
         if !self.state().replaying {
             return;
         }
-        if let Some(call) = call {
-            self.state().held_calls.push(call);
-        }
+        self.state().held_calls.extend(call);
+        self.is_new(&open.identity);
         let _waiting = open.rest();
         poll_fn(|cx| {
             let mut state = self.state();
@@ -53,6 +52,7 @@ impl Live {
             let mut state = self.state();
             state.replaying = false;
             state.held_calls.clear();
+            state.anew.clear();
             std::mem::take(&mut state.held)
         };
         held.into_iter().for_each(Waker::wake);
@@ -75,6 +75,19 @@ impl Live {
     pub(in crate::flow) fn is_reading_back(&self) -> bool {
         let state = self.state();
         state.replaying && state.busy > 0
+    }
+
+    /// Notes that the code has come to something that the run has not recorded, and that keeps it from what is behind that.
+    pub(in crate::flow) fn is_new(&self, identity: &Identity) {
+        let mut state = self.state();
+        if state.replaying {
+            state.anew.push(identity.clone());
+        }
+    }
+
+    /// What the code has come to that is new, while the run replays.
+    pub(in crate::flow) fn anew(&self) -> Vec<Identity> {
+        self.state().anew.clone()
     }
 
     pub(in crate::flow) fn held_calls(&self) -> Vec<HeldCall> {

@@ -95,6 +95,7 @@ impl Live {
                 replay,
                 held: Vec::new(),
                 held_calls: Vec::new(),
+                anew: Vec::new(),
                 outside: Scope::default(),
                 turn: None,
                 open: 0,

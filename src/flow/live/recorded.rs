@@ -17,9 +17,6 @@ impl Live {
     /// # Errors
     /// The error that the run's code was given in its place.
     pub(in crate::flow) async fn recorded(&self, open: &Open) -> Result<Option<PastStep>, Failure> {
-        if let Some(check) = &self.check {
-            check.ask(&open.identity);
-        }
         let (step, abandoned, failed) = {
             let mut state = self.state();
             state.replay.ask(&open.identity);

@@ -8,7 +8,7 @@ use std::task::Waker;
 use super::stop::Stop;
 use crate::clock::Timestamp;
 use crate::flow::failure::{Failure, misuse};
-use crate::flow::identity::Kind;
+use crate::flow::identity::{Identity, Kind};
 use crate::flow::inbox::{Inbox, Wanted};
 use crate::flow::replay::Replay;
 use crate::ledger::RequestHash;
@@ -22,6 +22,8 @@ pub(super) struct State {
     pub(super) replaying: bool,
     pub(super) held: Vec<Waker>,
     pub(super) held_calls: Vec<HeldCall>,
+    /// What the code has come to that is not recorded, in its order.
+    pub(super) anew: Vec<Identity>,
     pub(super) outside: Scope,
     /// The loop's present turn, while it is carried out.
     pub(super) turn: Option<InTurn>,
@@ -74,6 +76,8 @@ pub(super) struct Scope {
     pub(super) counters: HashMap<Kind, HashMap<String, Counter>>,
     /// How often each key was called under.
     pub(super) calls: HashMap<String, u32>,
+    /// Which patches the code has asked about, and what it was told.
+    pub(super) patches: HashMap<String, bool>,
     pub(super) open: usize,
 }
 

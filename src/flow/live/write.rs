@@ -5,7 +5,7 @@ use crate::exec::ExecError;
 use crate::flow::identity::Identity;
 use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
-use crate::store::{Change, Run, Step, StepKind, StoreError, Ticket, Verdict};
+use crate::store::{Change, PastStep, Run, Step, StepKind, StoreError, Ticket, Verdict};
 
 impl Live {
     /// Queues a checkpoint. If the write is refused later, its lane stops the run.
@@ -25,6 +25,47 @@ impl Live {
         }
         self.put(identity, hash, value);
         self.progressed();
+    }
+
+    /// Whether the run takes a part of the code that was added later: it does if its code is past everything that it has recorded. The
+    /// answer is queued at once, so that it is durable before whatever another branch does by it.
+    pub(in crate::flow) fn patch(&self, identity: &Identity) -> bool {
+        let (is_patched, is_new) = {
+            let mut state = self.state();
+            let is_past = !state.replay.is_behind();
+            let Some(scope) = state.scope(identity.turn, self.base) else { return is_past }; // refused when it was opened
+            match scope.patches.get(&identity.name) {
+                Some(answered) => (*answered, false),
+                None => {
+                    scope.patches.insert(identity.name.clone(), is_past);
+                    (is_past, true)
+                }
+            }
+        };
+        if is_new && self.check.is_none() {
+            self.put(identity, None, Payload::stored(is_patched.to_string()));
+        }
+        is_patched
+    }
+
+    /// Whether a recorded step is bound to this input: it was recorded with it, or was found to give the same result with it.
+    pub(in crate::flow) fn is_bound(&self, step: &Identity, input: RequestHash, past: &PastStep) -> bool {
+        past.input_hash.is_none_or(|then| then == input) || self.state().replay.has_adopted(step, input)
+    }
+
+    /// Records that this input gives a step the result which it has recorded, so that the next resume need not find that out.
+    pub(in crate::flow) fn adopt(&self, step: &Identity, input: RequestHash) {
+        if let Some(check) = &self.check {
+            return check.adopts(step);
+        }
+        tracing::info!(
+            tenant = %self.tenant, run = %self.id, %step,
+            "a step has another input than when it was recorded and gives the same result, which is kept"
+        );
+        let mark = Identity { id: step.adopted_id(input), ..step.clone() };
+        let value = Stored::Inline(Payload::stored("null"));
+        let step = self.step(&mark, StepKind::Adopted, Some(input), value);
+        drop(self.core.group.submit(self.core.change(Some(self.lane)).step(step)));
     }
 
     fn put(&self, identity: &Identity, hash: Option<RequestHash>, value: Payload) {

@@ -31,7 +31,7 @@ pub(in crate::flow) async fn unreadable(core: &Arc<Core>, run: Box<Run>, error: 
     let StoreError::Corrupt { .. } = error else {
         return End::Failed(ExecError::Store { key: run.id.to_string(), source: error });
     };
-    let question = format!("run {}: {error}. Repair it and go on, or abandon the run?", run.id);
+    let question = format!("{}: {error}. Repair it and go on, or abandon the run?", run.id);
     let live = Live::unread(core, *run);
     resume::block(&live, QuestionKind::Damaged, question).await
 }
@@ -56,7 +56,7 @@ pub(super) async fn body(this: Activation<'_>) -> Result<Body, End> {
     match (workflow.start)(Ctx::new(engine.clone(), live.clone()), &input) {
         Ok(body) => Ok(body),
         Err(error) => {
-            let question = format!("run {}: {error}. Restore the type and go on, or abandon?", run.id);
+            let question = format!("{}: {error}. Restore the type and go on, or abandon?", run.id);
             Err(resume::block(live, QuestionKind::Damaged, question).await)
         }
     }

@@ -83,7 +83,7 @@ impl Activation<'_> {
                     drop(body); // what is dropped from here on is dropped by parking
                     return Box::pin(self.park(until, on)).await;
                 }
-                Polled::Finished(Err(failure)) if failure.code.blocks() => {
+                Polled::Finished(Err(failure)) if failure.code.blocks_run() => {
                     return self.stopped(body, Stop::Unmended(Box::new(failure))).await;
                 }
                 // Too late: it was not under way, or not at rest, when its deadline came.
@@ -98,7 +98,7 @@ impl Activation<'_> {
                 Polled::Panicked(message) => {
                     live.end();
                     let question = format!(
-                        "run {}: its code panicked: {message}. Nothing after its last record is durable. \
+                        "{}: its code panicked: {message}. Nothing after its last record is durable. \
                          Mend the code and go on, or abandon?",
                         live.id
                     );

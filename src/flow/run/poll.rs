@@ -19,6 +19,9 @@ const GRACE: Duration = Duration::from_millis(200);
 /// A body that wakes itself while it is polled is polled so often before others get their turn.
 const POLLS: usize = 32;
 
+/// Code that is polled for longer than this has blocked its thread.
+const BLOCKING: Duration = Duration::from_millis(100);
+
 /// How the body's polling ended.
 pub(super) enum Polled {
     Finished(Result<Payload, Failure>),
@@ -43,11 +46,20 @@ pub(super) async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
             if std::mem::take(&mut waiting) && woken && !own && live.waker.note_foreign() {
                 tracing::warn!(
                     tenant = %live.tenant, run = %live.id,
-                    "waits for something that is not the context's: it is kept in memory; a crash loses that wait"
+                    "the run's code waits for something that is not the context's: the run stays in memory, and a crash loses that wait"
                 );
             }
+            let begun = clock.boot();
             let polled =
                 catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut Context::from_waker(&waker))));
+            let took = begun.until(clock.boot());
+            if took > BLOCKING {
+                tracing::warn!(
+                    tenant = %live.tenant, run = %live.id, took_ms = took.as_millis(),
+                    "the run's code held its thread, on which other runs wait: move work that blocks into `spawn_blocking`, in an \
+                     asynchronous step or a tool"
+                );
+            }
             match polled {
                 Ok(Poll::Ready(result)) => {
                     let unmended = live.unmended().map(|failure| Stop::Unmended(Box::new(failure)));

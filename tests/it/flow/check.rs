@@ -1,5 +1,5 @@
 //! FLOW-9: edited code against recorded runs: what would be asked anew, what would be left behind, what no longer fits; and
-//! nothing is written, nobody is called, no recorded step runs again.
+//! nothing is written, and nobody is called.
 
 use std::sync::Arc;
 use std::time::Duration;

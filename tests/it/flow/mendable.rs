@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use counterfoil::flow::{EngineBuilder, Workflow};
+use counterfoil::flow::{EngineBuilder, FailureCode, Workflow};
 use counterfoil::ledger::{LookupResult, Undone};
 use counterfoil::payload::Limits;
 use counterfoil::store::{Question, QuestionKind, Resolution};
@@ -422,4 +422,22 @@ fn a_run_that_is_not_to_be_mended_is_undone_by_a_person_s_word() {
     });
     assert_eq!(world.effects("refund").len(), 1);
     process.shut_down();
+}
+
+/// The table of docs/design.md says of each failure code whether a run fails with it or is blocked.
+#[test]
+fn the_table_of_the_design_says_which_failures_block_a_run() {
+    let unknown = serde_json::from_str::<FailureCode>("\"none\"").unwrap_err().to_string();
+    let codes: Vec<_> = unknown.split('`').skip(1).step_by(2).filter(|code| *code != "none").collect();
+    assert!(codes.len() > 10, "serde lists the codes: {unknown}");
+    let page = include_str!("../../../docs/design.md");
+    for code in codes {
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{code}` |")))
+            .unwrap_or_else(|| panic!("{code} is missing"));
+        let says = row.split('|').nth(2).unwrap().trim();
+        let code: FailureCode = serde_json::from_value(code.into()).unwrap();
+        assert_eq!(says, if code.blocks_run() { "is blocked" } else { "fails" }, "{code:?}");
+    }
 }

@@ -4,6 +4,7 @@ mod again;
 mod again_undone;
 pub(crate) mod answers;
 mod callers;
+mod changed;
 mod check;
 mod check_engine;
 mod child;

@@ -121,7 +121,7 @@ fn another_path_away_from_a_grave_effect_is_asked_about_before_anything_new_goes
         assert_eq!(all_effects(&world), [first], "nothing new went out");
         let asked = process.on(process.question(QuestionKind::Diverged));
         assert!(asked.record.is_some() && asked.run == Some(run), "{asked:?}");
-        assert!(asked.question.contains("does not ask for it"), "{}", asked.question);
+        assert!(asked.question.contains("which is new"), "{}", asked.question);
         process.shut_down();
     }
 }

@@ -146,8 +146,8 @@ where
 }
 
 #[test]
-fn a_changed_step_input_blocks_the_run_and_is_never_executed() {
-    // FLOW-3, D07: the same name with another input is a conflict that shows both.
+fn a_step_that_gives_another_result_blocks_the_run_until_its_code_is_restored() {
+    // FLOW-3, D07: the same name with another input and another result is a conflict that shows what differs.
     let world = World::new();
     let old = flow!(world, |ctx, n: u32| {
         counted(&world, &ctx, "s", n).await?;
@@ -162,14 +162,14 @@ fn a_changed_step_input_blocks_the_run_and_is_never_executed() {
         let blocked = process.acme().handle::<u32>(run).result().await;
         assert!(matches!(blocked, Err(RunError::Blocked { .. })), "{blocked:?}");
         let question = process.question(QuestionKind::Diverged).await;
-        assert_eq!(question.question.matches("v1:").count(), 2, "both hashes: {}", question.question);
-        assert!(question.question.contains("\"s\""), "{}", question.question);
+        for words in ["\"s\"", "\"value\":102"] {
+            assert!(question.question.contains(words), "{}", question.question);
+        }
         // Going on without mending the code blocks it again.
         process.acme().answer(question.id, Resolution::NotCommitted, "ann").await.unwrap();
         let again = process.acme().handle::<u32>(run).result().await;
         assert!(matches!(again, Err(RunError::Blocked { .. })), "{again:?}");
     });
-    assert_eq!(world.counted("s"), 1);
     process.crash();
     // With the code restored it goes on from where it was.
     let process = Process::start(&world, world.engine().workflow("edited", 1, old));
@@ -178,7 +178,7 @@ fn a_changed_step_input_blocks_the_run_and_is_never_executed() {
         process.acme().answer(question.id, Resolution::NotCommitted, "ann").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1);
     });
-    assert_eq!((world.counted("s"), world.effects("post").len()), (1, 1));
+    assert_eq!(world.effects("post").len(), 1);
 }
 
 #[test]

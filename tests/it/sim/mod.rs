@@ -5,6 +5,7 @@ mod approval;
 mod asked;
 mod case_desk;
 pub(crate) mod case_notice;
+mod changed;
 mod chat;
 mod command;
 mod deadline;

@@ -13,7 +13,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use counterfoil::exec::Wait;
-use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind, LookupResult};
+use counterfoil::ledger::{Contract, ContractClass, EffectClass, LookupResult};
 use counterfoil::tool::{Done, DynamicTool, ToolError};
 use counterfoil::{Executor, Key, Outcome, Tenant, ToolRequest};
 use serde_json::{Value, json};
@@ -49,24 +49,22 @@ fn open_ticket(tickets: &Tickets) -> DynamicTool {
         .key(|input| Some(Key::of("open_ticket").target(input["case"].as_str()?)))
         .call(move |call, input| {
             let tickets = opening.clone();
-            Box::pin(async move {
+            async move {
                 let title = input["title"].as_str().unwrap_or("untitled");
-                let id = tickets
-                    .open(call.key(), title)
-                    .map_err(|e| ToolError::new(ErrorKind::Unknown, e.to_string()))?;
+                let id = tickets.open(call.key(), title).map_err(|e| ToolError::unknown(e.to_string()))?;
                 Ok(Done::new(json!({ "ticket": id })).external_ref(id))
-            })
+            }
         })
         .reconcile(move |call, _| {
             let found = asked.find(call.key());
-            Box::pin(async move {
+            async move {
                 Ok(match found {
                     Some(id) => {
                         LookupResult::Committed { output: json!({ "ticket": id }), external_ref: Some(id) }
                     }
                     None => LookupResult::NotFound,
                 })
-            })
+            }
         })
 }
 

@@ -10,7 +10,8 @@ use crate::id::Tenant;
 use crate::ledger::{Declaration, OperationKey};
 use crate::store::StoreError;
 
-/// One attempt, or one lookup.
+/// One attempt, or one lookup. A clone is the same attempt; once that is over, it notes nothing more.
+#[derive(Clone)]
 pub struct Call {
     pub(crate) tenant: Tenant,
     pub(crate) operation_key: OperationKey,

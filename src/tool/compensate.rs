@@ -266,14 +266,10 @@ impl<T: Compensate> Undoes for ByTool<T> {
     }
 }
 
-pub(super) type UndoFn = dyn for<'a> Fn(&'a Call, OriginalCall) -> BoxFuture<'a, Result<Done<Undone>, ToolError>>
-    + Send
-    + Sync
-    + 'static;
-pub(super) type FindFn = dyn for<'a> Fn(&'a Call, OriginalCall) -> BoxFuture<'a, Result<LookupResult<Undone>, ToolError>>
-    + Send
-    + Sync
-    + 'static;
+pub(super) type UndoFn =
+    dyn Fn(Call, OriginalCall) -> BoxFuture<'static, Result<Done<Undone>, ToolError>> + Send + Sync;
+pub(super) type FindFn =
+    dyn Fn(Call, OriginalCall) -> BoxFuture<'static, Result<LookupResult<Undone>, ToolError>> + Send + Sync;
 
 /// Functions that undo, for a tool that is known only at run time.
 pub(super) struct ByFunctions {
@@ -292,7 +288,7 @@ impl Undoes for ByFunctions {
         call: &'a Call,
         undoing: &'a Undoing,
     ) -> BoxFuture<'a, Result<Done<Undone>, ToolError>> {
-        (self.undo)(call, undoing.forward())
+        (self.undo)(call.clone(), undoing.forward())
     }
 
     fn find<'a>(
@@ -301,7 +297,7 @@ impl Undoes for ByFunctions {
         undoing: &'a Undoing,
     ) -> BoxFuture<'a, Result<LookupResult<Undone>, ToolError>> {
         match &self.find {
-            Some(find) => find(call, undoing.forward()),
+            Some(find) => find(call.clone(), undoing.forward()),
             None => Box::pin(async { Ok(LookupResult::Unknown) }),
         }
     }

@@ -19,17 +19,14 @@ use crate::ledger::{
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
-type CallFn =
-    dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Done<Value>, ToolError>> + Send + Sync + 'static;
+type CallFn = dyn Fn(Call, Value) -> BoxFuture<'static, Result<Done<Value>, ToolError>> + Send + Sync;
 type UpgradeFn = dyn Fn(u32, Value) -> Option<Value> + Send + Sync;
 type KeyFn = dyn Fn(&Value) -> Option<Key> + Send + Sync;
 pub(super) type ScopesFn = dyn Fn(&Tenant, &Value) -> Option<Scopes> + Send + Sync;
 type PackageFn = dyn Fn(&Value) -> ApprovalSubject + Send + Sync;
 type RefreshFn = dyn Fn() -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync;
-type ReconcileFn = dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<LookupResult<Value>, ToolError>>
-    + Send
-    + Sync
-    + 'static;
+type ReconcileFn =
+    dyn Fn(Call, Value) -> BoxFuture<'static, Result<LookupResult<Value>, ToolError>> + Send + Sync;
 
 /// A tool put together at run time. The rules that types enforce for a [`Tool`](super::Tool) are checked when
 /// it is registered, and when it is called.
@@ -41,9 +38,9 @@ type ReconcileFn = dyn for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Looku
 ///
 /// let mut registry = Registry::default();
 /// DynamicTool::new("pay", EffectClass::Payment, Contract::new(ContractClass::ReplaysKey))
-///     .call(|call, input| Box::pin(async move {
+///     .call(|call, input| async move {
 ///         Ok(Done::new(json!({"paid": input["cents"], "under": call.key()})))
-///     }))
+///     })
 ///     .register(&mut registry)?;
 ///
 /// // Nobody could find out what became of this one:
@@ -112,35 +109,32 @@ impl DynamicTool {
     }
 
     /// What it does.
-    pub fn call<F>(mut self, call: F) -> Self
+    pub fn call<F, Fut>(mut self, call: F) -> Self
     where
-        F: for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<Done<Value>, ToolError>>
-            + Send
-            + Sync
-            + 'static,
+        F: Fn(Call, Value) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Done<Value>, ToolError>> + Send + 'static,
     {
-        self.functions.call = Some(Arc::new(call));
+        self.functions.call = Some(Arc::new(move |told, input| Box::pin(call(told, input))));
         self
     }
 
     /// Gets a new credential of the same principal after a call was refused as unauthorized: see [`Tool::refresh`](super::Tool::refresh).
-    pub fn refresh<F>(mut self, refresh: F) -> Self
+    pub fn refresh<F, Fut>(mut self, refresh: F) -> Self
     where
-        F: Fn() -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync + 'static,
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), ToolError>> + Send + 'static,
     {
-        self.functions.refresh = Some(Arc::new(refresh));
+        self.functions.refresh = Some(Arc::new(move || Box::pin(refresh())));
         self
     }
 
     /// How to find out what became of a call.
-    pub fn reconcile<F>(mut self, reconcile: F) -> Self
+    pub fn reconcile<F, Fut>(mut self, reconcile: F) -> Self
     where
-        F: for<'a> Fn(&'a Call, Value) -> BoxFuture<'a, Result<LookupResult<Value>, ToolError>>
-            + Send
-            + Sync
-            + 'static,
+        F: Fn(Call, Value) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<LookupResult<Value>, ToolError>> + Send + 'static,
     {
-        self.functions.reconcile = Some(Arc::new(reconcile));
+        self.functions.reconcile = Some(Arc::new(move |told, input| Box::pin(reconcile(told, input))));
         if self.contract.lookup == LookupOffer::None {
             self.contract.lookup = LookupOffer::Strong;
         }
@@ -195,27 +189,23 @@ impl DynamicTool {
 
     /// How its effects are undone, and when: see [`Compensate`](super::Compensate). What is undone without asking also goes
     /// for surplus effects.
-    pub fn compensate<F>(mut self, policy: Compensation, undo: F) -> Self
+    pub fn compensate<F, Fut>(mut self, policy: Compensation, undo: F) -> Self
     where
-        F: for<'a> Fn(&'a Call, OriginalCall) -> BoxFuture<'a, Result<Done<Undone>, ToolError>>
-            + Send
-            + Sync
-            + 'static,
+        F: Fn(Call, OriginalCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Done<Undone>, ToolError>> + Send + 'static,
     {
         self.compensation = Some(policy);
-        self.functions.undo = Some(Arc::new(undo));
+        self.functions.undo = Some(Arc::new(move |told, original| Box::pin(undo(told, original))));
         self
     }
 
     /// How to find out whether it is undone. Without it the provider is taken for one that cannot be asked.
-    pub fn find_compensation<F>(mut self, find: F) -> Self
+    pub fn find_compensation<F, Fut>(mut self, find: F) -> Self
     where
-        F: for<'a> Fn(&'a Call, OriginalCall) -> BoxFuture<'a, Result<LookupResult<Undone>, ToolError>>
-            + Send
-            + Sync
-            + 'static,
+        F: Fn(Call, OriginalCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<LookupResult<Undone>, ToolError>> + Send + 'static,
     {
-        self.functions.find_undone = Some(Arc::new(find));
+        self.functions.find_undone = Some(Arc::new(move |told, original| Box::pin(find(told, original))));
         self
     }
 
@@ -261,6 +251,9 @@ impl DynamicTool {
         if self.effect == EffectClass::Compensation {
             return Err(RegisterError::NotATools { tool: self.name });
         }
+        let Some(call) = self.functions.call.clone() else {
+            return Err(RegisterError::NoCall { tool: self.name });
+        };
         if self.review.is_some() && self.functions.package.is_none() {
             return Err(RegisterError::NoPackage { tool: self.name, effect: self.effect });
         }
@@ -301,12 +294,13 @@ impl DynamicTool {
                 undoes: Arc::new(ByFunctions { undo, find, scopes }),
             }
         });
-        registry.add_with(Arc::new(Dynamic { spec, functions, about: self.about }), compensator)
+        registry.add_with(Arc::new(Dynamic { spec, call, functions, about: self.about }), compensator)
     }
 }
 
 struct Dynamic {
     spec: Arc<ToolSpec>,
+    call: Arc<CallFn>,
     functions: Functions,
     about: Option<About>,
 }
@@ -327,6 +321,7 @@ impl Unprepared for Dynamic {
     fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError> {
         Ok(Arc::new(WithValue {
             spec: self.spec.clone(),
+            call: self.call.clone(),
             functions: self.functions.clone(),
             input: input.value()?,
             payload: input.clone(),
@@ -355,6 +350,7 @@ impl Unprepared for Dynamic {
 
 struct WithValue {
     spec: Arc<ToolSpec>,
+    call: Arc<CallFn>,
     functions: Functions,
     input: Value,
     payload: Payload,
@@ -391,10 +387,7 @@ impl Prepared for WithValue {
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
         Box::pin(async move {
-            let Some(function) = &self.functions.call else {
-                return Err(ToolError::new(ErrorKind::Validation, "the tool has no `call`"));
-            };
-            let done = function(call, self.input.clone()).await?;
+            let done = (self.call)(call.clone(), self.input.clone()).await?;
             let output = written(&done.output)?;
             Ok(done.map(|_| output))
         })
@@ -404,7 +397,7 @@ impl Prepared for WithValue {
         &'a self,
         call: &'a Call,
     ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
-        let finding = self.functions.reconcile.as_ref()?(call, self.input.clone());
+        let finding = self.functions.reconcile.as_ref()?(call.clone(), self.input.clone());
         Some(Box::pin(async move { finding.await?.try_map(|output| written(&output)) }))
     }
 }
@@ -459,11 +452,11 @@ mod tests {
 
     fn tool(effect: EffectClass) -> DynamicTool {
         DynamicTool::new("book", effect, Contract::new(ContractClass::ReplaysKey))
+            .call(|_, _| async { Ok(Done::new(Value::Null)) })
     }
 
     fn undoable(effect: EffectClass) -> DynamicTool {
-        tool(effect)
-            .compensate(Compensation::Automatic, |_, _| Box::pin(async { Ok(Undone::whole().into()) }))
+        tool(effect).compensate(Compensation::Automatic, |_, _| async { Ok(Undone::whole().into()) })
     }
 
     #[test]
@@ -475,7 +468,7 @@ mod tests {
         let reads = undoable(EffectClass::ReadOnly).register(&mut Registry::default());
         assert!(matches!(reads, Err(RegisterError::NothingToUndo { .. })), "{reads:?}");
         let half = tool(EffectClass::Payment)
-            .find_compensation(|_, _| Box::pin(async { Ok(LookupResult::Unknown) }))
+            .find_compensation(|_, _| async { Ok(LookupResult::Unknown) })
             .register(&mut Registry::default());
         assert!(matches!(half, Err(RegisterError::NoCompensation { .. })), "{half:?}");
     }

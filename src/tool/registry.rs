@@ -422,6 +422,12 @@ pub enum RegisterError {
         /// The tool.
         tool: String,
     },
+    /// It says nothing of what it does.
+    #[error("the tool {tool:?} has no function that carries it out: give it a `.call(…)`")]
+    NoCall {
+        /// The tool.
+        tool: String,
+    },
     /// It needs an approval but names no package.
     #[error("the tool {tool:?} is a {}, which needs an approval: give it a `.package(…)`", effect.name())]
     NoPackage {

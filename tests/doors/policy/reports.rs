@@ -27,7 +27,7 @@ async fn shop(_: Ctx, order: String) -> Result<String, Failure> {
 
 fn pay(contract: Contract) -> DynamicTool {
     DynamicTool::new("pay", EffectClass::Payment, contract)
-        .call(|_, input| Box::pin(async move { Ok::<_, ToolError>(Done::new(input)) }))
+        .call(|_, input| async move { Ok::<_, ToolError>(Done::new(input)) })
 }
 
 /// What a real engine with this tool reports.
@@ -60,11 +60,11 @@ fn the_report_of_a_real_application_is_checked() {
     );
 }
 
-fn nothing(
-    _: &counterfoil::tool::Call,
+async fn nothing(
+    _: counterfoil::tool::Call,
     _: Value,
-) -> futures_util::future::BoxFuture<'_, Result<counterfoil::ledger::LookupResult<Value>, ToolError>> {
-    Box::pin(async { Ok(counterfoil::ledger::LookupResult::NotFound) })
+) -> Result<counterfoil::ledger::LookupResult<Value>, ToolError> {
+    Ok(counterfoil::ledger::LookupResult::NotFound)
 }
 
 fn tool(effect: &str, contract: &str, lookup: &str, worst_case: &str) -> Value {

@@ -483,7 +483,7 @@ fn a_dynamic_tool_describes_itself() {
     let world = World::new();
     let tool = DynamicTool::new("weather", EffectClass::ReadOnly, Contract::new(ContractClass::Blind))
         .describe("What it is like outside.", schema.clone())
-        .call(|_, input| Box::pin(async move { Ok(Done::new(json!(format!("rain in {}", input["town"])))) }));
+        .call(|_, input| async move { Ok(Done::new(json!(format!("rain in {}", input["town"])))) });
     let model = Asked::by(&world, move |prompt| {
         let offer = &prompt.tools[0];
         assert_eq!(
@@ -550,7 +550,7 @@ fn a_tool_without_an_approval_asks_for_it() {
             .review(ReviewPolicy::by(["ann", "bob"]).quorum(2))
             .call(move |call, input| {
                 sent.happen("fax", call.key(), input["text"].as_str().unwrap());
-                Box::pin(async { Ok(Done::new(json!("sent"))) })
+                async { Ok(Done::new(json!("sent"))) }
             })
     };
     let proposals = [Reply::calls([call("fax", json!({ "text": "hello" }))]), done()];

@@ -32,11 +32,11 @@ async fn a_call_at_a_blind_provider_has_no_timeout_unless_it_is_said() {
                 .key(|input| Some(counterfoil::Key::of("attempt").target(input["case"].as_str()?)))
                 .call(move |_, _| {
                     let (begins, answers) = (begins.clone(), answers.clone());
-                    Box::pin(async move {
+                    async move {
                         begins.notify_one();
                         answers.notified().await;
                         Ok(Done::new(json!("done")))
-                    })
+                    }
                 });
         let slow = if says_so { slow.retry(RetryPolicy::default()) } else { slow };
         let process = Process::start(executor(&dir, &clock).dynamic_tool(slow)).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_long_call_is_not_cut_off_while_it_says_that_it_goes_on() {
     let (arrives, told) = (chunk.clone(), said.clone());
     let download = tool("download").call(move |call, _| {
         let (chunk, said) = (arrives.clone(), told.clone());
-        Box::pin(async move {
+        async move {
             for _ in 0..4 {
                 said.notify_one();
                 chunk.notified().await;
@@ -78,7 +78,7 @@ async fn a_long_call_is_not_cut_off_while_it_says_that_it_goes_on() {
             said.notify_one();
             chunk.notified().await; // and then nothing more comes
             Ok(Done::new(json!(null)))
-        })
+        }
     });
     let process = Process::start(executor(&dir, &clock).dynamic_tool(download)).await.unwrap();
     let call = process.execute(request("download"));
@@ -154,8 +154,8 @@ async fn a_credential_is_refreshed_once() {
 async fn a_refresh_that_panics_is_one_that_failed() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
     let charge = tool("charge")
-        .call(|_, _| Box::pin(async { Err(ToolError::new(ErrorKind::Unauthorized, "token expired")) }))
-        .refresh(|| panic!("as told"));
+        .call(|_, _| async { Err(ToolError::new(ErrorKind::Unauthorized, "token expired")) })
+        .refresh(|| async { panic!("as told") });
     let process = Process::start(executor(&dir, &clock).dynamic_tool(charge)).await.unwrap();
     let Outcome::Failed(failure) = process.execute(request("charge")).await.unwrap().unwrap() else {
         panic!()

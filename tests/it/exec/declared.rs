@@ -189,7 +189,7 @@ async fn what_is_undone_is_named_by_the_key_that_went_out() {
         let tool = scene.world.tool(TOOL, EffectClass::InternalMutation, replays()).retry(brief());
         tool.compensate(Compensation::Automatic, move |_, forward| {
             told.lock().unwrap().push(forward.key().to_owned());
-            Box::pin(async { Ok(Undone::whole().into()) })
+            async { Ok(Undone::whole().into()) }
         })
     };
     let first = Build::of(replays());

@@ -21,15 +21,15 @@ fn tool(told: &Told, contract: Contract) -> DynamicTool {
     DynamicTool::new("book", EffectClass::InternalMutation, contract)
         .retry(brief())
         .key(|_| Some(Key::of("book").target("c1")))
-        .call(move |call: &Call, _| {
+        .call(move |call: Call, _| {
             calls.lock().unwrap().push(("call", call.attempt(), call.first_sent()));
             let broken = ToolError::new(ErrorKind::Disconnected, "broken off");
             let result = if call.attempt() == 1 { Err(broken) } else { Ok(Done::new(json!("booked"))) };
-            Box::pin(async { result })
+            async { result }
         })
-        .reconcile(move |call: &Call, _| {
+        .reconcile(move |call: Call, _| {
             lookups.lock().unwrap().push(("lookup", call.attempt(), call.first_sent()));
-            Box::pin(async { Ok(LookupResult::NotFound) })
+            async { Ok(LookupResult::NotFound) }
         })
 }
 

@@ -214,7 +214,7 @@ async fn an_unsafe_tool_is_refused_at_registration() {
     let lookup = Contract::new(ContractClass::Lookup);
     let without_lookup = || {
         DynamicTool::new("t", EffectClass::Payment, lookup.clone())
-            .call(|_, _| Box::pin(async { Ok(Done::new(json!(1))) }))
+            .call(|_, _| async { Ok(Done::new(json!(1))) })
     };
     let refused: [(Vec<DynamicTool>, &str); 6] = [
         (

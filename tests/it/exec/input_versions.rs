@@ -91,13 +91,13 @@ fn dynamic(world: &Arc<World>, version: u32) -> DynamicTool {
     let tool = DynamicTool::new("pay", EffectClass::Payment, Contract::new(ContractClass::Lookup))
         .key(|bill| Some(Key::of("pay").target(bill["to"].as_str()?)))
         .retry(brief())
-        .call(move |call: &Call, bill| {
+        .call(move |call: Call, bill| {
             let (world, key) = (create.clone(), call.key().to_owned());
-            Box::pin(async move { world.request(&key, bill).await })
+            async move { world.request(&key, bill).await }
         })
-        .reconcile(move |call: &Call, bill| {
+        .reconcile(move |call: Call, bill| {
             let world = find.clone();
-            Box::pin(async move { look(&world, call, &bill).await })
+            async move { look(&world, &call, &bill).await }
         });
     if version == 1 { tool } else { tool.input_version(version, |stored, bill| in_cents(stored, &bill)) }
 }

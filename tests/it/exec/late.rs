@@ -32,16 +32,16 @@ impl Scene {
         let tool = self.world.tool("pay_out", EffectClass::Payment, contract).retry(brief());
         let Some(refunds) = self.refunds.clone() else { return tool };
         let found = refunds.clone();
-        tool.compensate(Compensation::Automatic, move |call: &Call, forward: OriginalCall| {
+        tool.compensate(Compensation::Automatic, move |call: Call, forward: OriginalCall| {
             let (refunds, key) = (refunds.clone(), call.key().to_owned());
-            Box::pin(async move {
+            async move {
                 refunds.request(&key, json!(forward.external_ref())).await?;
                 Ok(Undone::whole().into())
-            })
+            }
         })
-        .find_compensation(move |call: &Call, _| {
+        .find_compensation(move |call: Call, _| {
             let (refunds, key) = (found.clone(), call.key().to_owned());
-            Box::pin(async move { refunds.lookup(&key, None).await?.try_map(|_| Ok(Undone::whole())) })
+            async move { refunds.lookup(&key, None).await?.try_map(|_| Ok(Undone::whole())) }
         })
     }
 

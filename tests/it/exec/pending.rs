@@ -295,7 +295,7 @@ async fn a_completion_settles_no_call_of_another_tool_or_id() {
     let tool = |name: &'static str, job: &'static str| {
         DynamicTool::new(name, EffectClass::InternalMutation, Contract::new(ContractClass::Blind))
             .key(move |_| Some(Key::of("any").target(name)))
-            .call(move |_, _| Box::pin(async move { Err(ToolError::accepted(Some(job.into()))) }))
+            .call(move |_, _| async move { Err(ToolError::accepted(Some(job.into()))) })
     };
     let jobs = [("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"), ("a", "b")];
     let tools = [tool("a/b", "c"), tool("a", "b/c"), tool("a%2Fb", "c")];

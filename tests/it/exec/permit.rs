@@ -24,13 +24,13 @@ async fn asking(dir: &tempfile::TempDir, clock: &TestClock, contract: Contract) 
         .retry(brief())
         .key(|input| Some(Key::of("notify").target(input["case"].as_str()?)))
         .package(|input| ApprovalSubject::of("notice", input))
-        .call(move |call: &Call, input| {
-            ask(&called, call);
-            Box::pin(async move { Ok(Done::new(input)) })
+        .call(move |call: Call, input| {
+            ask(&called, &call);
+            async move { Ok(Done::new(input)) }
         })
-        .reconcile(move |call: &Call, _| {
-            ask(&looked, call);
-            Box::pin(async move { Ok(counterfoil::ledger::LookupResult::Unknown) })
+        .reconcile(move |call: Call, _| {
+            ask(&looked, &call);
+            async move { Ok(counterfoil::ledger::LookupResult::Unknown) }
         });
     let executor = executor(dir, clock).dynamic_tool(tool).open().await.unwrap();
     (executor, told)

@@ -34,7 +34,7 @@ async fn a_record_is_durable_before_its_call_is_dispatched() {
     let tool = DynamicTool::new("peek", EffectClass::InternalMutation, Contract::new(ContractClass::Blind))
         .call(move |_, _| {
             let (file, seen) = (file.clone(), looking.clone());
-            Box::pin(async move {
+            async move {
                 use sqlx::{ConnectOptions as _, Row as _};
                 let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file).read_only(true);
                 let mut connection = options.connect().await.unwrap();
@@ -45,7 +45,7 @@ async fn a_record_is_durable_before_its_call_is_dispatched() {
                 assert_eq!((row.get::<i64, _>(0), row.get::<i64, _>(1)), (1, 1));
                 seen.fetch_add(1, Ordering::SeqCst);
                 Ok(Done::new(json!("seen")))
-            })
+            }
         });
     let executor = executor(&dir, &clock).dynamic_tool(tool).open().await.unwrap();
     let outcome = executor.execute(request("peek").key(Key::of("peek").target("c1"))).await.unwrap();
@@ -128,13 +128,13 @@ async fn a_noted_reference_survives_the_crash() {
         let noting = world.clone();
         open_ticket(world).call(move |call, input| {
             let world = noting.clone();
-            Box::pin(async move {
+            async move {
                 let accepted = world.request("a key that no lookup will find", input).await?;
                 call.note(accepted.external_ref.clone().unwrap()).await.unwrap();
                 world.replies([Reply::Hang]);
                 world.request("the second half", json!(null)).await?;
                 Ok(accepted)
-            })
+            }
         })
     };
     let process = Process::start(executor(&dir, &clock).dynamic_tool(tool(&world))).await.unwrap();

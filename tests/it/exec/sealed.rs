@@ -32,7 +32,7 @@ fn draft(world: &Arc<World>) -> DynamicTool {
         .tool(TOOL, EffectClass::InternalMutation, contract)
         .retry(brief())
         .bound(BoundFields::only(3, ["/case"]))
-        .compensate(Compensation::Automatic, |_, _| Box::pin(async { Ok(Undone::whole().into()) }))
+        .compensate(Compensation::Automatic, |_, _| async { Ok(Undone::whole().into()) })
 }
 
 async fn execute(executor: &Executor) -> Outcome {

@@ -147,8 +147,8 @@ async fn what_cannot_be_idempotent_is_refused_and_what_is_to_be_undone_is_record
         assert!(refused.contains("a second one is a second effect"), "{refused}");
     }
     let scene = Scene::new([Reply::EffectThenHang]);
-    let undoable = sets(&scene.world)
-        .compensate(Compensation::Automatic, |_, _| Box::pin(async { Ok(Undone::whole().into()) }));
+    let undoable =
+        sets(&scene.world).compensate(Compensation::Automatic, |_, _| async { Ok(Undone::whole().into()) });
     let process = Process::start(executor(&scene.dir, &scene.clock).dynamic_tool(undoable)).await.unwrap();
     drop(process.execute(request("weather")));
     scene.world.requested(1).await;

@@ -299,17 +299,17 @@ impl World {
         let (create, look) = (self.clone(), self.clone());
         let tool = DynamicTool::new(name, effect, contract)
             .key(move |input| Some(Key::of(&kind).target(input["case"].as_str()?)))
-            .call(move |call: &Call, input| {
+            .call(move |call: Call, input| {
                 let (world, key) = (create.clone(), call.key().to_owned());
-                Box::pin(async move { world.request(&key, input).await })
+                async move { world.request(&key, input).await }
             });
         if !can_look {
             return tool;
         }
-        tool.reconcile(move |call: &Call, _| {
+        tool.reconcile(move |call: Call, _| {
             let (world, key) = (look.clone(), call.key().to_owned());
             let id = call.external_ref().map(str::to_owned);
-            Box::pin(async move { world.lookup(&key, id.as_deref()).await })
+            async move { world.lookup(&key, id.as_deref()).await }
         })
     }
 }

@@ -190,13 +190,13 @@ async fn an_event_calls_a_tool_under_its_guard() {
         DynamicTool::new("send_parcel", EffectClass::InternalMutation, Contract::new(ContractClass::Blind))
             .call(move |_, _| {
                 let (sent, fails) = (count.clone(), failing.clone());
-                Box::pin(async move {
+                async move {
                     if fails.load(Ordering::SeqCst) {
                         return Err(ToolError::new(counterfoil::ledger::ErrorKind::Validation, "closed"));
                     }
                     sent.fetch_add(1, Ordering::SeqCst);
                     Ok(Done::new(json!("parcel")))
-                })
+                }
             });
     let executor = Executor::sqlite(folder.path().join("shop.db")).dynamic_tool(tool).open().await.unwrap();
     let react = |event: WebhookEvent| async move {
@@ -229,7 +229,7 @@ async fn an_event_calls_a_tool_under_its_guard() {
 async fn an_event_completes_a_call_that_was_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let tool = DynamicTool::new("render", EffectClass::InternalMutation, Contract::new(ContractClass::Blind))
-        .call(|_, _| Box::pin(async { Err(ToolError::accepted(Some("job-7".into()))) }));
+        .call(|_, _| async { Err(ToolError::accepted(Some("job-7".into()))) });
     let executor = Executor::sqlite(folder.path().join("films.db")).dynamic_tool(tool).open().await.unwrap();
     let request =
         || ToolRequest::new(acme(), "render", json!("a film")).key(Key::of("render").target("film"));

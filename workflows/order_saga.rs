@@ -157,7 +157,7 @@ async fn courier(engine: Engine, world: World) -> String {
 /// Who goes and looks, and says what was found as these tools do.
 fn operator(question: &OpenQuestion<'_>) -> Option<Resolution> {
     Some(match truthful(question)? {
-        Resolution::Committed(found) => Resolution::Committed(found["id"].clone()),
+        Resolution::Happened(found) => Resolution::Happened(found["id"].clone()),
         resolution => resolution,
     })
 }

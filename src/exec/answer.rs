@@ -55,7 +55,12 @@ pub(crate) async fn answer(
     }
     let resolution = &said.resolution;
     if *resolution == Resolution::Withdrawn {
-        return Err(unanswerable("only the engine withdraws a question; answer `abandon` to leave it"));
+        return Err(unanswerable("only the engine withdraws a question"));
+    }
+    if !escalation.kind.takes(resolution) {
+        let possible: Vec<_> = escalation.answers().iter().map(ToString::to_string).collect();
+        let reason = format!("it does not take `{}`. It takes {}", resolution.name(), possible.join("; "));
+        return Err(unanswerable(&reason));
     }
     if let Some(review) = decided_by_reviewers(core, &escalation, resolution).await? {
         return Err(unanswerable(&format!("its reviewers decide about it, under {review:?}")));
@@ -100,22 +105,16 @@ async fn consequences(
     let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
     let mut change = core.change(None);
     match (asked.kind, record, resolution) {
-        _ if asked::is_about_calls(resolution) => {
-            let reason = "it does not ask what became of a call: there is nothing to be looked up or sent";
-            return Err(unanswerable(reason));
-        }
         // Somebody has undone it, or the rest of it, by hand.
-        (
-            QuestionKind::Orphaned | QuestionKind::Compensation,
-            Some(record),
-            Resolution::Committed(result),
-        ) => {
+        (_, Some(record), Resolution::Undone(result)) => {
             let payload = Payload::of(result)?.within(&core.limits)?;
             let (compensation, large) = core.storable(payload);
             change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
             let event = Event::Compensate { compensation, whole: true };
             let undone = apply(&record, event, core.fence, core.now()).map_err(|_| {
-                unanswerable("there is nothing to be undone; answer `not_committed` or `abandon`")
+                unanswerable(
+                    "there is nothing to be undone: its effect has not happened, or is undone already",
+                )
             })?;
             change = change.record(undone);
         }
@@ -125,16 +124,12 @@ async fn consequences(
             change.aggregates.push(answered(&held, resolution, core.now()));
         }
         // The record stays as it is, whatever the answer: what is sent again has one of its own.
-        (QuestionKind::Missing, Some(record), Resolution::NotCommitted) => {
+        (QuestionKind::Missing, Some(record), Resolution::Again) => {
             let again = resend::prepare(core, &record, &mut change).await?.map_err(unanswerable)?;
             return Ok((change, Some(again)));
         }
-        // Its run is handed what the answer says, in the same change.
-        (QuestionKind::Missing | QuestionKind::Unread, ..) => {}
-        (_, _, Resolution::Committed(_)) => {
-            return Err(unanswerable("it does not ask for a result; answer `not_committed` or `abandon`"));
-        }
-        (QuestionKind::Restored, ..) => core.lifted(&mut change).await.map_err(store_failed)?,
+        (_, _, Resolution::Lift) => core.lifted(&mut change).await.map_err(store_failed)?,
+        // What else follows is written by the engine, in the same change.
         _ => {}
     }
     Ok((change, None))
@@ -156,12 +151,12 @@ async fn about_call(
         }
         let lookable = asked::lookable(core, &record).await?;
         let answered = match (&said.resolution, &lookable) {
-            (Resolution::Committed(result), _) => match fit(core, &record, result).await? {
+            (Resolution::Happened(result), _) => match fit(core, &record, result).await? {
                 Fit::Fits => decided(core, asked, &record, said.clone().at(core.now())).await?,
                 Fit::Unknown => result::wait(core, &record, asked, said.clone().at(core.now())).await?,
                 Fit::Misfit(why) => return Err(unanswerable(&format!("{why}; nothing was changed"))),
             },
-            (Resolution::NotCommitted, Some(lookable)) => {
+            (Resolution::DidNotHappen, Some(lookable)) => {
                 asked::deny(core, lookable, &record, asked.clone(), said.clone().at(core.now())).await?
             }
             (Resolution::LookNow, Some(lookable)) => {

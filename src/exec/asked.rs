@@ -20,7 +20,7 @@ use super::result;
 use super::unfinished;
 use crate::id::QuestionId;
 use crate::ledger::{Contract, Event, Look, Reason, Record, apply};
-use crate::store::{Answer, Change, Question, Refusal, Resolution, Store as _, Verdict};
+use crate::store::{Answer, Change, Question, Refusal, Store as _, Verdict};
 
 /// The operation of a record that can be looked up.
 pub(super) struct Lookable {
@@ -237,9 +237,4 @@ fn waits(question: &str, answer: &Answer) -> String {
         by = answer.by,
     );
     escalate::beside(question, &words)
-}
-
-/// The answer is to be given about a call of unknown outcome alone.
-pub(super) const fn is_about_calls(resolution: &Resolution) -> bool {
-    matches!(resolution, Resolution::LookNow | Resolution::SendWithoutLooking { .. })
 }

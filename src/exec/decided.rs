@@ -74,7 +74,7 @@ pub(super) async fn decided(
 
 fn event(core: &Core, tenant: &Tenant, answer: &Answer, change: &mut Change) -> Result<Event, ExecError> {
     Ok(match &answer.resolution {
-        Resolution::Committed(result) => {
+        Resolution::Happened(result) => {
             let payload = Payload::of(result)?.within(&core.limits)?;
             let (response, large) = core.storable(payload);
             change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
@@ -83,11 +83,10 @@ fn event(core: &Core, tenant: &Tenant, answer: &Answer, change: &mut Change) -> 
         Resolution::SendWithoutLooking { .. } => {
             Event::ResolveNotCommitted { message: words(answer, "that it is sent without a look") }
         }
-        Resolution::NotCommitted | Resolution::LookNow => {
+        Resolution::DidNotHappen | Resolution::LookNow => {
             Event::ResolveNotCommitted { message: words(answer, "that it did not happen") }
         }
-        Resolution::Abandon | Resolution::Withdrawn => {
-            Event::ResolveAbandoned { reason: words(answer, "to leave it") }
-        }
+        // The kinds that are about calls take no other answer.
+        _ => Event::ResolveAbandoned { reason: words(answer, "to leave it") },
     })
 }

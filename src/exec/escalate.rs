@@ -163,7 +163,7 @@ pub(super) fn late(core: &Core, record: &Record, external_ref: &str) -> Question
 
 /// A question that the engine's own deeds have answered.
 pub(super) fn settled(core: &Core, mut asked: Question, how: serde_json::Value) -> Question {
-    asked.answer = Some(by_engine(core, Resolution::Committed(how)));
+    asked.answer = Some(by_engine(core, Resolution::Undone(how)));
     asked
 }
 
@@ -175,7 +175,7 @@ pub(super) async fn unconfirmed(core: &Core, record: &Record, given_up: Look) ->
     let question = format!(
         "{} ({}) happened and is committed. An earlier request for it, of unknown outcome, may have arrived as \
          well; the lookup that would tell does not answer, and is not made again. Look by hand whether it \
-         happened twice, and answer `abandon` when that is dealt with.",
+         happened twice, and answer `keep` when that is dealt with.",
         record.key,
         record.class.name()
     );
@@ -191,9 +191,7 @@ pub(super) async fn unconfirmed(core: &Core, record: &Record, given_up: Look) ->
 pub(super) async fn missing(core: &Core, record: &Record, done: Look) -> Result<(), ExecError> {
     let question = format!(
         "{} ({}) is recorded as done, and the provider's lookup does not show it: it was asked twice. \
-         `committed`: it is there all the same. `not_committed`: it is not there, and is sent again under the \
-         next revision of its key, after one more look; the record keeps answering under this one. \
-         `abandon`: leave it.",
+         Is it there all the same, or is it to be sent again? The record keeps answering under this key.",
         record.key,
         record.class.name()
     );
@@ -277,8 +275,7 @@ pub(crate) fn left(core: &Core, record: &Record, what: &str) -> Question {
 /// Asks whether an effect may be undone.
 pub(crate) fn may_undo(core: &Core, record: &Record) -> Question {
     let question = format!(
-        "{} ({}) happened, and its run did not end well. Undo it? `not_committed`: undo it. `abandon`: it stays. \
-         `committed` with a result: it was undone by hand.",
+        "{} ({}) happened, and its run did not end well. Undo it, keep it, or was it undone by hand?",
         record.key,
         record.class.name()
     );

@@ -6,7 +6,7 @@
 //!
 //! A closure that fails is rolled back. Each try is counted before it is made, so that a message which kills its process is
 //! found out, too: after [so many](Message::tries) tries it is set aside, as an open question with the evidence. Answered
-//! `not_committed` it is tried again when it comes again; answered `abandon` it is dropped.
+//! `again` it is tried again when it comes again; answered `skip` it is left out.
 //!
 //! A closure that ends the transaction by itself is not run a second time, for its changes may be durable: the message is set
 //! aside at once.
@@ -411,7 +411,7 @@ async fn set_aside<E>(
     };
     match asked.answer.map(|answer| answer.resolution) {
         None => Ok(Fate::Asked(id)),
-        Some(Resolution::NotCommitted) => {
+        Some(Resolution::Again) => {
             database.inbox_again(delivery, id).await?;
             Ok(Fate::Again)
         }
@@ -426,15 +426,14 @@ fn question(core: &Core, delivery: &Delivery, id: QuestionId, tries: i64, why: &
             let detail = detail.as_deref().unwrap_or("its process died in it, or it took too long");
             format!(
                 "message {message} could not be processed by {consumer} in {tries} tries, the last time so: {detail}. It is \
-                 set aside. Mend the cause, answer `not_committed` and have it delivered again, or answer `abandon` to \
-                 leave it out?"
+                 set aside. Mend the cause, answer `again` and have it delivered again, or answer `skip` to leave it out?"
             )
         }
         SetAside::EndedInside => format!(
             "message {message}: the closure of {consumer} ended the transaction itself (COMMIT or ROLLBACK inside). What it \
              committed is durable, its result is not recorded, and it is not run again: the message is set aside. Take the \
-             COMMIT or ROLLBACK out of the closure, and look by hand at what it has changed. Answer `abandon` if nothing is \
-             missing; otherwise undo what is there, answer `not_committed` and have the message delivered again"
+             COMMIT or ROLLBACK out of the closure, and look by hand at what it has changed. Answer `skip` if nothing is \
+             missing; otherwise undo what is there, answer `again` and have the message delivered again"
         ),
     };
     tracing::error!(%tenant, consumer, message, escalation = %id, question, "message set aside");

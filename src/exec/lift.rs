@@ -21,7 +21,7 @@ impl Executor {
             let reason = "this ledger is not taken for older than the world: there is nothing to be lifted";
             return Err(ExecError::Unanswerable { question: QuestionId(0), reason: reason.to_owned() });
         };
-        let answer = self.answer(&Tenant::ledger(), question, Resolution::NotCommitted, by);
+        let answer = self.answer(&Tenant::ledger(), question, Resolution::Lift, by);
         if because.is_empty() {
             answer.await?;
         } else {

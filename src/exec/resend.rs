@@ -32,7 +32,7 @@ pub(super) async fn prepare(
     if !op.is_whole() || op.check_approval(core.now()).is_err() {
         return Ok(Err(
             "to send it again takes what its caller had, an approval or a secret: call it again under a new revision of its \
-             key (`Key::revision`), and answer `abandon`",
+             key (`Key::revision`), and answer `keep`",
         ));
     }
     loop {

@@ -19,7 +19,7 @@ use crate::id::{QuestionId, Tenant};
 /// # use counterfoil::{Executor, QuestionId, Tenant, store::Resolution};
 /// # async fn answers(executor: Executor, id: QuestionId) -> Result<(), Box<dyn std::error::Error>> {
 /// let acme = Tenant::new("acme")?;
-/// executor.answer(&acme, id, Resolution::NotCommitted, "ann").because("not in the bank's portal").await?;
+/// executor.answer(&acme, id, Resolution::DidNotHappen, "ann").because("not in the bank's portal").await?;
 /// # Ok(())
 /// # }
 /// ```

@@ -247,7 +247,7 @@ fn asked(id: QuestionId, why: &str, now: Timestamp) -> Question {
         "This ledger may be older than the world: {why}. Until this is lifted, each first send of a key is preceded by its lookup, \
          and a call that cannot be looked up asks. A restore also takes back: answers to questions, approvals, signals, \
          published events and processed messages since then; see to these by hand. If nothing was lost, or when all is seen \
-         to, lift it: `counterfoil lift-restored`, `executor.lift_restored(by, because)`, or answer `not_committed`."
+         to, lift it: `counterfoil lift-restored`, `executor.lift_restored(by, because)`, or answer `lift`."
     );
     Question {
         id,

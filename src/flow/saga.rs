@@ -302,9 +302,7 @@ impl<'a> Saga<'a> {
             let question = core.group.escalation_find(&live.tenant, *asked).await.map_err(store_failed)?;
             return match question.and_then(|question| question.answer) {
                 None => Ok(Stands::Asked),
-                Some(answer) if answer.resolution == Resolution::NotCommitted => {
-                    self.undone(record, family).await
-                }
+                Some(answer) if answer.resolution == Resolution::Undo => self.undone(record, family).await,
                 Some(answer) => Ok(self.stays(record, format!("{} decided to leave it", answer.by))),
             };
         }

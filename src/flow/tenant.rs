@@ -132,13 +132,26 @@ impl TenantClient {
 
     /// Answers an open question.
     ///
-    /// About a call: [`Committed`](Resolution::Committed) with its result, [`NotCommitted`](Resolution::NotCommitted)
-    /// to try it again, [`Abandon`](Resolution::Abandon) to let it fail. About a blocked run: `NotCommitted` to go
-    /// on, `Abandon` to let the run fail. About an effect that nobody owns: `Abandon` to keep it. About one that
-    /// happened twice, or perhaps did: `Abandon` when that is dealt with.
+    /// A question lists [the answers that it takes](crate::store::Question::answers), each with its consequence, and refuses the others.
     ///
-    /// About a call that can be looked up, `NotCommitted` takes effect once its lookup has answered and shows nothing. Until then
-    /// the question stays open and says that an answer [waits](crate::store::Question::waiting).
+    /// About a call that can be looked up, [`DidNotHappen`](Resolution::DidNotHappen) takes effect once the lookup has answered and shows
+    /// nothing. Until then the question stays open and says that an answer [waits](crate::store::Question::waiting).
+    ///
+    /// ```no_run
+    /// # async fn bot(engine: counterfoil::Engine) -> Result<(), Box<dyn std::error::Error>> {
+    /// use counterfoil::store::Resolution;
+    ///
+    /// let acme = engine.tenant("acme")?;
+    /// for question in acme.questions().await? {
+    ///     println!("{}: {}", question.id, question.question);
+    ///     for answer in question.answers() {
+    ///         println!("  {answer}"); // `keep`: what is there stays, or was dealt with by hand
+    ///     }
+    /// }
+    /// # let id = counterfoil::QuestionId(1);
+    /// acme.answer(id, Resolution::Keep, "ann").because("the refund is under way").await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Crash
     /// The answer and what follows from it are one transaction.

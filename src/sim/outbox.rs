@@ -49,7 +49,7 @@ fn dropped(aggregate: &Aggregate, questions: &[Question]) -> usize {
         q.kind == QuestionKind::Unpublished
             && q.tenant == aggregate.tenant
             && q.question.contains(&aggregate.name)
-            && q.answer.as_ref().is_some_and(|answer| answer.resolution != Resolution::NotCommitted)
+            && q.answer.as_ref().is_some_and(|answer| answer.resolution != Resolution::Again)
     };
     questions.iter().filter(about).count()
 }

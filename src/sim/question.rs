@@ -34,11 +34,12 @@ impl OpenQuestion<'_> {
 pub fn truthful(question: &OpenQuestion<'_>) -> Option<Resolution> {
     Some(match question.question.kind {
         QuestionKind::Ambiguous | QuestionKind::UnknownTool => match question.effects().first() {
-            Some(effect) => Resolution::Committed(json!({ "id": effect.id })),
-            None => Resolution::NotCommitted,
+            Some(effect) => Resolution::Happened(json!({ "id": effect.id })),
+            None => Resolution::DidNotHappen,
         },
         QuestionKind::Restored => return None, // it is not lifted while anything may be lost
-        kind if kind.blocks_its_run() => Resolution::NotCommitted,
-        _ => Resolution::Abandon,
+        QuestionKind::Unpublished | QuestionKind::Unprocessed | QuestionKind::Unread => Resolution::Skip,
+        kind if kind.blocks_its_run() => Resolution::Resume,
+        _ => Resolution::Keep,
     })
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cell::{coded, table};
+use super::resolution::{PossibleAnswer, Resolution};
 use super::row::Row;
 use crate::clock::Timestamp;
 use crate::id::{QuestionId, RecordId, RunId, Tenant};
@@ -35,6 +36,11 @@ impl Question {
     /// As it is written when it is opened; otherwise as something that falls on an open question.
     pub(crate) const fn is_new(&self) -> bool {
         self.answer.is_none() && self.waiting.is_none()
+    }
+
+    /// The answers that the question takes, each with its consequence.
+    pub const fn answers(&self) -> &'static [PossibleAnswer] {
+        self.kind.answers()
     }
 
     /// The answer that waits, unless it does not count.
@@ -176,40 +182,6 @@ impl Answer {
         match &self.resolution {
             Resolution::SendWithoutLooking { reason } => Some(reason),
             _ => self.because.as_deref(),
-        }
-    }
-}
-
-/// What can be answered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Resolution {
-    /// It happened, and this is its result. It is read as what the tool returns: what does not fit is refused, and where the tool is
-    /// not known the answer [waits](Question::waiting) for a worker that knows it.
-    Committed(serde_json::Value),
-    /// It did not happen: go on, and try again. About a call that can be looked up, the lookup is made first. While that does not
-    /// answer, the question stays open and the answer [waits](Question::waiting); where it shows the effect, the question is
-    /// withdrawn.
-    NotCommitted,
-    /// Send it without a look, whatever became of it: it may happen a second time.
-    SendWithoutLooking {
-        /// Why. It is recorded.
-        reason: String,
-    },
-    /// Look it up now. The question stays open unless the lookup answers it.
-    LookNow,
-    /// Leave it: the call fails, whatever became of it. For a committed effect: it is kept on purpose.
-    Abandon,
-    /// The question is void: the engine can find out by itself again. Only the engine answers so.
-    Withdrawn,
-}
-
-impl Resolution {
-    /// The result, if it happened.
-    pub(crate) const fn result(&self) -> Option<&serde_json::Value> {
-        match self {
-            Self::Committed(result) => Some(result),
-            _ => None,
         }
     }
 }

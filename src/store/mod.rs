@@ -29,6 +29,7 @@ pub mod postgres;
 mod read_only;
 mod reads;
 mod record;
+mod resolution;
 #[cfg_attr(
     not(feature = "postgres"),
     allow(
@@ -63,7 +64,7 @@ pub use change::{Change, OrderingKey, Refusal, Retired, RetiredRun, UnderWay, Ve
 pub use document::Document;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, part};
 pub use error::{OpenError, StoreError};
-pub use escalation::{Answer, Question, QuestionCount, QuestionKind, Resolution};
+pub use escalation::{Answer, Question, QuestionCount, QuestionKind};
 pub use evidence::Evidence;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
@@ -73,6 +74,7 @@ pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub use model::Model;
 pub use outbox::{Due, OutboxEvent, Published};
 pub(crate) use read_only::ReadOnly;
+pub use resolution::{PossibleAnswer, Resolution};
 pub use run::{InQueue, QueueLoad, Run, RunState, WaitsOn};
 pub use schedule::{Schedule, ScheduleState};
 pub use signal::Signal;

@@ -82,7 +82,7 @@ impl Policy {
 pub(crate) fn answered(before: &Aggregate, resolution: &Resolution, now: Timestamp) -> Aggregate {
     let mut after = next(before);
     (after.tries, after.refusals, after.escalation, after.due_at) = (0, 0, None, now);
-    if !matches!(resolution, Resolution::NotCommitted) {
+    if *resolution != Resolution::Again {
         after.published += 1;
     }
     after
@@ -168,9 +168,9 @@ mod tests {
     #[test]
     fn an_answer_lets_it_go_on() {
         let before = Aggregate { escalation: Some(QuestionId(7)), ..aggregate(3, 3) };
-        let again = answered(&before, &Resolution::NotCommitted, Timestamp(9));
+        let again = answered(&before, &Resolution::Again, Timestamp(9));
         assert_eq!((again.published, again.tries, again.refusals, again.escalation), (2, 0, 0, None));
-        let without = answered(&before, &Resolution::Abandon, Timestamp(9));
+        let without = answered(&before, &Resolution::Skip, Timestamp(9));
         assert_eq!((without.published, without.revision, without.due_at), (3, 5, Timestamp(9)));
     }
 }

@@ -12,8 +12,8 @@
 //! So consumers drop what they know by its [id](Event::id); what is left is in the order of the [sequence](Event::seq).
 //!
 //! An event that is refused holds back its own aggregate and no other. After [so many](Publisher::tries) refusals it is set
-//! aside, as an open question with the evidence: answered `not_committed`, it is tried again; answered `committed` or
-//! `abandon`, it is left out, and what follows it goes on. A sink that cannot be reached is tried again for ever.
+//! aside, as an open question with the evidence: answered `again`, it is tried again; answered
+//! `skip`, it is left out, and what follows it goes on. A sink that cannot be reached is tried again for ever.
 
 mod add;
 mod after;

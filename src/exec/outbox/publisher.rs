@@ -372,8 +372,8 @@ fn unpublished(core: &Core, event: &OutboxEvent, refusals: u32, failure: &SinkEr
     let OutboxEvent { aggregate, seq, kind, .. } = event;
     let question = format!(
         "event {} ({kind}, {aggregate} #{seq}) was refused {refusals} times, the last time so: {failure}. It is set aside, \
-         and what follows it about {aggregate} waits. Mend the cause and answer `not_committed` to have it published, or \
-         `abandon` to leave it out?",
+         and what follows it about {aggregate} waits. Mend the cause and answer `again` to have it published, or \
+         `skip` to leave it out?",
         event.id
     );
     tracing::error!(tenant = %event.tenant, event = event.id, escalation = %id, %failure, "set aside");

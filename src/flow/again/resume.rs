@@ -67,7 +67,7 @@ impl Plan {
             let (by, reason) = (self.by.clone(), self.reason.clone());
             let mark = Mark { by: by.clone(), reason: reason.clone(), ..Mark::default() };
             let step = self.checkpoint(row.id, row.base, &id, &mark)?;
-            let said = Said { because: Some(reason), ..Said::new(Resolution::NotCommitted, by) };
+            let said = Said { because: Some(reason), ..Said::new(Resolution::Resume, by) };
             match self.inner.answer(tenant, question, said, Some(step)).await {
                 Ok(()) => return Ok(Sent::New),
                 // Somebody else was first: perhaps with the very same command.

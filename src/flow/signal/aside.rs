@@ -52,8 +52,8 @@ impl Live {
             kind: QuestionKind::Unread,
             question: format!(
                 "{run}: the signal {name:?} (id {id:?}) cannot be read: {why}. It is set aside, and the run waits for another one. \
-                 `not_committed`: hand it to the run once more, when its code can read it. `committed` with a value: hand the run \
-                 this value instead. `abandon`: leave it.",
+                 Hand it to the run once more, when its code can read it (`again`), hand the run a value instead (`deliver`), or leave it \
+                 out (`skip`)?",
                 run = self.id,
             ),
             opened_at: core.now(),
@@ -81,26 +81,25 @@ impl Inner {
         let unanswerable = |reason: &str| ExecError::Unanswerable { question, reason: reason.to_owned() };
         let asked = self.core.group.escalation_find(tenant, question).await.map_err(store_failed)?;
         let asked = asked.filter(|asked| asked.kind == QuestionKind::Unread && asked.answer.is_none());
-        let Some(run) = asked.and_then(|asked| asked.run).filter(|_| *resolution != Resolution::Abandon)
-        else {
+        let Some(run) = asked.and_then(|asked| asked.run).filter(|_| *resolution != Resolution::Skip) else {
             return Ok(None);
         };
         let found = self.core.group.document_find(tenant, KIND, &question.to_string()).await;
-        let unknown = || unanswerable("nothing tells any more which signal it was; answer `abandon`");
+        let unknown = || unanswerable("nothing tells any more which signal it was; answer `skip`");
         let found = found.map_err(store_failed)?.ok_or_else(unknown)?;
         let Aside { name, id } = serde_json::from_str(&found.body).map_err(|_| unknown())?;
         let body = match resolution {
-            Resolution::Committed(value) => Payload::of(value)?.within(&self.core.limits)?,
-            Resolution::NotCommitted => {
+            Resolution::Deliver(value) => Payload::of(value)?.within(&self.core.limits)?,
+            Resolution::Again => {
                 let first =
                     self.core.group.signal_find(tenant, run, &name, &id).await.map_err(store_failed)?;
                 self.core.load(tenant, &first.ok_or_else(unknown)?.body).await?
             }
-            _ => return Err(unanswerable("it is about a signal: nothing is looked up or sent")),
+            _ => return Ok(None), // it is refused: a signal takes no other answer
         };
         let addressed = self.addressed(tenant, run).await.map_err(store_failed)?;
         let Some((_, last)) = addressed.filter(|(run, _)| !run.state.is_final()) else {
-            return Err(unanswerable("its run has ended, and can be handed nothing; answer `abandon`"));
+            return Err(unanswerable("its run has ended, and can be handed nothing; answer `skip`"));
         };
         let new = NewSignal { tenant: tenant.clone(), run, name, id: format!("{OWN}{question}"), body };
         Ok(Some(self.behind(last, new)))

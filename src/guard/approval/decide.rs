@@ -294,9 +294,9 @@ fn said(review: &Review, outcome: &ReviewOutcome) -> Said {
     let in_favour = review.votes.iter().filter(|vote| vote.approves).map(|vote| vote.by.as_str());
     match outcome {
         ReviewOutcome::Rejected { by, reason } => {
-            Said { because: Some(reason.clone()), ..Said::new(Resolution::Abandon, by.clone()) }
+            Said { because: Some(reason.clone()), ..Said::new(Resolution::Keep, by.clone()) }
         }
-        _ => Said::new(Resolution::NotCommitted, in_favour.collect::<Vec<_>>().join(", ")),
+        _ => Said::new(Resolution::Undo, in_favour.collect::<Vec<_>>().join(", ")),
     }
 }
 

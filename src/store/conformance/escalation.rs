@@ -37,8 +37,8 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         assert_eq!(store.escalation_find(&sample.tenant, open.id).await.unwrap(), Some(open.clone()));
 
         let resolution = match i % 4 {
-            0 => Resolution::Committed(json!({ "ref": text, "n": 1.5 })),
-            1 => Resolution::NotCommitted,
+            0 => Resolution::Happened(json!({ "ref": text, "n": 1.5 })),
+            1 => Resolution::DidNotHappen,
             2 => Resolution::Withdrawn,
             _ => Resolution::SendWithoutLooking { reason: text.to_owned() },
         };

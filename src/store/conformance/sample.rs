@@ -280,7 +280,7 @@ pub fn answered(escalation: &Question, by: &str) -> Question {
     let answer = Answer {
         misfit: None,
         by: by.to_owned(),
-        resolution: Resolution::NotCommitted,
+        resolution: Resolution::DidNotHappen,
         because: None,
         at: Timestamp(5_000),
     };

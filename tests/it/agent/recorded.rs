@@ -216,7 +216,7 @@ fn an_ambiguous_call_waits_for_an_answer() {
     let answer = process.on(async {
         process.state(run, "waiting").await;
         let question = process.question(QuestionKind::Ambiguous).await;
-        let committed = Resolution::Committed(json!(1));
+        let committed = Resolution::Happened(json!(1));
         process.acme().answer(question.id, committed, "ann").await.unwrap();
         process.acme().handle::<AgentAnswer>(run).result().await.unwrap()
     });
@@ -288,7 +288,7 @@ fn another_path_is_found_before_the_model_is_asked() {
         assert_eq!(world.counted("asked"), 2, "not before somebody has decided");
         let question = process.question(QuestionKind::Diverged).await;
         assert!(question.question.contains("pay:ann:rent"), "{}", question.question);
-        process.acme().answer(question.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(question.id, Resolution::Resume, "ann").await.unwrap();
         process.acme().handle::<AgentAnswer>(run).result().await.unwrap()
     });
     assert_eq!((answer.turns, world.counted("asked")), (1, 3));

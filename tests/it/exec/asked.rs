@@ -173,7 +173,7 @@ async fn it_did_not_happen_is_looked_up_first() {
     let executor = process.executor();
     let asked = open(&executor).await.remove(0);
     process
-        .spawn(executor.answer(&acme(), asked.id, Resolution::NotCommitted, "ann").into_future())
+        .spawn(executor.answer(&acme(), asked.id, Resolution::DidNotHappen, "ann").into_future())
         .await
         .unwrap()
         .unwrap();
@@ -191,7 +191,7 @@ async fn it_did_not_happen_waits_for_the_lookup_and_is_confirmed_afterwards() {
     let executor = process.executor();
     let asked = open(&executor).await.remove(0);
     let answer =
-        executor.answer(&acme(), asked.id, Resolution::NotCommitted, "ann").because("not in the portal");
+        executor.answer(&acme(), asked.id, Resolution::DidNotHappen, "ann").because("not in the portal");
     process.spawn(answer.into_future()).await.unwrap().unwrap();
     assert_eq!(scene.lookups(), 5, "it is looked up at once");
     let waits = open(&executor).await.remove(0);
@@ -247,12 +247,12 @@ async fn send_without_looking_is_an_answer_of_its_own() {
 
 #[tokio::test]
 async fn an_answer_that_waits_gives_way_to_another_one() {
-    for resolution in [Resolution::Abandon, Resolution::Committed(serde_json::json!("seen"))] {
+    for resolution in [Resolution::Abandon, Resolution::Happened(serde_json::json!("seen"))] {
         let (scene, process) = Scene::unanswered(Reply::Hang).await;
         scene.fails(1);
         let executor = process.executor();
         let asked = open(&executor).await.remove(0);
-        executor.answer(&acme(), asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+        executor.answer(&acme(), asked.id, Resolution::DidNotHappen, "ann").await.unwrap();
         assert!(open(&executor).await[0].waiting.is_some());
         executor.answer(&acme(), asked.id, resolution, "bob").await.unwrap();
         assert_eq!(open(&executor).await, []);
@@ -296,6 +296,6 @@ async fn what_cannot_be_looked_up_says_so_and_a_persons_word_counts_at_once() {
     let asked = open(&executor).await.remove(0);
     let refused = executor.answer(&acme(), asked.id, Resolution::LookNow, "ann").await.unwrap_err();
     assert!(refused.to_string().contains("cannot be looked up"), "{refused}");
-    executor.answer(&acme(), asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+    executor.answer(&acme(), asked.id, Resolution::DidNotHappen, "ann").await.unwrap();
     assert!(matches!(record(&executor).await.state, State::Failed { .. }));
 }

@@ -235,7 +235,7 @@ async fn a_person_says_that_it_happened() {
     let scene = Scene::new();
     let executor = scene.open(ContractClass::Blind).await;
     let id = scene.parked(&executor, UNSURE).await;
-    let result = Resolution::Committed(json!({"id": "seen in the bank's portal"}));
+    let result = Resolution::Happened(json!({"id": "seen in the bank's portal"}));
     executor.answer(&acme(), id, result, "ann").await.unwrap();
     let outcome = executor.execute(request("pay_out")).await.unwrap();
     let answer = outcome.answer().unwrap();
@@ -252,7 +252,7 @@ async fn a_person_says_that_it_did_not_happen() {
     let scene = Scene::new();
     let executor = scene.open(ContractClass::Blind).await;
     let id = scene.parked(&executor, Reply::Fail(counterfoil::ledger::ErrorKind::Disconnected)).await;
-    executor.answer(&acme(), id, Resolution::NotCommitted, "ann").await.unwrap();
+    executor.answer(&acme(), id, Resolution::DidNotHappen, "ann").await.unwrap();
     let outcome = executor.execute(request("pay_out")).await.unwrap();
     assert!(outcome.answer().is_some(), "{outcome:?}");
     assert_eq!((scene.world.count(), scene.world.requests()), (1, 2));
@@ -291,7 +291,7 @@ async fn an_answer_that_does_not_fit_is_refused() {
     assert_eq!(says(acme(), QuestionId(id.0 + 1)).await, "there is none of that name");
     assert_eq!(executor.questions(&acme()).await.unwrap()[0].kind, QuestionKind::Ambiguous);
 
-    executor.answer(&acme(), id, Resolution::NotCommitted, "ann").await.unwrap();
+    executor.answer(&acme(), id, Resolution::DidNotHappen, "ann").await.unwrap();
     assert_eq!(says(acme(), id).await, "it has been answered");
     let state = executor.record(&acme(), &key()).await.unwrap().unwrap().0.state;
     assert!(matches!(state, State::Failed { .. }), "{state:?}"); // ann's answer stands
@@ -307,7 +307,7 @@ async fn of_two_answers_at_once_one_counts() {
         let executor = executor.clone();
         tokio::spawn(async move { executor.answer(&acme(), id, resolution, by).await })
     };
-    let (ann, bob) = (answer("ann", Resolution::Abandon), answer("bob", Resolution::NotCommitted));
+    let (ann, bob) = (answer("ann", Resolution::Abandon), answer("bob", Resolution::DidNotHappen));
     let (ann, bob) = (ann.await.unwrap(), bob.await.unwrap());
     let told = |other: &Result<(), ExecError>| matches!(other, Err(ExecError::Unanswerable { .. }));
     assert!((ann.is_ok() && told(&bob)) || (bob.is_ok() && told(&ann)), "{ann:?} {bob:?}");

@@ -220,7 +220,7 @@ async fn what_is_needed_stays() {
         let parked = executor.execute(request("ring")).await.unwrap();
         let Outcome::NeedsDecision { question: escalation } = parked else { panic!("{parked:?}") };
         still_needed(&key("ring")).await;
-        executor.answer(&acme, escalation, Resolution::Committed(json!(1)), "ann").await.unwrap();
+        executor.answer(&acme, escalation, Resolution::Happened(json!(1)), "ann").await.unwrap();
         executor.erase(&acme, &key("ring")).await.unwrap();
 
         let tenant = engine.tenant("acme").unwrap();

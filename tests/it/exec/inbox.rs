@@ -195,10 +195,10 @@ macro_rules! on {
                 let asked = executor.questions(&TENANT).await.unwrap();
                 let asked = asked.iter().find(|asked| asked.id == question).unwrap();
                 assert_eq!(asked.kind, QuestionKind::Unprocessed);
-                for part in ["ended the transaction itself", "Take the COMMIT", "`not_committed`", "`abandon`"] {
+                for part in ["ended the transaction itself", "Take the COMMIT", "`again`", "`skip`"] {
                     assert!(asked.question.contains(part), "{sql}: {}", asked.question);
                 }
-                executor.answer(&TENANT, question, Resolution::NotCommitted, "bob").await.unwrap();
+                executor.answer(&TENANT, question, Resolution::Again, "bob").await.unwrap();
                 assert!(matches!(process(&executor, sql).await, Processed::Now(_)), "{sql}: mended");
             }
             assert_eq!(executor.questions(&TENANT).await.unwrap(), []);
@@ -341,10 +341,10 @@ macro_rules! on {
             assert_eq!((asked.len(), asked[0].id, asked[0].kind), (1, question, QuestionKind::Unprocessed));
             assert!(asked[0].question.contains("in 2 tries"), "{}", asked[0].question);
             assert_eq!(process(&executor, poison()).await, Processed::SetAside(question), "nothing is run");
-            executor.answer(&acme(), question, Resolution::NotCommitted, "bob").await.unwrap();
+            executor.answer(&acme(), question, Resolution::Again, "bob").await.unwrap();
             assert_eq!(process(&executor, poison()).await, Processed::Now(1));
             let dropped = set_aside(&executor, "b").await;
-            executor.answer(&acme(), dropped, Resolution::Abandon, "bob").await.unwrap();
+            executor.answer(&acme(), dropped, Resolution::Skip, "bob").await.unwrap();
             assert_eq!(process(&executor, "b").await, Processed::Dropped);
         }
 
@@ -416,7 +416,7 @@ macro_rules! on {
         async fn the_evidence_is_of_the_present_tries() {
             let (_place, executor, _own) = $open.await;
             let first = set_aside(&executor, "a").await;
-            executor.answer(&acme(), first, Resolution::NotCommitted, "bob").await.unwrap();
+            executor.answer(&acme(), first, Resolution::Again, "bob").await.unwrap();
             dies(&executor, Message::new("a").tries(1)).await;
             let last = process(&executor, Message::new("a").tries(1)).await;
             assert!(matches!(last, Processed::SetAside(question) if question != first), "{last:?}");

@@ -104,9 +104,9 @@ async fn what_lands_beyond_the_bound_is_found_and_listed() {
     let again = process.execute(request("pay_out")).await.unwrap().unwrap();
     assert_eq!(again.answer().unwrap().response, outcome.answer().unwrap().response);
     let open = process.executor().questions(&acme()).await.unwrap();
-    let result = Resolution::Committed(json!("no result is asked for"));
+    let result = Resolution::Happened(json!("no result is asked for"));
     process.executor().answer(&acme(), open[0].id, result, "ann").await.unwrap_err();
-    process.executor().answer(&acme(), open[0].id, Resolution::Abandon, "ann").await.unwrap();
+    process.executor().answer(&acme(), open[0].id, Resolution::Keep, "ann").await.unwrap();
     assert!(listed(process).await.is_empty());
     assert_eq!((scene.world.requests(), scene.world.lookups().len()), (2, 3));
 }
@@ -333,7 +333,7 @@ async fn a_confirming_lookup_that_never_answers_becomes_a_question() {
         scene.clock.advance(Duration::from_hours(10_000));
         let again = process.execute(request("pay_out")).await.unwrap().unwrap();
         assert_eq!(again.answer().unwrap().response, outcome.answer().unwrap().response);
-        process.executor().answer(&acme(), open[0].id, Resolution::Abandon, "ann").await.unwrap();
+        process.executor().answer(&acme(), open[0].id, Resolution::Keep, "ann").await.unwrap();
         assert!(listed(process).await.is_empty());
         assert_eq!((scene.world.requests(), scene.world.lookups().len()), (2, 12), "{look:?}");
     }

@@ -118,7 +118,7 @@ async fn a_person_settles_a_plain_function_that_died() {
     let executor = scene.bare().open().await.unwrap();
     let withdrawn = executor.answer(&acme(), asked[0].id, Resolution::Withdrawn, "ann").await;
     assert!(matches!(withdrawn, Err(ExecError::Unanswerable { .. })), "{withdrawn:?}");
-    let happened = Resolution::Committed(json!("she has it"));
+    let happened = Resolution::Happened(json!("she has it"));
     executor.answer(&acme(), asked[0].id, happened, "ann").await.unwrap();
     let outcome = once(&executor, &scene.world).await.unwrap();
     let answer = outcome.answer().unwrap();

@@ -151,14 +151,14 @@ async fn a_refused_event_holds_back_its_aggregate_and_is_asked_about() {
         assert!(question.question.contains(evidence), "{}", question.question);
     }
     // Tried again, it is refused again; left out, what is behind it goes on to the next one.
-    executor.answer(&tenant, question.id, Resolution::NotCommitted, "bob").await.unwrap();
+    executor.answer(&tenant, question.id, Resolution::Again, "bob").await.unwrap();
     let again = asked().await;
     assert_ne!(again.id, question.id);
-    executor.answer(&tenant, again.id, Resolution::Abandon, "bob").await.unwrap();
+    executor.answer(&tenant, again.id, Resolution::Skip, "bob").await.unwrap();
     assert_eq!(next(&mut hears).await, told("a", 3, "late"));
     let last = asked().await;
     sink.accept();
-    executor.answer(&tenant, last.id, Resolution::NotCommitted, "bob").await.unwrap();
+    executor.answer(&tenant, last.id, Resolution::Again, "bob").await.unwrap();
     assert_eq!(next(&mut hears).await, told("a", 4, "bad"));
 }
 

@@ -254,12 +254,12 @@ async fn after_its_longest_time_a_person_is_asked() {
 // A person was wrong, or did not wait: what is finished later is not passed over in silence.
 #[tokio::test]
 async fn what_is_finished_after_it_was_given_up_is_asked_about() {
-    for late in [Resolution::Abandon, Resolution::NotCommitted] {
+    for late in [Resolution::Abandon, Resolution::DidNotHappen] {
         let scene = Scene::of(ContractClass::Blind, [Reply::Accept, Reply::Accept]);
         let process = scene.accepted().await;
         let waits = record(&process).await.escalation.unwrap();
         process.executor().answer(&acme(), waits, late.clone(), "ann").await.unwrap();
-        if late == Resolution::NotCommitted {
+        if late == Resolution::DidNotHappen {
             assert!(matches!(outcome(&process).await, Outcome::Pending { .. }), "it is sent again");
         }
         assert_eq!(complete(&process, done()).await.unwrap(), Completed::Kept);
@@ -337,7 +337,7 @@ async fn what_another_request_has_made_is_asked_about_at_once() {
         assert_eq!((scene.world.lookups().len(), scene.world.requests()), (1, 1), "{class:?}");
         // "It did not happen" is borne out by what is there: it is another's.
         scene.world.looks([Look::Foreign, Look::Foreign]);
-        let denied = Resolution::NotCommitted;
+        let denied = Resolution::DidNotHappen;
         process.executor().answer(&acme(), asked.id, denied, "ann").await.unwrap();
         scene.clock.advance(SETTLE);
         assert!(matches!(settled(&process).await.state, State::Failed { .. }));

@@ -152,7 +152,7 @@ async fn after_a_restore_a_call_that_cannot_be_looked_up_asks() {
     let Outcome::NeedsDecision { question: escalation } = outcome else { panic!("{outcome:?}") };
     assert_eq!(world.count(), 0);
     // A person says that it did not happen: it is sent.
-    executor.answer(&acme(), escalation, Resolution::NotCommitted, "ann").await.unwrap();
+    executor.answer(&acme(), escalation, Resolution::DidNotHappen, "ann").await.unwrap();
     let outcome = executor.execute(pay("c1")).await.unwrap();
     assert!(outcome.answer().is_some(), "{outcome:?}");
     assert_eq!(world.count(), 1);

@@ -218,7 +218,7 @@ async fn what_is_asked_about_stays() {
         State::Started,
         "and it is still asked about"
     );
-    let done = Resolution::Committed(json!(1));
+    let done = Resolution::Happened(json!(1));
     executor.answer(&acme(), escalation, done, "ann").await.unwrap();
     scene.sweeps(&executor).await;
     assert_eq!(

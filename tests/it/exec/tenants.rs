@@ -99,7 +99,7 @@ async fn open_questions_are_shown_to_their_tenant_alone() {
     assert!(executor.questions(&globex).await.unwrap().is_empty());
     let others = scene.engine.tenant("globex").unwrap();
     assert!(others.questions().await.unwrap().is_empty());
-    for resolution in [Resolution::NotCommitted, Resolution::Abandon, Resolution::Committed(json!(1))] {
+    for resolution in [Resolution::DidNotHappen, Resolution::Abandon, Resolution::Happened(json!(1))] {
         let by_executor = executor.answer(&globex, escalation, resolution.clone(), "eve").await;
         assert!(matches!(by_executor, Err(ExecError::Unanswerable { .. })), "{by_executor:?}");
         let by_engine = others.answer(escalation, resolution, "eve").await;

@@ -70,7 +70,7 @@ fn is_misfit(asked: &Question) -> bool {
 }
 
 async fn answer(process: &Process, question: &Question, result: serde_json::Value) -> Result<(), String> {
-    let happened = Resolution::Committed(result);
+    let happened = Resolution::Happened(result);
     let answered = process.acme().answer(question.id, happened, "ann").await;
     answered.map_err(|error| error.to_string())
 }

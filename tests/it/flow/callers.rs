@@ -105,7 +105,7 @@ fn an_answer_whose_giver_goes_away_still_moves_the_run() {
         let question = process.question(QuestionKind::Quarantined).await;
         world.tap.hold(|change| change.escalations.iter().any(|e| e.answer.is_some()));
         tokio::select! {
-            _ = acme.answer(question.id, Resolution::NotCommitted, "ann") => panic!("the write is held"),
+            _ = acme.answer(question.id, Resolution::Resume, "ann") => panic!("the write is held"),
             () = world.tap.until(|tap| tap.held > 0) => {}
         }
         world.tap.release();
@@ -138,7 +138,7 @@ fn a_blocked_run_goes_on_by_the_executor_of_its_engine_alone() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let alone = Executor::sqlite(world.path()).open().await.unwrap();
-        for answer in [Resolution::NotCommitted, Resolution::Abandon] {
+        for answer in [Resolution::Resume, Resolution::Abandon] {
             let refused = alone.answer(&acme(), asked.id, answer, "ann").await.unwrap_err();
             assert!(matches!(refused, ExecError::Unanswerable { .. }), "{refused:?}");
         }
@@ -149,7 +149,7 @@ fn a_blocked_run_goes_on_by_the_executor_of_its_engine_alone() {
 
     let process = Process::start(&world, world.engine().workflow("known", 1, flow));
     let executor = process.engine().executor();
-    process.on(executor.answer(&acme(), asked.id, Resolution::NotCommitted, "ann")).unwrap();
+    process.on(executor.answer(&acme(), asked.id, Resolution::Resume, "ann")).unwrap();
     drop(executor);
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 2);
     assert_eq!(world.effects("post"), ["one", "two"]);

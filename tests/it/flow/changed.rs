@@ -75,7 +75,7 @@ impl Builds {
         let process = self.deploy(code);
         let result = process.on(async {
             let asked = process.question(QuestionKind::Diverged).await;
-            process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+            process.acme().answer(asked.id, Resolution::Resume, "ann").await.unwrap();
             process.acme().handle::<u32>(run).result().await.unwrap()
         });
         process.shut_down();

@@ -421,7 +421,7 @@ fn what_must_never_be_undone_is_asked_about_with_its_remedy() {
         assert!(question.question.contains("call the hotel"), "{}", question.question);
         assert!(world.effects("unbook").is_empty());
         // They did: the record says so.
-        let done = Resolution::Committed(json!("by telephone"));
+        let done = Resolution::Undone(json!("by telephone"));
         process.acme().answer(question.id, done, "ann").await.unwrap();
         assert!(matches!(record(&process, "hotel").await, State::Compensated { whole: true, .. }));
     });
@@ -449,7 +449,7 @@ fn what_is_undone_after_approval_waits_for_it() {
         assert_eq!(open.len(), 2, "asked once each: {open:#?}");
         for question in open {
             let keeps = question.question.contains("book:train");
-            let answer = if keeps { Resolution::Abandon } else { Resolution::NotCommitted };
+            let answer = if keeps { Resolution::Keep } else { Resolution::Undo };
             process.acme().answer(question.id, answer, "ann").await.unwrap();
         }
         let failure = failure(process.acme().handle::<u32>(run).result().await.unwrap_err());
@@ -492,7 +492,7 @@ fn what_is_undone_after_a_review_takes_a_quorum() {
         process.on(async {
             let acme = process.acme();
             let questions = process.questions(QuestionKind::Compensation).await;
-            let alone = acme.answer(questions[0].id, Resolution::NotCommitted, "ann").await.unwrap_err();
+            let alone = acme.answer(questions[0].id, Resolution::Undo, "ann").await.unwrap_err();
             assert!(alone.to_string().contains("its reviewers decide about it"), "{alone}");
             let reviews = acme.reviews(None).await.unwrap();
             let about = |what: &str| {
@@ -691,7 +691,7 @@ fn a_call_of_unknown_outcome_is_settled_before_it_is_undone() {
             process.state(run, "waiting").await;
             process.until(async |_| world.effects("unbook") == ["train 1 b1"]).await;
             let question = process.question(QuestionKind::Ambiguous).await;
-            let answer = if happened { Resolution::Committed(json!(null)) } else { Resolution::NotCommitted };
+            let answer = if happened { Resolution::Happened(json!(null)) } else { Resolution::DidNotHappen };
             acme.answer(question.id, answer, "ann").await.unwrap();
             let failed = failure(acme.handle::<u32>(run).result().await.unwrap_err());
             assert_eq!(world.effects("unbook"), effects, "{happened}: {failed:?}");

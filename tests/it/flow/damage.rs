@@ -74,7 +74,7 @@ fn damage(table: &str, damage: &str, mend: &str) {
         let asked = process.on(process.question(QuestionKind::Damaged));
         assert_eq!(asked.run, Some(hurt), "{damage}: {asked:?}");
         update(mend);
-        process.on(process.acme().answer(asked.id, Resolution::NotCommitted, "bob")).unwrap();
+        process.on(process.acme().answer(asked.id, Resolution::Resume, "bob")).unwrap();
         assert_eq!(process.on(process.acme().handle::<u32>(hurt).result()).unwrap(), 2, "{damage}");
         process.shut_down();
     }

@@ -69,7 +69,7 @@ fn what_is_not_asked_for_again_is_asked_about_before_anything_new_goes_out() {
             let asked = process.question(QuestionKind::Diverged).await;
             assert!(asked.question.contains(named), "{}", asked.question);
             assert!(!world.effects("post").contains(&"last".to_owned()), "it went out: {deed:?}");
-            process.acme().answer(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
+            process.acme().answer(asked.id, Resolution::Resume, "bob").await.unwrap();
             process.acme().handle::<u32>(run).result().await.unwrap();
             assert_eq!(process.acme().questions().await.unwrap(), [], "it was kept, and is asked about once");
         });
@@ -87,7 +87,7 @@ fn what_a_run_leaves_behind_at_its_end_is_listed() {
             process.acme().handle::<u32>(run).result().await.unwrap();
             let asked = process.question(QuestionKind::Orphaned).await;
             assert!(asked.question.contains(named), "{}", asked.question);
-            process.acme().answer(asked.id, Resolution::Abandon, "bob").await.unwrap();
+            process.acme().answer(asked.id, Resolution::Keep, "bob").await.unwrap();
         });
         process.shut_down();
     }

@@ -97,7 +97,7 @@ fn another_choice_of_the_model_escalates_before_the_new_effect() {
         process.on(async {
             let question = blocked(&process, run).await;
             before(&world);
-            process.acme().answer(question.id, Resolution::NotCommitted, "ann").await.unwrap();
+            process.acme().answer(question.id, Resolution::Resume, "ann").await.unwrap();
             process.acme().handle::<u32>(run).result().await.unwrap();
             assert_eq!(process.acme().questions().await.unwrap(), [], "kept on purpose");
         });
@@ -140,7 +140,7 @@ fn what_is_adopted_does_not_stop_the_run_and_is_listed_at_its_end() {
         let question = process.question(QuestionKind::Orphaned).await;
         assert!(question.question.contains("post"), "{}", question.question);
         assert_eq!(question.run, Some(run));
-        process.acme().answer(question.id, Resolution::Abandon, "ann").await.unwrap();
+        process.acme().answer(question.id, Resolution::Keep, "ann").await.unwrap();
         assert_eq!(process.acme().questions().await.unwrap(), []);
     });
     assert_eq!((world.effects("post").len(), world.effects("pay").len()), (1, 1));

@@ -51,7 +51,7 @@ fn a_panic_blocks_its_run_alone_and_mended_code_ends_it() {
             "blocked",
             "nobody has said that it may go on"
         );
-        process.acme().answer(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
+        process.acme().answer(asked.id, Resolution::Resume, "bob").await.unwrap();
         assert_eq!(blocked.result().await.unwrap(), 4);
     });
     assert_eq!(world.effects("post"), ["bad", "good", "good parsed", "bad parsed"]);
@@ -134,7 +134,7 @@ fn a_run_that_kills_its_process_each_time_is_quarantined() {
     let asked = process.on(process.question(QuestionKind::Quarantined));
     assert!(asked.run == Some(run) && asked.question.contains("died 3 times"), "{asked:?}");
     world.release("stand");
-    process.on(process.acme().answer(asked.id, Resolution::NotCommitted, "bob")).unwrap();
+    process.on(process.acme().answer(asked.id, Resolution::Resume, "bob")).unwrap();
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 7);
     process.shut_down();
 }

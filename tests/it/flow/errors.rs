@@ -196,7 +196,7 @@ fn a_transaction_on_another_kind_of_connection_blocks_its_run_until_the_code_is_
     });
     let process = life(&world, mended);
     process.on(async {
-        process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(asked.id, Resolution::Resume, "ann").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
     });
     process.shut_down();

@@ -103,7 +103,7 @@ where
     process.shut_down();
     let process = life(world, mended, |engine| also(engine).tool(Post(world.clone())));
     let result = process.on(async {
-        process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(asked.id, Resolution::Resume, "ann").await.unwrap();
         process.acme().handle::<u32>(run).result().await.unwrap()
     });
     process.shut_down();
@@ -375,7 +375,7 @@ fn the_input_type_of_a_recorded_call_is_raised(engine: &dyn Fn() -> EngineBuilde
     });
     let process = Process::start(world, engine().tool(Gift::<2>(world.clone())).workflow(NAME, 1, raised));
     process.on(async {
-        process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(asked.id, Resolution::Resume, "ann").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
     });
     process.shut_down();

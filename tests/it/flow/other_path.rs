@@ -67,7 +67,7 @@ fn a_key_drawn_anew_is_reported_before_the_second_effect_goes_out() {
 
     // The answer to go on keeps the first effect: what the code asks for then is new on purpose.
     process.on(async {
-        process.acme().answer(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
+        process.acme().answer(asked.id, Resolution::Resume, "bob").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
     });
     assert_eq!(world.effects("pay").len(), 2);
@@ -138,7 +138,7 @@ fn an_adopted_effect_lets_the_run_go_on_and_is_listed_at_its_end() {
         let listed = process.question(QuestionKind::Orphaned).await;
         assert!(listed.question.contains("draft") && listed.run == Some(run), "{listed:?}");
         assert!(process.questions(QuestionKind::Diverged).await.is_empty());
-        process.acme().answer(listed.id, Resolution::Abandon, "bob").await.unwrap();
+        process.acme().answer(listed.id, Resolution::Keep, "bob").await.unwrap();
         assert!(process.acme().questions().await.unwrap().is_empty(), "kept, and no longer asked about");
     });
     process.shut_down();
@@ -151,7 +151,7 @@ fn going_on_sends_the_new_effect_and_the_kept_one_is_not_asked_about_again() {
     let run = died_at(&world, "stand", errand(&world, Ask::Pay("rent")));
     let process = blocked(&world, run, errand(&world, Ask::Pay("fine")));
     let asked = process.on(process.question(QuestionKind::Diverged));
-    process.on(process.acme().answer(asked.id, Resolution::NotCommitted, "bob")).unwrap();
+    process.on(process.acme().answer(asked.id, Resolution::Resume, "bob")).unwrap();
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 2);
     assert_eq!(all_effects(&world), ["pay rent 100", "pay fine 100"]);
     assert!(process.on(process.acme().questions()).unwrap().is_empty());

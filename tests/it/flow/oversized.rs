@@ -103,7 +103,7 @@ fn blocked(process: &Process, world: &World, run: RunId) -> Question {
 }
 
 fn resume(process: &Process, asked: &Question) {
-    process.on(async { process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap() });
+    process.on(async { process.acme().answer(asked.id, Resolution::Resume, "ann").await.unwrap() });
 }
 
 fn result(process: &Process, run: RunId) -> Result<u32, RunError> {

@@ -44,9 +44,9 @@ fn a_signal_that_does_not_fit_is_set_aside_and_the_run_waits_on() {
             say(&process, run, "count", json!(2)).await;
             assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 3);
             // Nobody can be handed it any more.
-            let again = process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap_err();
+            let again = process.acme().answer(asked.id, Resolution::Again, "ann").await.unwrap_err();
             assert!(again.to_string().contains("its run has ended"), "{again}");
-            process.acme().answer(asked.id, Resolution::Abandon, "ann").await.unwrap();
+            process.acme().answer(asked.id, Resolution::Skip, "ann").await.unwrap();
             assert_eq!(process.acme().questions().await.unwrap(), []);
         });
         process.shut_down();
@@ -63,7 +63,7 @@ fn a_run_is_handed_what_the_answer_says_instead() {
         let process = life(&place, &world);
         process.on(async {
             let asked = process.question(QuestionKind::Unread).await;
-            process.acme().answer(asked.id, Resolution::Committed(json!(7)), "ann").await.unwrap();
+            process.acme().answer(asked.id, Resolution::Deliver(json!(7)), "ann").await.unwrap();
             say(&process, run, "count", json!(1)).await;
             assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 8);
             assert_eq!(process.acme().questions().await.unwrap(), []);
@@ -87,7 +87,7 @@ fn a_build_that_can_read_it_is_handed_it_once_more() {
         let process = place.life(&world, spelled);
         process.on(async {
             let asked = process.question(QuestionKind::Unread).await;
-            process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+            process.acme().answer(asked.id, Resolution::Again, "ann").await.unwrap();
             say(&process, run, "count", json!("one")).await;
             assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 8);
         });

@@ -166,7 +166,7 @@ fn a_step_that_gives_another_result_blocks_the_run_until_its_code_is_restored() 
             assert!(question.question.contains(words), "{}", question.question);
         }
         // Going on without mending the code blocks it again.
-        process.acme().answer(question.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(question.id, Resolution::Resume, "ann").await.unwrap();
         let again = process.acme().handle::<u32>(run).result().await;
         assert!(matches!(again, Err(RunError::Blocked { .. })), "{again:?}");
     });
@@ -175,7 +175,7 @@ fn a_step_that_gives_another_result_blocks_the_run_until_its_code_is_restored() 
     let process = Process::start(&world, world.engine().workflow("edited", 1, old));
     process.on(async {
         let question = process.question(QuestionKind::Diverged).await;
-        process.acme().answer(question.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(question.id, Resolution::Resume, "ann").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1);
     });
     assert_eq!(world.effects("post").len(), 1);

@@ -67,7 +67,7 @@ fn one_tenants_blocked_run_is_not_anothers_to_let_go() {
         mine.result().await.unwrap_err();
         let question = process.question(QuestionKind::Quarantined).await;
         let other = process.engine().tenant("other").unwrap();
-        for resolution in [Resolution::NotCommitted, Resolution::Abandon] {
+        for resolution in [Resolution::DidNotHappen, Resolution::Abandon] {
             other.answer(question.id, resolution, "mallory").await.unwrap_err();
         }
         assert_eq!(mine.status().await.unwrap().state.name(), "blocked");

@@ -140,7 +140,7 @@ fn a_closure_that_commits_by_itself_blocks_its_run_and_is_not_run_again() {
         drop(acme);
         process.shut_down();
         let process = life(&world, code);
-        process.on(process.acme().answer(asked.id, Resolution::NotCommitted, "bob")).unwrap();
+        process.on(process.acme().answer(asked.id, Resolution::Resume, "bob")).unwrap();
         process.on(process.state(run, "blocked"));
         let asked = process.on(process.question(QuestionKind::Damaged));
         assert!(asked.question.contains("its result is not known"), "{ending}: {}", asked.question);

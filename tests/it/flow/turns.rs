@@ -231,7 +231,7 @@ fn another_path_is_found_at_the_end_of_the_turn() {
     assert!(asked.question.contains("rent 1"), "{}", asked.question);
     assert_eq!(world.counted("work"), 2, "turn 2 has not begun");
     process.on(async {
-        process.acme().answer(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
+        process.acme().answer(asked.id, Resolution::Resume, "bob").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
     });
     assert_eq!((world.effects("pay").len(), world.counted("work")), (2, 3));
@@ -588,7 +588,7 @@ fn another_path_is_found_before_a_run_goes_on_as_new() {
     process.on(process.state(run, "blocked"));
     let asked = process.on(process.question(QuestionKind::Diverged));
     process.on(async {
-        process.acme().answer(asked.id, Resolution::NotCommitted, "bob").await.unwrap();
+        process.acme().answer(asked.id, Resolution::Resume, "bob").await.unwrap();
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2);
     });
     assert_eq!(world.effects("pay").len(), 1);

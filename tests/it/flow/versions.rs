@@ -129,7 +129,7 @@ fn a_run_that_no_version_takes_over_waits_listed_until_one_does() {
     }
     // Told to go on all the same, it asks again: nothing else can carry it on.
     process.on(async {
-        process.acme().answer(asked.id, Resolution::NotCommitted, "ann").await.unwrap();
+        process.acme().answer(asked.id, Resolution::Resume, "ann").await.unwrap();
         let result = process.acme().handle::<u32>(run).result().await;
         assert!(matches!(result, Err(RunError::Blocked { .. })), "{result:?}");
     });

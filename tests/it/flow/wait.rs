@@ -256,7 +256,7 @@ fn a_run_that_waits_for_an_answer_is_parked_and_goes_on_with_it() {
         }
         process.on(async {
             let question = process.question(QuestionKind::Ambiguous).await;
-            let answer = Resolution::Committed(json!(7));
+            let answer = Resolution::Happened(json!(7));
             if by_executor {
                 process.engine().executor().answer(&acme(), question.id, answer, "ann").await.unwrap();
             } else {

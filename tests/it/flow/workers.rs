@@ -335,7 +335,7 @@ fn an_answer_given_elsewhere_wakes_the_run() {
     let waiting = owner.spawn(async move { handle.result().await });
     other.on(async {
         let question = other.question(QuestionKind::Ambiguous).await;
-        other.acme().answer(question.id, Resolution::Committed(json!(7)), "ann").await.unwrap();
+        other.acme().answer(question.id, Resolution::Happened(json!(7)), "ann").await.unwrap();
         let told_here = other.acme().handle::<u32>(run);
         // Whichever of them carries it on, the other is told at its next beat if the hint is lost.
         assert_eq!(cluster.until_with(2, told_here.result()).await.unwrap(), 7);

@@ -120,7 +120,7 @@ async fn what_failed_may_be_sent_again_and_what_nobody_knows_is_asked() {
     scene.clock.advance(WINDOW * 2);
     let again = messages.once(&acme(), "ann", Some(&nonce), true, || async { Ok(7) }).await;
     assert!(matches!(again, Err(NonceError::Unknown(same)) if same == question), "{again:?}");
-    scene.executor.answer(&acme(), question, Resolution::NotCommitted, "ann").await.unwrap();
+    scene.executor.answer(&acme(), question, Resolution::DidNotHappen, "ann").await.unwrap();
     assert_eq!(
         messages.once(&acme(), "ann", Some(&nonce), true, || async { Ok(7) }).await.unwrap(),
         Made::Now(7)

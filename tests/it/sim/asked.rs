@@ -67,7 +67,7 @@ async fn ann(engine: Engine, world: World) -> String {
         let open = tenant.questions().await.unwrap_or_default();
         let asked = open.iter().find(|q| q.kind == QuestionKind::Ambiguous && q.waiting.is_none());
         if let Some(asked) = asked {
-            let answered = tenant.answer(asked.id, Resolution::NotCommitted, "ann").because("so they say");
+            let answered = tenant.answer(asked.id, Resolution::DidNotHappen, "ann").because("so they say");
             return answered.await.map_or_else(|error| error.to_string(), |()| "heard".to_owned());
         }
         world.sleep(Duration::from_secs(1)).await;

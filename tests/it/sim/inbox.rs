@@ -224,12 +224,12 @@ fn an_answer_is_followed_wherever_it_is_crashed() {
     let report = crate::sim::quick(simulation(once, 1))
         .operator(|question| {
             let early = question.world.clock().boot() < Boot(Duration::from_secs(3));
-            Some(if early { Resolution::NotCommitted } else { Resolution::Abandon })
+            Some(if early { Resolution::Again } else { Resolution::Skip })
         })
         .check("it is tried again, and then left out", |end| {
             let asked = unprocessed(end);
             let abandoned = asked.iter().filter_map(|question| question.answer.as_ref());
-            let abandoned = abandoned.filter(|answer| answer.resolution == Resolution::Abandon).count();
+            let abandoned = abandoned.filter(|answer| answer.resolution == Resolution::Skip).count();
             let dropped = done(end).last().is_some_and(|told| told.contains("broken: Dropped"));
             let open = end.questions().len();
             if asked.iter().all(is_evidence) && abandoned <= 1 && open == 0 && dropped {

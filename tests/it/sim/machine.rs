@@ -112,7 +112,7 @@ fn a_person_who_answers_what_does_not_fit_spoils_nothing() {
     let simulation = Simulation::of(async |ctx: Ctx, (): ()| ctx.call::<Counts>(()).await, ())
         .engine(|engine, _| engine.tool(Counts))
         .operator(|question| match question.question.kind {
-            QuestionKind::Ambiguous => Some(Resolution::Committed(json!("not a number"))),
+            QuestionKind::Ambiguous => Some(Resolution::Happened(json!("not a number"))),
             _ => None,
         });
     let report = simulation.explore();
@@ -124,7 +124,7 @@ fn a_person_who_answers_what_does_not_fit_spoils_nothing() {
 #[test]
 fn a_person_who_gets_nowhere_is_found_out() {
     let simulation = Simulation::of(async |ctx: Ctx, (): ()| ctx.call::<Counts>(()).await, ())
-        .operator(|_| Some(Resolution::NotCommitted)); // it goes on, and its tool is still not registered
+        .operator(|_| Some(Resolution::Resume)); // it goes on, and its tool is still not registered
     let replay = simulation.replay(&Schedule::default());
     let [violation] = replay.violations.as_slice() else { panic!("{:?}", replay.violations) };
     assert_eq!(violation.rule, Rule::NothingDropped);

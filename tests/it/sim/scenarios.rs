@@ -360,8 +360,8 @@ async fn answer(engine: Engine, world: World, by: &'static str) -> String {
         let Some(asked) = open.iter().find(|asked| asked.kind == QuestionKind::Ambiguous) else { continue };
         let found = world.found("desk", "case");
         let resolution = match found.first() {
-            Some(effect) => Resolution::Committed(json!({ "id": effect.id })),
-            None => Resolution::NotCommitted,
+            Some(effect) => Resolution::Happened(json!({ "id": effect.id })),
+            None => Resolution::DidNotHappen,
         };
         return match tenant.answer(asked.id, resolution, by).await {
             Ok(()) => "thank you".to_owned(),

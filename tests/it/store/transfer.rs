@@ -192,7 +192,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
         let of = third.engine().tenant(tenant).unwrap();
         let questions = third.on(of.questions()).unwrap();
         let question = questions.iter().find(|question| question.kind == QuestionKind::Ambiguous).unwrap();
-        third.on(of.answer(question.id, Resolution::Committed(json!(7)), "ann")).unwrap();
+        third.on(of.answer(question.id, Resolution::Happened(json!(7)), "ann")).unwrap();
         assert_eq!(result(&third, tenant, runs[ASKING as usize]).unwrap(), "rang 7");
         assert_eq!(result(&third, tenant, runs[LARGE as usize]).unwrap().len(), 100_000);
         assert!(result(&third, tenant, runs[FAILED as usize]).unwrap_err().contains("it cannot be done"));

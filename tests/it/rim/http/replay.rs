@@ -119,7 +119,7 @@ async fn a_handler_that_dies_leaves_a_question_that_the_answer_names() {
     }
     assert_eq!(scene.shop.orders().len(), 1, "it is not let in blindly");
     let question = scene.executor.questions(&acme).await.unwrap()[0].id;
-    let happened = Resolution::Committed(json!({"order": 1}));
+    let happened = Resolution::Happened(json!({"order": 1}));
     scene.executor.answer(&acme, question, happened, "ann").await.unwrap();
     let answered = scene.send("a", &json!({"do": "panic"})).await;
     assert_eq!(
@@ -134,7 +134,7 @@ async fn what_did_not_happen_may_be_sent_again() {
     let acme = Tenant::new("acme").unwrap();
     assert_eq!(scene.send("a", &json!({"do": "die"})).await.problem().1, "outcome-unknown");
     let question = scene.executor.questions(&acme).await.unwrap()[0].id;
-    scene.executor.answer(&acme, question, Resolution::NotCommitted, "ann").await.unwrap();
+    scene.executor.answer(&acme, question, Resolution::DidNotHappen, "ann").await.unwrap();
     assert_eq!(scene.send("a", &json!({})).await.status, 201, "also with another body");
 }
 

@@ -163,7 +163,7 @@ async fn an_event_that_fails_is_tried_again_and_set_aside() {
     );
     let question = executor.questions(&acme()).await.unwrap().remove(0);
     assert!(question.question.contains("the stock is empty"), "{}", question.question);
-    executor.answer(&acme(), question.id, Resolution::NotCommitted, "ann").await.unwrap();
+    executor.answer(&acme(), question.id, Resolution::Again, "ann").await.unwrap();
     assert_eq!(deliver(&webhook, "evt_1", &body).await, (200, Decided::Executed));
     let count: i64 = sqlx::query_scalar("SELECT count(*) FROM entry").fetch_one(&mut own).await.unwrap();
     assert_eq!(count, 2);
@@ -177,7 +177,7 @@ async fn an_event_that_is_dropped_is_acknowledged() {
     let body = json!({});
     assert_eq!(deliver(&webhook, "evt_1", &body).await, (503, Decided::SetAside));
     let question = executor.questions(&acme()).await.unwrap().remove(0);
-    executor.answer(&acme(), question.id, Resolution::Abandon, "ann").await.unwrap();
+    executor.answer(&acme(), question.id, Resolution::Skip, "ann").await.unwrap();
     assert_eq!(deliver(&webhook, "evt_1", &body).await, (200, Decided::Settled));
 }
 

@@ -527,7 +527,7 @@ impl Author {
         if let Some(answer) = &mut answered.answer
             && self.one_in(2)
         {
-            answer.resolution = Resolution::Committed(json!({ "by": "hand" }));
+            answer.resolution = Resolution::Happened(json!({ "by": "hand" }));
         }
         answered
     }

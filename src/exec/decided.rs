@@ -5,7 +5,6 @@ use super::core::Core;
 use super::escalate;
 use super::outcome::ExecError;
 use crate::clock::Timestamp;
-use crate::id::Tenant;
 use crate::ledger::{Event, Record, apply};
 use crate::payload::Payload;
 use crate::store::{Answer, Change, Question, Refusal, Resolution, Verdict};
@@ -51,7 +50,7 @@ pub(super) async fn decided(
     let id = asked.id;
     let unanswerable = |reason: &str| ExecError::Unanswerable { question: id, reason: reason.to_owned() };
     let mut change = core.change(None);
-    let event = event(core, &asked.tenant, &answer, &mut change)?;
+    let event = event(core, &asked, &answer, &mut change)?;
     // The record no longer waits for this answer.
     let record = apply(record, event, core.fence, core.now()).map_err(|_| unanswerable(MEANWHILE))?;
     change.look = escalate::to_come(core, &record).await?.map(|look| Box::new(look.done()));
@@ -72,7 +71,12 @@ pub(super) async fn decided(
     }
 }
 
-fn event(core: &Core, tenant: &Tenant, answer: &Answer, change: &mut Change) -> Result<Event, ExecError> {
+fn event(
+    core: &Core,
+    &Question { id: question, ref tenant, .. }: &Question,
+    answer: &Answer,
+    change: &mut Change,
+) -> Result<Event, ExecError> {
     Ok(match &answer.resolution {
         Resolution::Happened(result) => {
             let payload = Payload::of(result)?.within(&core.limits)?;
@@ -86,7 +90,10 @@ fn event(core: &Core, tenant: &Tenant, answer: &Answer, change: &mut Change) -> 
         Resolution::DidNotHappen | Resolution::LookNow => {
             Event::ResolveNotCommitted { message: words(answer, "that it did not happen") }
         }
-        // The kinds that are about calls take no other answer.
-        _ => Event::ResolveAbandoned { reason: words(answer, "to leave it") },
+        Resolution::Abandon => Event::ResolveAbandoned { reason: words(answer, "to leave it") },
+        other => {
+            let reason = format!("`{}` says nothing of what became of a call", other.name());
+            return Err(ExecError::Unanswerable { question, reason });
+        }
     })
 }

@@ -58,6 +58,7 @@ pub struct DynamicTool {
     retention: Retention,
     quota: Quota,
     divergence: Divergence,
+    call: Option<Arc<CallFn>>,
     functions: Functions,
     review: Option<ReviewPolicy>,
     compensation: Option<Compensation>,
@@ -76,7 +77,6 @@ pub(crate) struct About {
 
 #[derive(Clone, Default)]
 struct Functions {
-    call: Option<Arc<CallFn>>,
     refresh: Option<Arc<RefreshFn>>,
     reconcile: Option<Arc<ReconcileFn>>,
     key: Option<Arc<KeyFn>>,
@@ -99,6 +99,7 @@ impl DynamicTool {
             retention: effect.retention(),
             quota: Quota::default(),
             divergence: effect.divergence(),
+            call: None,
             functions: Functions::default(),
             review: effect.needs_approval().then(ReviewPolicy::default),
             compensation: None,
@@ -114,7 +115,7 @@ impl DynamicTool {
         F: Fn(Call, Value) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Done<Value>, ToolError>> + Send + 'static,
     {
-        self.functions.call = Some(Arc::new(move |told, input| Box::pin(call(told, input))));
+        self.call = Some(Arc::new(move |told, input| Box::pin(call(told, input))));
         self
     }
 
@@ -251,7 +252,7 @@ impl DynamicTool {
         if self.effect == EffectClass::Compensation {
             return Err(RegisterError::NotATools { tool: self.name });
         }
-        let Some(call) = self.functions.call.clone() else {
+        let Some(call) = self.call else {
             return Err(RegisterError::NoCall { tool: self.name });
         };
         if self.review.is_some() && self.functions.package.is_none() {

@@ -50,6 +50,15 @@ impl Builds {
         run
     }
 
+    /// A process with this code carries the run on to the stand, and does not outlive it.
+    fn comes_to_the_stand<W: Workflow<(), u32>>(&self, code: W) {
+        self.world.hold("stand");
+        let process = self.deploy(code);
+        process.on(self.world.reached("stand"));
+        process.shut_down();
+        self.world.release("stand");
+    }
+
     /// The result of the run in a process with this code.
     fn ended_by<W: Workflow<(), u32>>(&self, run: RunId, code: W) -> u32 {
         let process = self.deploy(code);
@@ -134,16 +143,10 @@ fn a_step_whose_input_alone_has_changed_keeps_its_result() {
         let run = builds.began_by(old.clone());
         assert_eq!(world.counted("price"), 1);
         // Deployed: the closure runs once more, and what it was found to give is recorded.
-        world.hold("stand");
-        let process = builds.deploy(wide.clone());
-        process.on(world.reached("stand"));
-        process.shut_down();
+        builds.comes_to_the_stand(wide.clone());
         assert_eq!(world.counted("price"), 2);
         // Deployed again, and taken back: nothing is left to be found out.
-        let process = builds.deploy(wide);
-        process.on(world.reached("stand"));
-        process.shut_down();
-        world.release("stand");
+        builds.comes_to_the_stand(wide);
         assert_eq!(builds.ended_by(run, old), 7);
         assert_eq!((world.counted("price"), world.effects("pay").len()), (2, 1));
     });
@@ -279,15 +282,8 @@ fn a_deployed_patch_is_taken_back_and_deployed_again() {
         let world = &builds.world;
         let (old, new) = (before(world), after(world, InFront::AsyncStep, true));
         let run = builds.began_by(old.clone());
-        let stands = |code: &dyn Fn() -> Process| {
-            world.hold("stand");
-            let process = code();
-            process.on(world.reached("stand"));
-            process.shut_down();
-        };
-        stands(&|| builds.deploy(new.clone()));
-        stands(&|| builds.deploy(old.clone()));
-        world.release("stand");
+        builds.comes_to_the_stand(new.clone());
+        builds.comes_to_the_stand(old);
         assert_eq!(builds.ended_by(run, new), 1);
         assert_eq!((world.counted("new"), world.effects("pay").len()), (0, 1));
     });

@@ -11,6 +11,7 @@ use counterfoil::{Ctx, Engine, Failure};
 use serde::Serialize;
 
 use crate::sim::command::asked;
+use crate::sim::versions::asks;
 use crate::sim::{Looks, quick};
 
 const NAME: &str = "order";
@@ -102,10 +103,6 @@ fn simulation(earlier_in: EarlierIn) -> Simulation {
         })
 }
 
-fn asks(end: &End<'_>, kind: QuestionKind) -> bool {
-    end.questions().iter().any(|question| question.kind == kind)
-}
-
 /// What the run returned.
 fn succeeded(end: &End<'_>) -> Option<String> {
     end.runs().into_iter().filter(|run| run.workflow.as_str() == NAME).find_map(|run| match run.state {
@@ -124,8 +121,7 @@ fn a_build_that_is_deployed_goes_on_with_the_run_wherever_the_earlier_one_died()
 /// A run that the later build began has paid the fee. Taken back, the earlier build does not ask for it, and says so at the end.
 #[test]
 fn a_build_that_is_taken_back_and_deployed_again_stops_no_run() {
-    let report = quick(simulation(|life| life % 2 == 1)).explore();
-    report.assert_ok();
+    quick(simulation(|life| life % 2 == 1)).explore().assert_ok();
 }
 
 /// A store that loses the answers to patches.

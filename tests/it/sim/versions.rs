@@ -110,7 +110,7 @@ fn simulation(first_in: FirstIn) -> Simulation {
         })
 }
 
-fn asks(end: &End<'_>, kind: QuestionKind) -> bool {
+pub(crate) fn asks(end: &End<'_>, kind: QuestionKind) -> bool {
     end.questions().iter().any(|question| question.kind == kind)
 }
 

@@ -218,7 +218,7 @@ impl Workflows {
 
     /// Lets the one that was added last carry on the runs of older versions; or its name and why not.
     pub(super) fn take_over(&mut self, older: impl IntoIterator<Item = u32>) -> Result<(), (String, String)> {
-        let last = self.last("takes_over")?;
+        let last = self.last("replaces")?;
         for version in older {
             if version >= last.version {
                 let reason = format!("version {} takes over older ones only, not {version}", last.version);
@@ -265,7 +265,7 @@ impl Workflows {
         format!(
             "{}: it belongs to version {begun_by} of {name:?}, and of the versions registered with this engine \
              ({}) none takes it over. Register version {begun_by}, or let a newer one take it over \
-             (`.takes_over([{begun_by}])`), and the run goes on by itself; or abandon it?",
+             (`.replaces([{begun_by}])`), and the run goes on by itself; or abandon it?",
             run.id,
             there.join(", ")
         )

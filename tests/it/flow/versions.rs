@@ -124,7 +124,7 @@ fn a_run_that_no_version_takes_over_waits_listed_until_one_does() {
     let process = Process::start(&world, strangers().replaces([2, 3]));
     process.on(process.state(run, "blocked"));
     let asked = process.on(process.question(QuestionKind::Unregistered));
-    for said in ["version 1", "(2, 4)", ".takes_over([1])", NAME] {
+    for said in ["version 1", "(2, 4)", ".replaces([1])", NAME] {
         assert!(asked.question.contains(said), "{said}: {}", asked.question);
     }
     // Told to go on all the same, it asks again: nothing else can carry it on.

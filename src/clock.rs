@@ -1,8 +1,8 @@
-//! The only file that reads a clock. Everything else is told the time.
+//! The only file that reads a clock. All other code gets the time from [`Clock`].
 //!
-//! Two clocks, on purpose. *Wall* time names instants that outlive a process (a timer, a record's times).
-//! *Boot* time measures how long something has lasted: it runs on while the machine is suspended and cannot
-//! be set, so a settle time measured by it can never be cut short by a clock that jumps (DESIGN 4.2).
+//! There are two clocks, on purpose. *Wall* time names instants that outlive a process (a timer, the times of a
+//! record). *Boot* time measures a duration: the boot clock goes on while the machine is suspended and cannot be set,
+//! so a clock that jumps never shortens a settle time measured by it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-/// An instant: microseconds since 1970-01-01 UTC.
+/// An instant, in microseconds since 1970-01-01 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The beginning of time: earlier than anything.
+    /// The earliest instant.
     pub const MIN: Self = Self(i64::MIN);
-    /// The end of time: farther than any timer can be set.
+    /// The latest instant, later than any timer can be set.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// The last instant that JSON numbers hold exactly, in the year 2255. What is due then is due never.
+    /// The last instant that JSON numbers hold exactly, in the year 2255. A timer that is due then is never due.
     pub(crate) const LAST: Self = Self((1 << 53) - 1);
 
-    /// This instant moved by `by` into the future. It stops in the year 2255, at the last instant that can be recorded.
+    /// This instant moved by `by` into the future, at most to the year 2255, the last instant that can be recorded.
     #[must_use]
     pub fn after(self, by: Duration) -> Self {
         let at = self.0.saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX));
@@ -36,24 +36,24 @@ impl Timestamp {
         Self(self.0.saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// How long it is from `self` until `later`; zero if `later` has passed.
+    /// The duration from `self` until `later`; zero if `later` has passed.
     pub fn until(self, later: Self) -> Duration {
         Duration::from_micros(u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0))
     }
 }
 
-/// A reading of the boot clock: comparable only with other readings of the same machine since its boot.
+/// A reading of the boot clock, comparable only with other readings of the same machine since its boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Boot(pub Duration);
 
 impl Boot {
-    /// How long it is from `self` until `later`; zero if `later` is earlier.
+    /// The duration from `self` until `later`; zero if `later` is earlier.
     pub fn until(self, later: Self) -> Duration {
         later.0.saturating_sub(self.0)
     }
 }
 
-/// What time it is, and how to wait. A simulation brings its own.
+/// The source of time and of waiting. A simulation brings its own clock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -80,20 +80,20 @@ impl Boot {
 /// # assert!(Fast.now() > SystemClock.now());
 /// ```
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Wall time, UTC.
+    /// The wall time, in UTC.
     fn now(&self) -> Timestamp;
-    /// Time since boot, suspend included.
+    /// The time since boot, including the time in which the machine was suspended.
     fn boot(&self) -> Boot;
-    /// Resolves after `by`.
+    /// A future that resolves after `by`.
     fn sleep(&self, by: Duration) -> BoxFuture<'static, ()>;
-    /// The same, from one heartbeat to the next: a pause that says nothing of whether there is something to do. A simulation does
-    /// not wait for it when nothing else is left.
+    /// A future that resolves after `by`, for the pause between two heartbeats. The pause does not show whether there
+    /// is work. A simulation does not wait for it when nothing else is left.
     fn rest(&self, by: Duration) -> BoxFuture<'static, ()> {
         self.sleep(by)
     }
 }
 
-/// The machine's clocks and tokio's timer.
+/// The clocks of the machine and the timer of tokio.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -115,5 +115,5 @@ impl Clock for SystemClock {
     }
 }
 
-/// The clock as it is handed around.
+/// The clock as the layers share it.
 pub type SharedClock = Arc<dyn Clock>;

@@ -1,7 +1,7 @@
-//! The names of things: who owns a row, which run, which record, which worker.
+//! The names and ids of tenants, runs, records, workers and questions.
 //!
-//! All layers may use this file. It reads no clock; chance comes in through [`Entropy`], so that a
-//! simulation owns it.
+//! All layers may use this file. This file reads no clock. Random bits come in through [`Entropy`], so that a
+//! simulation controls them.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The owner of everything: part of every key and of every unique constraint.
+/// The owner of all data: part of every key and of every unique constraint.
 ///
 /// ```
 /// use counterfoil::Tenant;
@@ -36,14 +36,21 @@ impl Tenant {
         Self(Arc::from("~counterfoil"))
     }
 
-    /// The name as given.
+    /// The name, as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name, shared.
+    /// The name, as a shared string.
     pub(crate) fn text(&self) -> Arc<str> {
         self.0.clone()
+    }
+}
+
+/// The tenant `default`, for programs that have one tenant only.
+impl Default for Tenant {
+    fn default() -> Self {
+        Self(Arc::from("default"))
     }
 }
 
@@ -79,12 +86,12 @@ impl Name {
         Ok(Self(checked("name", name.as_ref(), Self::MAX_BYTES)?))
     }
 
-    /// The name as given.
+    /// The name, as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name, shared.
+    /// The name, as a shared string.
     pub(crate) fn text(&self) -> Arc<str> {
         self.0.clone()
     }
@@ -96,7 +103,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// The text, if it is one to `max` bytes without control characters.
+/// Returns the text as a shared string if the text has 1 to `max` bytes and no control characters.
 pub(crate) fn checked(what: &'static str, text: &str, max: usize) -> Result<Arc<str>, IdError> {
     if text.is_empty() {
         return Err(IdError::Empty { what });
@@ -110,48 +117,48 @@ pub(crate) fn checked(what: &'static str, text: &str, max: usize) -> Result<Arc<
     Ok(Arc::from(text))
 }
 
-/// Why a name was refused. Nothing was stored.
+/// The reason why a name was refused. Nothing was stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdError {
-    /// It has no characters.
+    /// The name has no characters.
     #[error("the {what} is empty: give it at least one character")]
     Empty {
-        /// What was to be named.
+        /// The kind of name that was refused.
         what: &'static str,
     },
-    /// It is longer than what fits a key.
+    /// The name is longer than a key can hold.
     #[error("the {what} has {bytes} bytes, {max} at most: shorten it, or hash the long part")]
     TooLong {
-        /// What was to be named.
+        /// The kind of name that was refused.
         what: &'static str,
-        /// Its length.
+        /// The length of the name, in bytes.
         bytes: usize,
-        /// The limit.
+        /// The maximum length, in bytes.
         max: usize,
     },
-    /// It holds a control character (a line break, a NUL), which logs and headers cannot carry.
+    /// The name holds a control character (a line break, a NUL), which logs and headers cannot carry.
     #[error("the {what} holds a control character: remove it")]
     Control {
-        /// What was to be named.
+        /// The kind of name that was refused.
         what: &'static str,
     },
-    /// It is of a form that the engine keeps for itself.
+    /// The name has a form that is reserved for the engine.
     #[error(
         "the {what} has the form of the engine's own names, which begin with '~' or hold ':~': choose another"
     )]
     Reserved {
-        /// What was to be named.
+        /// The kind of name that was refused.
         what: &'static str,
     },
-    /// The text is not an id as this crate prints them.
+    /// The text is not an id in the form that this crate prints.
     #[error("{text:?} is not a {what}: expected the form {form}")]
     Malformed {
-        /// What was expected.
+        /// The kind of id that was expected.
         what: &'static str,
         /// The text that was given.
         text: String,
-        /// How such an id is written.
+        /// The form in which such an id is written.
         form: &'static str,
     },
 }
@@ -201,11 +208,12 @@ number_id!(
     RunId, "run-", "run id"
 );
 number_id!(
-    /// The number of a tool's declaration in this ledger, from 1. Of what no tool declared, such as a person's decision, it is 0.
+    /// The number of a tool's declaration in this ledger, from 1. The number is 0 for records that no tool declared,
+    /// such as a person's decision.
     DeclarationId, "dec-", "declaration id"
 );
 number_id!(
-    /// Where a record stands in its table. Not a key: keys are semantic.
+    /// The position of a record in its table. This is not a key: keys are semantic.
     RecordId, "rec-", "record id"
 );
 number_id!(
@@ -214,12 +222,13 @@ number_id!(
 );
 
 number_id!(
-    /// One thing that is remembered.
+    /// One remembered entry.
     MemoryId, "mem-", "memory id"
 );
 
-/// The number that a run draws when it begins: 64 random bits. Run ids begin anew with each database, or after a restore;
-/// with the number, what is made of a run is its own wherever it goes. Resume, retry, fork and `move` keep it.
+/// The number that a run draws when it begins: 64 random bits. Run ids start again with each new database and after a
+/// restore. The number keeps a run's keys and events distinct outside its database. Resume, retry, fork and `move`
+/// keep the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RunNumber(pub i64);
 
@@ -229,7 +238,7 @@ impl RunNumber {
     }
 }
 
-/// The name of a run in keys, events and other things that leave the database.
+/// The name of a run in keys, in events and in other data that leaves the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RunName {
     pub(crate) id: RunId,
@@ -237,7 +246,7 @@ pub(crate) struct RunName {
 }
 
 impl RunName {
-    /// Its text, in one allocation: each call without a key of its own makes one.
+    /// The text of the name, in one allocation, because each call without a key of its own makes one.
     pub(crate) fn text(self) -> String {
         let mut text = String::with_capacity(40); // 24 for the id, 17 for the number
         let _ = write!(text, "{self}");
@@ -251,7 +260,8 @@ impl fmt::Display for RunName {
     }
 }
 
-/// The number of a worker (one engine process). Its writes are void once another has taken its runs over.
+/// The number of a worker (one engine process). A worker's writes are void once another worker has taken its runs
+/// over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Fence(pub i64);
 
@@ -261,18 +271,18 @@ impl fmt::Display for Fence {
     }
 }
 
-/// Where chance comes from. Production uses [`SystemEntropy`]; a simulation passes its seed.
+/// The source of random bits. Production uses [`SystemEntropy`]; a simulation passes its seed.
 pub trait Entropy: Send + Sync + fmt::Debug {
     /// Sixty-four random bits.
     fn bits(&self) -> u64;
 
-    /// Twice as many: enough for an id that nobody draws again.
+    /// 128 random bits: enough for an id that is never drawn twice.
     fn wide_bits(&self) -> u128 {
         u128::from(self.bits()) << 64 | u128::from(self.bits())
     }
 }
 
-/// The operating system's generator.
+/// The random generator of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemEntropy;
 
@@ -284,8 +294,8 @@ impl Entropy for SystemEntropy {
     }
 }
 
-/// A fresh UUID v7 for a client that wants to name an operation itself (KEY-2). Draw it *once*, keep it
-/// with the request, and send the same one on every retry: a key drawn inside a retry loop protects nothing.
+/// A fresh UUID v7 for a client that names an operation itself. Draw the key *once*, keep it with the request, and
+/// send the same key on every retry: a key drawn inside a retry loop protects nothing.
 ///
 /// ```
 /// let first = counterfoil::client_key();
@@ -295,21 +305,21 @@ pub fn client_key() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
-/// Gives out row ids that rise with time inside one worker and never collide with another worker's:
-/// the fence in the high bits, a counter in the low ones. Rows then arrive in the order of their table,
-/// which is what makes group commit cheap.
+/// Gives out row ids that rise with time inside one worker and never collide with the ids of another worker: the
+/// fence is in the high bits, a counter in the low bits. Rows then arrive in the order of their table, which makes
+/// group commit cheap.
 #[derive(Debug)]
 pub struct Ids {
     next: std::sync::atomic::AtomicI64,
 }
 
 impl Ids {
-    /// Ids for the worker with this fence.
+    /// A generator of ids for the worker with this fence.
     pub fn new(fence: Fence) -> Self {
         Self { next: std::sync::atomic::AtomicI64::new(fence.0 << 32) }
     }
 
-    /// The worker that gave an id out.
+    /// The fence of the worker that gave an id out.
     pub(crate) const fn giver(id: i64) -> Fence {
         Fence(id >> 32)
     }

@@ -96,7 +96,7 @@ async fn agent(folder: &Path) -> Result<(), Box<dyn Error>> {
         println!("{call_id}  {answer}"); // what the model is told
     }
     println!("{} tickets are open", tickets.lines().len());
-    executor.close(std::time::Duration::from_secs(5)).await;
+    executor.shutdown(std::time::Duration::from_secs(5)).await;
     Ok(())
 }
 

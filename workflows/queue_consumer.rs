@@ -186,6 +186,6 @@ async fn show(nats: Context) -> Outcome<()> {
         consuming.shutdown(Duration::from_secs(5)).await;
     }
     engine.shutdown(Duration::from_secs(5)).await;
-    executor.close(Duration::from_secs(5)).await;
+    executor.shutdown(Duration::from_secs(5)).await;
     Ok(())
 }

@@ -1,24 +1,24 @@
-//! What a model may say in one reply. More is cut before it is recorded: a model that runs wild, or is made to by
-//! somebody, costs a turn and not the run.
+//! Limits on one reply of a model. The engine cuts the excess before it records the reply: a runaway or manipulated
+//! model costs a turn, not the run.
 
 use super::message::{Proposal, Reply};
 
-/// Bytes of text in a reply.
+/// The maximum size of a reply's text, in bytes.
 const TEXT: usize = 256 * 1024;
-/// Calls in a reply.
+/// The maximum number of calls in a reply.
 const CALLS: usize = 64;
-/// Bytes of one call's arguments.
+/// The maximum size of one call's arguments, in bytes.
 const ARGUMENTS: usize = 64 * 1024;
-/// Bytes of arguments in a reply.
+/// The maximum size of all arguments in a reply, in bytes.
 const ALL_ARGUMENTS: usize = 1024 * 1024;
-/// Bytes of a tool's name, and of the model's id for a call.
+/// The maximum size of a tool's name, and of the model's id for a call, in bytes.
 const NAME: usize = 128;
-/// Bytes of a tool's result that a model is shown.
+/// The maximum size of a tool result that is shown to a model, in bytes.
 pub(super) const RESULT: usize = 64 * 1024;
-/// Bytes of what a model is told about a call that failed.
+/// The maximum size of an error message that is shown to a model, in bytes.
 pub(super) const ERROR: usize = 2 * 1024;
 
-/// The reply as it can be recorded.
+/// Cuts a reply to the limits of a record.
 pub(super) fn bounded(mut reply: Reply) -> Reply {
     reply.text = cut(reply.text, TEXT);
     if reply.calls.len() > CALLS {
@@ -38,7 +38,7 @@ pub(super) fn bounded(mut reply: Reply) -> Reply {
         call.tool = cut(std::mem::take(&mut call.tool), NAME);
         call.id = cut(std::mem::take(&mut call.id), NAME);
         if call.id.is_empty() {
-            call.id = format!("call_{i}"); // providers tell results apart by it
+            call.id = format!("call_{i}"); // providers tell results apart by the call id
         }
         let bytes = call.arguments.len();
         if bytes > ARGUMENTS.min(left) {
@@ -55,7 +55,7 @@ fn refuse(call: &mut Proposal, why: String) {
     call.refused = Some(why);
 }
 
-/// At most so many bytes, with a mark where something is missing.
+/// Cuts a text to at most `max` bytes, and marks the cut with the total size.
 pub(super) fn cut(text: String, max: usize) -> String {
     if text.len() <= max {
         return text;

@@ -1,4 +1,4 @@
-//! An agent as a workflow puts it together.
+//! The builder with which a workflow configures an agent.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::flow::{Ctx, Failure, FailureCode, Label};
 use crate::ledger::Approval;
 use crate::tool::{NeedsApproval, Tool, effect};
 
-/// So many turns, unless the agent is given more.
+/// The default maximum number of turns.
 const TURNS: u32 = 32;
 
 type Compact = dyn Fn(&[Message]) -> Vec<Message> + Send + Sync;
 
-/// An agent to be run. Nothing happens before.
+/// An agent that is configured and not yet run. Only [`run`](Self::run) has effects.
 #[must_use = "an agent does nothing until it is run"]
 pub struct Agent {
     pub(super) ctx: Ctx,
@@ -30,18 +30,18 @@ pub struct Agent {
     pub(super) compact: Option<Arc<Compact>>,
 }
 
-/// What an agent came to.
+/// The result of an agent's run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentAnswer {
-    /// What the model said last.
+    /// The text of the model's last reply.
     pub text: String,
-    /// How that came to its end.
+    /// The reason why the last reply ended.
     pub finish: Finish,
-    /// The whole conversation, this answer included: to be gone on with.
+    /// The whole conversation with this answer, as input for a follow-up run.
     pub messages: Vec<Message>,
-    /// How often the model was asked.
+    /// The number of turns, that is of replies by the model.
     pub turns: u32,
-    /// What that took.
+    /// The tokens and the cost of all model calls.
     pub usage: Usage,
 }
 
@@ -51,8 +51,8 @@ impl Ctx {
     /// The model is the one that the engine has under this [route](crate::flow::EngineBuilder::model).
     ///
     /// # Crash
-    /// Recorded replies are not asked for again, recorded tool calls are not made again. What had started is
-    /// reconciled as in every workflow; where nobody can tell, the run waits.
+    /// Recorded replies are not requested again, and recorded tool calls are not made again. A call that had started
+    /// is reconciled as in every workflow; if its outcome cannot be found out, the run waits for a person.
     pub fn agent(&self, route: &str) -> Agent {
         Agent {
             ctx: self.clone(),
@@ -67,24 +67,25 @@ impl Ctx {
 }
 
 impl Agent {
-    /// Its name in the run, by which its calls are told from another agent's; that of its model's route unless it
-    /// is said. Agents that are open at once need an id: `.named(("reader", &page))`.
+    /// Sets the agent's name in the run, which distinguishes its calls from those of another agent. Default: the name
+    /// of the model's route. Agents that run concurrently need an id: `.named(("reader", &page))`.
     pub fn named(mut self, label: impl Into<Label>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// The version of its prompt: part of what its model calls are recorded under. Replies to another version are
-    /// not used; runs that are under way ask again.
+    /// Sets the version of the prompt, which is part of the key of the agent's model calls. Replies that were
+    /// recorded under another version are not used; runs in progress ask the model again.
     pub fn prompt_version(mut self, version: impl Into<String>) -> Self {
         self.prompt_version = version.into();
         self
     }
 
-    /// Lets it call a registered tool. What its model is told is the tool's name, and documentation and schema of
+    /// Offers a registered tool to the model. The model sees the tool's name, and the documentation and the schema of
     /// its input type.
     ///
-    /// A tool without a [`key`](Tool::key) is called once for the same arguments, however often that is proposed.
+    /// A tool without a [`key`](Tool::key) is called once for the same arguments, however often the model proposes
+    /// the call.
     pub fn tool<T>(self) -> Self
     where
         T: Tool<Input: JsonSchema, Effect: effect::Unapproved>,
@@ -92,12 +93,12 @@ impl Agent {
         self.offer(Offered::typed::<T>())
     }
 
-    /// Lets it call a tool whose effect needs an approval: with this one, for the content that was approved.
+    /// Offers a tool whose effect needs an approval. Its calls use this approval, and only for the approved content.
     pub fn approved_tool<T: NeedsApproval<Input: JsonSchema>>(self, approval: &Approval) -> Self {
         self.offer(Offered::typed::<T>().approved_by(approval))
     }
 
-    /// Lets it read again what may have changed: the same arguments in a later turn are another call.
+    /// Offers a read-only tool whose result may change: the same arguments in a later turn are another call.
     pub fn reading_tool<T>(self) -> Self
     where
         T: Tool<Input: JsonSchema, Effect = effect::ReadOnly>,
@@ -105,8 +106,8 @@ impl Agent {
         self.offer(Offered::typed::<T>().anew())
     }
 
-    /// Lets it call a tool that is registered by its name alone, and [describes](crate::tool::DynamicTool::describe)
-    /// itself. One that needs an approval asks the people of the tool for it, and the run waits.
+    /// Offers a tool that is registered by name alone and [describes](crate::tool::DynamicTool::describe) itself. If
+    /// the tool needs an approval, the tool's reviewers are asked, and the run waits.
     pub fn tool_named(self, name: &str) -> Self {
         self.offer(Offered::named(name))
     }
@@ -116,24 +117,25 @@ impl Agent {
         self
     }
 
-    /// How often its model is asked; 32 times unless it is said. Then the agent fails with
+    /// Sets the maximum number of turns. Default: 32. An agent that exceeds the maximum fails with
     /// [`TurnsUsedUp`](FailureCode::TurnsUsedUp).
     pub fn max_turns(mut self, turns: u32) -> Self {
         self.max_turns = turns;
         self
     }
 
-    /// Shortens the conversation for the model, before each turn. It must be a pure function. What it leaves out is
-    /// forgotten by the model alone: a call that it proposes again is still answered from its record.
+    /// Shortens the conversation for the model, before each turn. The function must be pure. Only the model forgets
+    /// the messages that the function removes: a call that the model proposes again is still answered from its
+    /// record.
     pub fn compact(mut self, shorten: impl Fn(&[Message]) -> Vec<Message> + Send + Sync + 'static) -> Self {
         self.compact = Some(Arc::new(shorten));
         self
     }
 
-    /// Runs it with these messages, until its model proposes no more calls.
+    /// Runs the agent with these messages, until the model proposes no more calls.
     ///
     /// # Errors
-    /// If the model cannot be asked, or the turns are used up. A tool that fails is told to the model, which may
+    /// If the model cannot be asked, or the turns are used up. The failure of a tool is shown to the model, which may
     /// find another way.
     pub async fn run(self, messages: impl Into<Vec<Message>>) -> Result<AgentAnswer, Failure> {
         let (ctx, label) = (self.ctx.clone(), self.label.clone());

@@ -1,4 +1,4 @@
-//! A model behind an OpenAI-compatible endpoint: chat completions with tools, as most servers of models speak them.
+//! A model behind an OpenAI-compatible endpoint: chat completions with tools, the format of most model servers.
 
 mod wire;
 
@@ -9,7 +9,7 @@ use reqwest::header::HeaderMap;
 use reqwest::{Client, Response, Url};
 use serde_json::{Map, Value, json};
 
-use self::wire::{completion, messages, tools};
+use self::wire::{completion, messages};
 use super::bounds::cut;
 use super::message::{Prompt, Reply};
 use super::model::Model;
@@ -17,12 +17,12 @@ use super::usage::Usage;
 use crate::ledger::ErrorKind;
 use crate::tool::{Call, ToolError, retry_after, sends_once};
 
-/// Bytes of an answer that are read. Beyond that it is no answer.
+/// The maximum size of a response, in bytes. A larger response is an error.
 const ANSWER: usize = 8 * 1024 * 1024;
-/// Bytes of an error's text that go into the record.
+/// The maximum size of an error's text in the record, in bytes.
 const ERROR: usize = 500;
 
-/// A model behind an endpoint.
+/// A model behind an OpenAI-compatible endpoint.
 ///
 /// ```
 /// use counterfoil::agent::{ChatCompletions, Prices};
@@ -44,37 +44,37 @@ pub struct ChatCompletions {
     options: Map<String, Value>,
 }
 
-/// What a million tokens cost, in millionths of a currency.
+/// Prices of a million tokens, in millionths of a currency unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prices {
-    /// Read.
+    /// The price of a million input tokens.
     pub input_micros: u64,
-    /// Written.
+    /// The price of a million output tokens.
     pub output_micros: u64,
 }
 
-/// Why an endpoint cannot be used.
+/// The reason why an endpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// It is no URL that can be asked.
+    /// The URL is not an HTTP or HTTPS URL.
     #[error("{url:?} is not the URL of an endpoint ({detail}): give it as http://host/v1")]
     Url {
-        /// As given.
+        /// The URL as given.
         url: String,
-        /// What is wrong with it.
+        /// Description of the mistake in the URL.
         detail: String,
     },
-    /// The HTTP client cannot be made.
+    /// The HTTP client cannot be created.
     #[error("there is no HTTP client: {detail}")]
     Client {
-        /// The library's words.
+        /// The error message of the HTTP library.
         detail: String,
     },
 }
 
 impl fmt::Debug for ChatCompletions {
-    /// Without the key.
+    /// Formats the endpoint without its key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChatCompletions")
             .field("url", &self.url.as_str())
@@ -84,7 +84,7 @@ impl fmt::Debug for ChatCompletions {
 }
 
 impl ChatCompletions {
-    /// The model of this name, at this base URL: what stands before `/chat/completions`.
+    /// A client for the model of this name. `base` is the part of the URL before `/chat/completions`.
     pub fn at(base: &str, model: impl Into<String>) -> Result<Self, EndpointError> {
         let refused = |detail: String| EndpointError::Url { url: base.to_owned(), detail };
         let url = format!("{}/chat/completions", base.trim_end_matches('/'));
@@ -100,21 +100,21 @@ impl ChatCompletions {
         Ok(Self { client, url, model, key: None, prices, options })
     }
 
-    /// The bearer key that the endpoint wants.
+    /// Sets the bearer key for the endpoint.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// What it costs, for [`Usage::cost_micros`].
+    /// Sets the prices, from which [`Usage::cost_micros`] is computed.
     #[must_use]
     pub const fn prices(mut self, prices: Prices) -> Self {
         self.prices = prices;
         self
     }
 
-    /// One more field of each request: `temperature`, `max_tokens`, `reasoning_effort` …
+    /// Adds a field to each request: `temperature`, `max_tokens`, `reasoning_effort` …
     #[must_use]
     pub fn option(mut self, name: impl Into<String>, value: Value) -> Self {
         self.options.insert(name.into(), value);
@@ -126,12 +126,12 @@ impl ChatCompletions {
         body.insert("model".into(), json!(self.model));
         body.insert("messages".into(), messages(&prompt.messages));
         if !prompt.tools.is_empty() {
-            body.insert("tools".into(), tools(&prompt.tools));
+            body.insert("tools".into(), json!(prompt.tools));
         }
         Value::Object(body)
     }
 
-    /// An error's text, without the key, should the endpoint have repeated it.
+    /// An error with this text, without the key, in case the endpoint repeated the key.
     fn error(&self, kind: ErrorKind, text: &str) -> ToolError {
         let text = match self.key.as_deref().filter(|key| !key.is_empty()) {
             Some(key) => text.replace(key, "[key]"),
@@ -140,7 +140,7 @@ impl ChatCompletions {
         ToolError::new(kind, cut(text, ERROR))
     }
 
-    /// What became of a request that brought no answer.
+    /// The error of a request that got no response.
     fn lost(&self, error: reqwest::Error) -> ToolError {
         let lost = ToolError::from(error);
         self.error(lost.kind, &format!("no answer: {}", lost.message))
@@ -159,9 +159,9 @@ impl ChatCompletions {
 
     fn refused(&self, status: u16, headers: &HeaderMap, body: &str) -> ToolError {
         let kind = match status {
-            // There is nothing that could be a duplicate of anything.
+            // A chat completion cannot be a duplicate, so this 409 is no conflict of keys.
             409 => ErrorKind::Server,
-            // That does not pass by waiting.
+            // An exhausted account does not recover by waiting.
             429 if body.contains("insufficient_quota") => ErrorKind::BudgetExceeded,
             300..=399 => ErrorKind::Validation,
             status => ToolError::http(status, "").kind,
@@ -181,7 +181,7 @@ impl ChatCompletions {
 impl Model for ChatCompletions {
     async fn complete(&self, call: &Call, prompt: &Prompt) -> Result<Reply, ToolError> {
         let mut request = self.client.post(self.url.clone()).json(&self.body(prompt));
-        // An endpoint or gateway that honours it answers a second attempt without working twice.
+        // An endpoint or gateway that honours the key answers a second attempt without a second completion.
         request = request.header("Idempotency-Key", call.key());
         if let Some(key) = &self.key {
             request = request.bearer_auth(key);
@@ -190,7 +190,7 @@ impl Model for ChatCompletions {
         let (status, headers) = (response.status(), response.headers().clone());
         let text = self.text(response).await;
         if !status.is_success() {
-            // Its status says enough, even if its text was cut off.
+            // The status is sufficient, even if the body was cut off.
             return Err(self.refused(status.as_u16(), &headers, &text.unwrap_or_default()));
         }
         let text = text?;
@@ -202,8 +202,8 @@ impl Model for ChatCompletions {
     }
 }
 
-/// The header in its seconds, or in the milliseconds that some endpoints add. A date in it is passed over: the backoff
-/// stands in.
+/// The wait that the endpoint asks for: in the milliseconds of `retry-after-ms`, or in the seconds of `Retry-After`.
+/// A date is ignored, and the backoff applies.
 fn asked_wait(headers: &HeaderMap) -> Option<Duration> {
     let milliseconds = headers.get("retry-after-ms").and_then(|ms| ms.to_str().ok()?.trim().parse().ok());
     milliseconds.map(Duration::from_millis).or_else(|| retry_after(headers))

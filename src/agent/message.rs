@@ -1,75 +1,76 @@
-//! What a model is given and what it gives back: plain values, in no provider's format.
+//! Input and output of a model: plain values, in no provider's format.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::usage::Usage;
+use crate::tool::ToolOffer;
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Message {
-    /// What the model is to be.
+    /// The system prompt.
     System {
-        /// The instructions.
+        /// The text of the instructions.
         text: String,
     },
-    /// What somebody says to it.
+    /// A message from the user.
     User {
-        /// The words.
+        /// The text of the message.
         text: String,
     },
-    /// What the model said, and the calls that it proposed.
+    /// A reply of the model, with the calls that it proposed.
     Assistant {
-        /// The words; often empty beside calls.
+        /// The text of the reply; often empty if there are calls.
         text: String,
-        /// The calls, in its order.
+        /// The proposed calls, in the model's order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<Proposal>,
     },
-    /// What became of a call that it proposed.
+    /// The result of a call that the model proposed.
     Tool {
         /// The model's id for the call.
         call_id: String,
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// The result, or what went wrong.
+        /// The result, or the error message.
         text: String,
-        /// It went wrong.
+        /// True if the call failed.
         #[serde(default)]
         failed: bool,
     },
 }
 
 impl Message {
-    /// Instructions.
+    /// A system message with these instructions.
     pub fn system(text: impl Into<String>) -> Self {
         Self::System { text: text.into() }
     }
 
-    /// A question or a task.
+    /// A user message: a question or a task.
     pub fn user(text: impl Into<String>) -> Self {
         Self::User { text: text.into() }
     }
 
-    /// Something that the model is to have said.
+    /// An assistant message, as an example for the model.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::Assistant { text: text.into(), calls: Vec::new() }
     }
 }
 
-/// A tool call as a model proposes it. Nothing in it is believed.
+/// A tool call as a model proposes it. None of its fields is trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
-    /// The model's id for it: handed back with the result, and part of no key.
+    /// The model's id for the call. The id is returned to the model with the result, and is part of no key.
     #[serde(default)]
     pub id: String,
-    /// Which tool.
+    /// The name of the tool.
     pub tool: String,
-    /// JSON text, if the model got it right.
+    /// The arguments as JSON text, if the model wrote valid JSON.
     pub arguments: String,
-    /// Why it was not even looked at: it was too large, or one of too many. Set by the engine.
+    /// The reason why the engine refused the proposal unread: too large, or too many calls. Set by the engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -81,7 +82,7 @@ impl Proposal {
         Self { id: String::new(), tool: tool.into(), arguments: arguments.to_string(), refused: None }
     }
 
-    /// With an id.
+    /// Sets the model's id for the call.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = id.into();
@@ -89,68 +90,57 @@ impl Proposal {
     }
 }
 
-/// What a model is asked.
+/// Input of one model call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
     /// The conversation so far.
     pub messages: Vec<Message>,
-    /// What it may call.
+    /// The tools that the model may call.
     pub tools: Vec<ToolOffer>,
 }
 
-/// A tool as a model is told of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolOffer {
-    /// Its name.
-    pub name: String,
-    /// What it is for.
-    pub description: String,
-    /// The JSON Schema of its arguments, which is an object's.
-    pub schema: Value,
-}
-
-/// What a model answers: words, or calls, or both.
+/// Output of one model call: text, calls, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The words.
+    /// The text of the reply.
     pub text: String,
-    /// The calls, in its order.
+    /// The proposed calls, in the model's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Proposal>,
-    /// How it came to its end.
+    /// The reason why the reply ended.
     #[serde(default)]
     pub finish: Finish,
-    /// What it took.
+    /// The tokens and the cost of the call.
     #[serde(default)]
     pub usage: Usage,
 }
 
-/// How a reply came to its end.
+/// The reason why a reply ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Finish {
-    /// The model was done.
+    /// The model had finished.
     #[default]
     Done,
-    /// It ran into the limit of tokens: what is there is the beginning.
+    /// The token limit was reached: the text is only the beginning.
     CutOff,
-    /// The provider's filter stopped it.
+    /// The provider's content filter stopped the reply.
     Filtered,
 }
 
 impl Reply {
-    /// Words, and no calls: the end of an agent's run.
+    /// A reply with text and no calls, which ends an agent's run.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// Calls, all to be carried out at once.
+    /// A reply with calls, which are made concurrently.
     pub fn calls(calls: impl IntoIterator<Item = Proposal>) -> Self {
         Self { calls: calls.into_iter().collect(), ..Self::default() }
     }
 
-    /// Adds what it took.
+    /// Sets the tokens and the cost of the call.
     #[must_use]
     pub fn usage(mut self, usage: Usage) -> Self {
         self.usage = usage;

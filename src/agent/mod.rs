@@ -60,17 +60,17 @@
 //! # What is recorded
 //!
 //! A model call is an operation of the ledger, of effect class [`ModelCall`](crate::ledger::EffectClass::ModelCall),
-//! under (run, agent and turn, messages, prompt version, model route). A recorded one is never made again: on resume
-//! the reply that was acted on is the reply that is seen. One whose fate is unknown is made again, which costs money
-//! and does no harm. What is recorded is the reply and a digest of the messages, so that the records of a
-//! conversation grow with its length and not with its square.
+//! under (run, agent and turn, messages, prompt version, model route). A recorded call is never made again: a resumed
+//! run sees the same reply as before. A call of unknown outcome is made again, which costs money and does no harm. A
+//! record holds the reply and a digest of the messages, so that the records of a conversation grow linearly with its
+//! length and not quadratically.
 //!
 //! A tool call is identified by the tool's own [`key`](crate::tool::Tool::key), or else by the agent and the
-//! canonical arguments. The id that a model gives to a call is only handed back to it, and is part of no key.
+//! canonical arguments. The model's id for a call is only returned to the model, and is part of no key.
 //!
 //! # Crash
-//! Anywhere: the workflow runs again from the top, replies and results come from their records, and the first call
-//! without one is reconciled like every other.
+//! At any point: the workflow runs again from the top, replies and results come from their records, and the first
+//! call without a record is reconciled like every other call.
 
 mod bounds;
 mod builder;
@@ -78,16 +78,16 @@ mod builder;
 mod http;
 mod message;
 mod model;
-mod schema;
 mod scripted;
 mod toolbox;
 mod turn;
 mod usage;
 
+pub use crate::tool::ToolOffer;
 pub use builder::{Agent, AgentAnswer};
 #[cfg(feature = "agent-http")]
 pub use http::{ChatCompletions, EndpointError, Prices};
-pub use message::{Finish, Message, Prompt, Proposal, Reply, ToolOffer};
+pub use message::{Finish, Message, Prompt, Proposal, Reply};
 pub use model::Model;
 pub use scripted::Scripted;
 pub use usage::Usage;

@@ -35,13 +35,13 @@ use crate::tool::{Call, Done, Prepared, RegisterError, ToolError, ToolSpec, Unpr
 /// }
 /// ```
 pub trait Model: Send + Sync + 'static {
-    /// Asks it once. Its error's kind decides whether it is asked again, and how soon: a
-    /// [`retry_after`](ToolError::retry_after) is honoured. Do not retry here.
+    /// Asks the model once. The kind of its error decides whether the model is asked again, and after which delay: a
+    /// [`retry_after`](ToolError::retry_after) is honoured. Implementations must not retry.
     fn complete(&self, call: &Call, prompt: &Prompt)
     -> impl Future<Output = Result<Reply, ToolError>> + Send;
 
-    /// How often and how soon it is asked again, and for how long an answer is waited for: eight attempts, 500 ms
-    /// doubling to 30 s, five minutes each, unless it is said.
+    /// The retry policy of the model calls. Default: eight attempts, backoff 500 ms doubling to 30 s, timeout five
+    /// minutes for each attempt.
     fn retry(&self) -> RetryPolicy {
         RetryPolicy {
             attempts: 8,
@@ -51,16 +51,17 @@ pub trait Model: Send + Sync + 'static {
         }
     }
 
-    /// The limits of its calls: a rate, a breaker, a price for each attempt, alone and with all models and tools of its provider. Nothing
-    /// is limited unless it is said. A priced call is recorded before it is made, so that a crash gives no budget back. The price is an
-    /// estimate: it is reserved before an attempt, and replaced by the reply's [cost](Self::cost).
+    /// The limits of the model's calls: a rate, a breaker and a price for each attempt, alone and together with all
+    /// models and tools of its provider. Default: no limits. A priced call is recorded before it is made, so that a
+    /// crash returns no budget. The price is an estimate: it is reserved before an attempt, and replaced by the
+    /// reply's [cost](Self::cost).
     fn quota(&self) -> Quota {
         Quota::default()
     }
 
-    /// What a reply has really cost, in the unit of the price that [`quota`](Self::quota) names. Unless it is said: the
-    /// [cost in millionths](super::Usage::cost_micros) if the unit is `"micros"`, the tokens of both directions if it is `"token"`, and the
-    /// price itself otherwise.
+    /// The actual cost of a reply, in the unit of the price in [`quota`](Self::quota). Default: the [cost in
+    /// millionths](super::Usage::cost_micros) if the unit is `"micros"`, the tokens of both directions if it is
+    /// `"token"`, and the estimated price otherwise.
     fn cost(&self, reply: &Reply) -> Option<u64> {
         let usage = reply.usage;
         match &*self.quota().price?.unit {
@@ -72,8 +73,8 @@ pub trait Model: Send + Sync + 'static {
 }
 
 impl EngineBuilder {
-    /// Registers a model under a route: the name by which agents ask for it, and under which its calls are recorded.
-    /// Which model that is may change, the route may not.
+    /// Registers a model under a route: the name by which agents request the model, and under which its calls are
+    /// recorded. The model behind a route may change; the route itself must stay.
     pub fn model(self, route: &str, model: impl Model) -> Self {
         let name = operation(route);
         let (retry, quota) = (model.retry(), model.quota());
@@ -86,7 +87,7 @@ impl EngineBuilder {
         })
     }
 
-    /// Says that the workflow that was registered last asks this model: needed where it says which tools it
+    /// Declares that the workflow registered last asks this model. Needed if the workflow declares the tools that it
     /// [calls](Self::calls).
     pub fn calls_model(self, route: &str) -> Self {
         self.calls_named(&operation(route))
@@ -100,18 +101,18 @@ pub(super) fn operation(route: &str) -> String {
     format!("{PREFIX}{route}")
 }
 
-/// It is the operation type of a model.
+/// True if this is the operation type of a model.
 pub(super) fn is_model(operation: &str) -> bool {
     operation.starts_with(PREFIX)
 }
 
 fn spec(name: &str, retry: RetryPolicy, quota: Quota) -> Result<ToolSpec, RegisterError> {
-    let blind = Contract::new(ContractClass::Blind); // it may be asked again: that does no harm
+    let blind = Contract::new(ContractClass::Blind); // a model call may be made again without harm
     let spec = ToolSpec::of(Name::new(name)?, EffectClass::ModelCall, blind, retry);
     Ok(ToolSpec { any_output: false, quota, ..spec })
 }
 
-/// A model, its type forgotten.
+/// A model behind a trait object.
 trait AnyModel: Send + Sync {
     fn complete<'a>(&'a self, call: &'a Call, prompt: &'a Prompt) -> BoxFuture<'a, Result<Reply, ToolError>>;
     fn cost(&self, reply: &Reply) -> Option<u64>;
@@ -135,7 +136,7 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// A call that asks it this.
+    /// A call of the model with this prompt.
     pub(super) fn asking(&self, place: &Place<'_>, prompt: Prompt) -> Result<Asking, PayloadError> {
         let messages = Payload::of(&prompt.messages)?.digest();
         let request = Payload::of(&json!({
@@ -154,7 +155,7 @@ impl Unprepared for Route {
     }
 
     fn prepare(&self, request: &Payload) -> Result<Arc<dyn Prepared>, PayloadError> {
-        // From a record, whose conversation is its run's: it can be settled, and not sent.
+        // A call from a record. The run holds its conversation, so this call can be settled and not sent.
         Ok(Arc::new(Asking { route: self.clone(), prompt: None, request: request.clone() }))
     }
 
@@ -167,18 +168,18 @@ impl Unprepared for Route {
     }
 }
 
-/// Where in a run a model is asked.
+/// The position of a model call in a run.
 pub(super) struct Place<'a> {
-    /// Which agent of the run.
+    /// The name of the agent.
     pub(super) agent: &'a str,
-    /// Which of its turns, from 0.
+    /// The turn of the agent, from 0.
     pub(super) turn: u32,
-    /// As its author counts.
+    /// The version of the prompt, as its author counts.
     pub(super) prompt_version: &'a str,
 }
 
-/// A model, asked something. What goes into the record is not the conversation but its digest: the run can put it
-/// together again from its input and its records, and each turn would record all of it anew.
+/// One call of a model. The record holds not the conversation but its digest: the run can rebuild the conversation
+/// from its input and its records, and otherwise each turn would record the whole conversation again.
 pub(super) struct Asking {
     route: Route,
     prompt: Option<Prompt>,
@@ -186,7 +187,7 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// (run, step, input hash, prompt version, model route): all but run and route are in the request.
+    /// The key of (run, step, input hash, prompt version, model route): all but run and route are in the request.
     pub(super) fn key(&self, ctx: &crate::flow::Ctx) -> Key {
         let request = crate::payload::hex(&self.request.digest().0);
         Key::in_run(self.route.spec.name.as_str(), ctx.run_name(), ctx.scope(), request)

@@ -9,7 +9,7 @@ use crate::tool::{Call, ToolError};
 
 type Script = dyn Fn(&Prompt) -> Reply + Send + Sync;
 
-/// A model whose reply is a function of what it is asked. Clones follow the same script.
+/// A model whose reply is a function of the prompt. Clones follow the same script.
 #[derive(Clone)]
 pub struct Scripted(Arc<Script>);
 
@@ -20,12 +20,13 @@ impl fmt::Debug for Scripted {
 }
 
 impl Scripted {
-    /// Says what this function says.
+    /// A model that replies with the result of this function.
     pub fn new(script: impl Fn(&Prompt) -> Reply + Send + Sync + 'static) -> Self {
         Self(Arc::new(script))
     }
 
-    /// Says these in turn, by how often the conversation shows that it has spoken; the last one from then on.
+    /// A model that gives these replies in turn. The number of assistant messages in the conversation selects the
+    /// reply; after the last reply, the model repeats it.
     pub fn turns(replies: impl IntoIterator<Item = Reply>) -> Self {
         let replies: Vec<_> = replies.into_iter().collect();
         Self::new(move |prompt| {

@@ -1,5 +1,5 @@
-//! The tools that an agent may call, and what its model's proposals come to. Nothing that a model writes is believed:
-//! what cannot be carried out is told back to it.
+//! The tools that an agent may call, and the conversion of the model's proposals into calls. Nothing that a model
+//! writes is trusted: a proposal that cannot be carried out is reported back to the model.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,21 +8,20 @@ use schemars::JsonSchema;
 
 use super::bounds::{ERROR, cut};
 use super::builder::misuse;
-use super::message::{Proposal, ToolOffer};
-use super::schema::Schema;
+use super::message::Proposal;
 use crate::flow::{Failure, Unregistered};
 use crate::id::RunName;
 use crate::ledger::{Approval, Key, RequestHash};
 use crate::payload::{Limits, Payload, PayloadError, hex, parse};
-use crate::tool::{Prepared, Registry, Tool, Unprepared, stable_key};
+use crate::tool::{Prepared, Registry, Schema, Tool, ToolOffer, Unprepared, stable_key};
 
-/// A tool of the box.
+/// A tool that is offered to the model.
 pub(super) struct Offered {
     name: String,
-    /// Absent: as the registered tool describes itself.
+    /// The description and the schema; if absent, those of the registered tool.
     described: Option<(String, Schema)>,
     approval: Option<Approval>,
-    /// The same arguments in a later turn are another call.
+    /// True if the same arguments in a later turn are another call.
     anew: bool,
 }
 
@@ -67,12 +66,12 @@ pub(super) struct Ready {
     pub(super) tool: Arc<dyn Prepared>,
     pub(super) key: Key,
     pub(super) approval: Option<Approval>,
-    /// Two that are equal are one call.
+    /// The tool and its request. Two proposals with equal values are one call.
     pub(super) same: (String, Payload),
 }
 
 impl<'a> Toolbox<'a> {
-    /// Finds the tools, or says which one is not there.
+    /// Finds the tools in the registry, or fails with the name of the missing one.
     pub(super) fn find(
         registry: &'a Registry,
         limits: Limits,
@@ -88,7 +87,7 @@ impl<'a> Toolbox<'a> {
                 return Err(misuse(format!("the agent is given the tool {name:?} twice")));
             }
             let given =
-                || tool.about().map(|about| (about.description.clone(), Schema::given(about.schema.clone())));
+                || registry.about(&name).map(|about| (about.description.clone(), about.schema.clone()));
             let Some((description, schema)) = offered.described.clone().or_else(given) else {
                 return Err(misuse(format!(
                     "the tool {name:?} does not say what it takes: `.describe(…)` it"
@@ -100,12 +99,12 @@ impl<'a> Toolbox<'a> {
         Ok(Self { registry, limits, tools })
     }
 
-    /// As a model is told of them.
+    /// The tools in the form that the model sees.
     pub(super) fn offers(&self) -> Vec<ToolOffer> {
         self.tools.iter().map(|found| found.offer.clone()).collect()
     }
 
-    /// What a proposal comes to, or what its model is told.
+    /// The call that a proposal becomes, or the error message for the model.
     pub(super) fn ready(
         &self,
         proposal: &Proposal,
@@ -113,7 +112,7 @@ impl<'a> Toolbox<'a> {
         agent: &str,
         turn: u32,
     ) -> Result<Ready, String> {
-        // The tool's own code reads the arguments and makes the key: it may never have met such arguments.
+        // The tool's own code reads the arguments and makes the key, and may panic on unexpected arguments.
         let ready = catch_unwind(AssertUnwindSafe(|| self.read(proposal, run, agent, turn)));
         let told = ready.unwrap_or_else(|_| Err("the tool cannot read these arguments".to_owned()));
         told.map_err(|error| cut(error, ERROR))
@@ -141,7 +140,7 @@ impl<'a> Toolbox<'a> {
             PayloadError::Mismatch { reason, .. } => format!("the arguments do not fit: {reason}"),
             error => error.to_string(),
         })?;
-        // As the tool reads it: what it passes over makes no other call.
+        // The request as the tool reads it: an argument that the tool ignores makes no other call.
         let request = tool.request(None).and_then(|(request, _)| request.within(&self.limits));
         let request = request.map_err(|e| e.to_string())?;
         let key = stable_key(&*tool).map_err(|e| e.to_string())?.unwrap_or_else(|| {

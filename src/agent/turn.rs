@@ -1,20 +1,22 @@
-//! The loop: ask the model, carry out what it proposes, show it the results.
+//! The agent loop: ask the model, carry out its proposals, show it the results.
 
 use futures_util::future::join_all;
 
 use super::bounds::{ERROR, RESULT, cut};
 use super::builder::{Agent, AgentAnswer, misuse};
-use super::message::{Message, Prompt, Proposal, Reply, ToolOffer};
+use super::message::{Message, Prompt, Proposal, Reply};
 use super::model::{Place, Route, operation};
 use super::toolbox::{Ready, Toolbox};
 use super::usage::Usage;
+use crate::exec::output_text;
 use crate::flow::{Failure, FailureCode};
 use crate::payload::Payload;
+use crate::tool::ToolOffer;
 
-/// An agent at work.
+/// An agent while it runs.
 pub(super) struct Conversation<'a> {
     agent: &'a Agent,
-    /// In the run.
+    /// The agent's name in the run.
     name: String,
     route: &'a Route,
     tools: Toolbox<'a>,
@@ -23,7 +25,7 @@ pub(super) struct Conversation<'a> {
     usage: Usage,
 }
 
-/// What a call is told back as.
+/// The result of a call as the model sees it.
 type Told = Result<Payload, String>;
 
 impl<'a> Conversation<'a> {
@@ -55,7 +57,7 @@ impl<'a> Conversation<'a> {
         Err(Failure::coded(FailureCode::TurnsUsedUp, message))
     }
 
-    /// Asks the model, or takes what it said when it was asked the same.
+    /// Asks the model, or takes the recorded reply to the same question.
     async fn ask(&self, turn: u32) -> Result<Reply, Failure> {
         let messages = match &self.agent.compact {
             Some(compact) => compact(&self.messages),
@@ -68,13 +70,13 @@ impl<'a> Conversation<'a> {
         let key = asking.key(ctx);
         let reply =
             ctx.call_prepared(ctx.registry().hand_out(std::sync::Arc::new(asking)), key, None).await?;
-        // Its record is this engine's own work.
+        // The record was written by this engine, so an unreadable one is damage.
         reply
             .decode()
             .map_err(|error| misuse(format!("the recorded reply of {} is damaged: {error}", self.name)))
     }
 
-    /// All calls of a turn at once; the results in the order in which they were asked for.
+    /// Carries out all calls of a turn concurrently. The results are in the order of the calls.
     async fn carry_out(&self, calls: &[Proposal], turn: u32) -> Result<Vec<Message>, Failure> {
         let run = (self.agent.ctx.effect_name(), self.agent.ctx.scope());
         let read = calls.iter().map(|call| self.tools.ready(call, run, &self.name, turn));
@@ -92,7 +94,7 @@ impl<'a> Conversation<'a> {
         };
         match self.agent.ctx.call_prepared(tool, key, approval).await {
             Ok(output) => Ok(Ok(output)),
-            // A mistake in the workflow's code: no model can mend it.
+            // A mistake in the workflow's code, which no model can correct.
             Err(failure) if failure.code.is_mendable() => Err(failure),
             Err(failure) if failure.detail.is_null() => Ok(Err(failure.message)),
             Err(Failure { message, detail, .. }) => Ok(Err(format!("{message} {detail}"))),
@@ -100,8 +102,8 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// Each call once, and where the result of each proposal will be: a model that says the same thing twice in one turn
-/// means it once.
+/// The distinct calls of a turn, and for each proposal the index of its result: a model that proposes the same call
+/// twice in one turn means one call.
 fn without_repeats(read: Vec<Result<Ready, String>>) -> (Vec<Result<Ready, String>>, Vec<usize>) {
     let mut once: Vec<Result<Ready, String>> = Vec::with_capacity(read.len());
     let mut places = Vec::with_capacity(read.len());
@@ -121,11 +123,7 @@ fn without_repeats(read: Vec<Result<Ready, String>>) -> (Vec<Result<Ready, Strin
 
 fn message(call: &Proposal, told: &Told) -> Message {
     let text = match told {
-        Ok(output) => {
-            // Text as text: a model need not read it in quotes.
-            let text = output.decode::<String>().unwrap_or_else(|_| output.as_str().to_owned());
-            cut(text, RESULT)
-        }
+        Ok(output) => cut(output_text(output), RESULT),
         Err(error) => cut(format!("error: {error}"), ERROR),
     };
     Message::Tool { call_id: call.id.clone(), tool: call.tool.clone(), text, failed: told.is_err() }

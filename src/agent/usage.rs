@@ -1,4 +1,4 @@
-//! What model calls took, in tokens and in money, as it is recorded with each of them.
+//! The usage of model calls, in tokens and in money, as recorded with each call.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
@@ -11,28 +11,28 @@ use crate::flow::{RunError, TenantClient};
 use crate::id::RunId;
 use crate::payload::MAX_EXACT_INTEGER;
 
-/// What one model call took, or several together.
+/// The usage of one model call, or the sum of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// How many calls; counted by the engine.
+    /// The number of calls; counted by the engine.
     #[serde(default)]
     pub calls: u64,
-    /// Tokens read.
+    /// The number of input tokens.
     pub input_tokens: u64,
-    /// Tokens written.
+    /// The number of output tokens.
     pub output_tokens: u64,
-    /// In millionths of the currency that the model's prices are in.
+    /// The cost, in millionths of the currency of the model's prices.
     #[serde(default)]
     pub cost_micros: u64,
 }
 
 impl Usage {
-    /// So many tokens, at no price.
+    /// The usage of these numbers of tokens, at no price.
     pub const fn tokens(input: u64, output: u64) -> Self {
         Self { calls: 0, input_tokens: input, output_tokens: output, cost_micros: 0 }
     }
 
-    /// As that of one call, and as far as JSON carries numbers: a provider may claim anything.
+    /// The usage as that of one call, limited to exact JSON numbers, because a provider may claim any number.
     pub(super) fn of_one_call(self) -> Self {
         Self { calls: 1, ..self } + Self::default()
     }
@@ -65,8 +65,8 @@ impl Sum for Usage {
 }
 
 impl TenantClient {
-    /// What the model calls of a run have taken so far, from their records. Attempts that brought no reply are not
-    /// in it: nobody has said what they took.
+    /// The usage of a run's model calls so far, from their records. Attempts without a reply are not included,
+    /// because their usage is unknown.
     pub async fn usage(&self, run: RunId) -> Result<Usage, RunError> {
         let replies = self.responses(run, model::is_model).await?;
         let replies = replies.iter().filter_map(|reply| reply.decode::<Reply>().ok());

@@ -62,7 +62,9 @@ pub(crate) async fn answer(
         let reason = format!("it does not take `{}`. It takes {}", resolution.name(), possible.join("; "));
         return Err(unanswerable(&reason));
     }
-    if let Some(review) = decided_by_reviewers(core, &escalation, resolution).await? {
+    let mut withdrawing = core.change(None);
+    let deciding = decided_by_reviewers(core, &escalation, resolution, &mut withdrawing).await?;
+    if let Some(review) = deciding {
         return Err(unanswerable(&format!("its reviewers decide about it, under {review:?}")));
     }
     let record = match escalation.record {
@@ -75,6 +77,7 @@ pub(crate) async fn answer(
         return about_call(core, escalation, record, said).await;
     }
     let (mut change, again) = consequences(core, &escalation, record, resolution).await?;
+    change.documents.append(&mut withdrawing.documents);
     escalation.answer = Some(said.at(core.now()));
     change = change.escalation(escalation.clone());
     also(&mut change, &escalation);

@@ -17,7 +17,7 @@ use crate::clock::{Clock, SharedClock, SystemClock, Timestamp};
 use crate::id::{Entropy, SystemEntropy};
 use crate::payload::Limits;
 use crate::store::own::OwnDatabase;
-use crate::store::{Group, Store, StoreError};
+use crate::store::{Group, Model, Store, StoreError};
 use crate::tool::{DynamicTool, RegisterError, Registry, Tool};
 
 /// Why an executor or an engine did not start.
@@ -111,6 +111,11 @@ impl ExecutorBuilder {
         Self::at(Place::Postgres(url.into(), Box::new(options)))
     }
 
+    /// In memory: for tests, and for trying out. Nothing outlives the process, so a crash loses what was recorded.
+    pub fn in_memory() -> Self {
+        Self::store(Arc::new(Model::volatile()))
+    }
+
     /// On any store.
     pub fn store(store: Arc<dyn Store>) -> Self {
         Self::at(Place::Store(store))
@@ -138,6 +143,14 @@ impl ExecutorBuilder {
     /// Registers a typed tool, and beside it what [undoes](crate::tool::Compensate) its effects.
     pub fn tool<T: Tool>(self, tool: T) -> Self {
         self.register(|registry| registry.tool(tool))
+    }
+
+    /// Registers a typed tool, and tells models of it by the schema of its input type and that type's documentation:
+    /// [`Executor::tools_for_model`] lists it. A property that the schema does not name is refused. An input that is no object is given in
+    /// the property `input`, as the schema says.
+    #[cfg(feature = "agent")]
+    pub fn tool_for_model<T: Tool<Input: schemars::JsonSchema>>(self, tool: T) -> Self {
+        self.register(|registry| registry.tool_for_model(tool))
     }
 
     /// Registers a tool that is known only at run time.
@@ -316,7 +329,7 @@ impl ExecutorBuilder {
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let executor = Executor::alone(Core::enrol(self.open_store().await?).await?);
         let lifted = executor.lift_restored(by, because).await;
-        executor.close(std::time::Duration::ZERO).await;
+        executor.shutdown(std::time::Duration::ZERO).await;
         Ok(lifted?)
     }
 

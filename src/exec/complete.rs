@@ -34,7 +34,7 @@ impl Executor {
     /// ```
     ///
     /// # Errors
-    /// [`ExecError::UnknownTool`] if no such tool is registered, and [`ExecError::Payload`] if the output is not what the tool returns,
+    /// [`RequestError::UnknownTool`] if no such tool is registered, and [`ExecError::Payload`] if the output is not what the tool returns,
     /// or too large. Nothing is kept then.
     ///
     /// # Crash
@@ -71,7 +71,7 @@ async fn complete(core: &Arc<Core>, tenant: &Tenant, completion: Completion) -> 
 
 /// Refuses what could not settle any call.
 fn check(core: &Core, tool: &str, external_ref: &str, ended: &Ended) -> Result<(), ExecError> {
-    let known = core.registry.known(tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.to_owned() })?;
+    let known = core.registry.known(tool).ok_or_else(|| core.unknown_tool(tool))?;
     if !is_nameable(external_ref) {
         let bytes = external_ref.len();
         let reason =

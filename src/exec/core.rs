@@ -21,12 +21,14 @@ use super::outbox::Publishing;
 use super::outcome::{ExecError, admitted, failed};
 use super::peers::Peers;
 use super::quiet::Quiet;
+use super::request_error::RequestError;
 use super::restores::{Declared, Restores};
 use super::reviewers::SharedReviewers;
 use super::throttle::Gates;
+use super::toolless::Toolless;
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
-use crate::ledger::{OperationKey, Record};
+use crate::ledger::{EffectClass, OperationKey, Record};
 use crate::payload::{DigestKey, Limits, Payload, PayloadDigest, PayloadError, Response, Stored};
 use crate::store::own::OwnDatabase;
 use crate::store::{Change, Group, OrderingKey, Question, Store as _, StoreError};
@@ -75,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) reviewers: SharedReviewers,
     /// Whether the ledger may be older than the world.
     pub(super) restores: Restores,
+    /// The calls whose tool is not here.
+    pub(super) toolless: Toolless,
     /// Since when nothing is sent of what questions are about.
     pub(super) quiet: Quiet,
     /// The engine whose runs wait for answers, if there is one.
@@ -161,6 +165,7 @@ impl Core {
             consumers,
             restores: Restores::default(),
             quiet: Quiet::default(),
+            toolless: Toolless::default(),
             engine: OnceLock::new(),
             declarations: Declarations::default(),
             ceased: Ceased::default(),
@@ -221,6 +226,14 @@ impl Core {
     /// Writes a change that must be admitted.
     pub(crate) async fn commit(&self, key: &OperationKey, change: Change) -> Result<(), ExecError> {
         admitted(key, self.group.commit_one(change).await)
+    }
+
+    /// No tool of this name is registered.
+    pub(crate) fn unknown_tool(&self, tool: &str) -> RequestError {
+        // What undoes a tool is called by nobody.
+        let tools = self.registry.specs().into_iter().filter(|spec| spec.effect != EffectClass::Compensation);
+        let registered = tools.map(|spec| spec.name.to_string()).collect();
+        RequestError::UnknownTool { tool: tool.to_owned(), registered }
     }
 
     pub(crate) async fn find(

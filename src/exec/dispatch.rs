@@ -67,10 +67,10 @@ pub(super) async fn dispatch(
             (record, result)
         }
         Err(refused) => {
-            let (kind, message) = match *refused {
-                ExecError::Approval(error) => (ErrorKind::ApprovalMissing, error.to_string()),
+            let (kind, message) = match refused.lacking_approval() {
+                Some(error) => (ErrorKind::ApprovalMissing, error.to_string()),
                 // It could not be read: nothing was sent, and it may be tried again.
-                error => (ErrorKind::Unreachable, error.to_string()),
+                None => (ErrorKind::Unreachable, refused.to_string()),
             };
             (record, Err(ToolError::new(kind, message)))
         }

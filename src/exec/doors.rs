@@ -26,7 +26,7 @@ impl Executor {
     /// Has the ledger know a tool that no builder could name.
     #[cfg(feature = "_sealed")]
     pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
-        self.core.registry.meet(tool)
+        self.core.registry.meet(tool).map(drop)
     }
 
     /// How large payloads may be.

@@ -1,14 +1,15 @@
 //! The executor as its host holds it.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::attempt;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 use super::builder::ExecutorBuilder;
 use super::carry::{Expect, carry_out};
 use super::core::Core;
@@ -18,6 +19,7 @@ use super::operation::{Asker, Operation};
 use super::outcome::{ExecError, Outcome, admitted};
 use super::questions::{self, Questions};
 use super::request::{ToolRequest, Wait};
+use super::request_error::RequestError;
 use super::resolve::{Answers, GiveAnswer};
 use super::shield::to_the_end;
 use super::throttle::ThrottleReport;
@@ -25,9 +27,11 @@ use super::undo::{self, Compensated};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, QuestionId, Tenant};
 use crate::ledger::{Declaration, Key, Look, OperationKey, Record};
-use crate::payload::Payload;
-use crate::store::{Evidence, QuestionCount, Resolution, SharedEffect, Store as _};
-use crate::tool::{Once, Prepared, Tool, ToolError, ToolSpec, canonical, given_or_stable, stable_key};
+use crate::payload::{Payload, PayloadError};
+use crate::store::{Evidence, QuestionCount, Resolution, SharedEffect, Store};
+use crate::tool::{
+    Once, Prepared, Tool, ToolError, ToolOffer, ToolSpec, canonical, given_or_stable, stable_key,
+};
 
 /// Executes tool calls under their records, for an agent loop or a service that has no workflows.
 #[derive(Clone)]
@@ -69,16 +73,45 @@ impl Executor {
         ExecutorBuilder::postgres(url)
     }
 
+    /// The same with other than the default options.
+    #[cfg(feature = "postgres")]
+    pub fn postgres_with(
+        url: impl Into<String>,
+        options: crate::store::postgres::Options,
+    ) -> ExecutorBuilder {
+        ExecutorBuilder::postgres_with(url, options)
+    }
+
+    /// An executor in memory, to be given its tools: for tests, and for trying out. Nothing outlives the process, so a crash loses
+    /// what was recorded.
+    pub fn in_memory() -> ExecutorBuilder {
+        ExecutorBuilder::in_memory()
+    }
+
+    /// An executor on any store, to be given its tools.
+    pub fn store(store: Arc<dyn Store>) -> ExecutorBuilder {
+        ExecutorBuilder::store(store)
+    }
+
     /// Executes one tool call: at once, or not at all if it happened before.
     ///
     /// Dropping the future does not cut the call off: it goes on, and its outcome is recorded.
+    ///
+    /// A request that is refused is an outcome, [`Outcome::Refused`]: whoever wrote it, a model for example, is told by
+    /// [`for_model`](Outcome::for_model). An error means that the ledger did not answer.
     ///
     /// # Crash
     /// After a crash the same request finds the record, and the outside world is asked before anything is sent.
     pub async fn execute(&self, request: ToolRequest) -> Result<Outcome, ExecError> {
         let wait = request.wait;
-        let op = self.prepare(request).await?;
-        self.durable(op, wait).await
+        let executed = match self.prepare(request).await {
+            Ok(op) => self.durable(op, wait).await,
+            Err(error) => Err(error),
+        };
+        match executed {
+            Err(ExecError::Request(refused)) => Ok(Outcome::Refused(Box::new(refused))),
+            executed => executed,
+        }
     }
 
     /// Executes a typed tool call.
@@ -88,10 +121,8 @@ impl Executor {
         input: T::Input,
         approval: Option<crate::ledger::Approval>,
     ) -> Result<Outcome, ExecError> {
-        let tool = || T::NAME.to_owned();
-        let typed =
-            self.core.registry.typed::<T>(input).ok_or_else(|| ExecError::UnknownTool { tool: tool() })?;
-        let key = stable_key(&*typed)?.ok_or_else(|| ExecError::NoKey { tool: tool() })?;
+        let typed = self.core.registry.typed::<T>(input).ok_or_else(|| self.core.unknown_tool(T::NAME))?;
+        let key = stable_key(&*typed)?.ok_or_else(|| RequestError::NoKey { tool: T::NAME.to_owned() })?;
         let asker = Asker { approval, ..Asker::default() };
         let op = Operation::prepare(&self.core, tenant, typed, key.render()?, asker).await?;
         self.durable(op, Wait::ForOutcome).await
@@ -305,6 +336,13 @@ impl Executor {
         self.core.gates.reports(self.core.now(), self.core.clock.boot())
     }
 
+    /// The registered tools that say what they are for, as a model is told of them, by name: the `tools` array of a request to it. They
+    /// are the dynamic tools with a [description](crate::tool::DynamicTool::describe), and typed tools that were registered
+    /// [for models](ExecutorBuilder::tool_for_model).
+    pub fn tools_for_model(&self) -> Vec<ToolOffer> {
+        self.core.registry.offers()
+    }
+
     /// What the registered tools declare.
     pub fn tools(&self) -> Vec<&ToolSpec> {
         self.core.registry.specs()
@@ -315,25 +353,53 @@ impl Executor {
     ///
     /// When this returns, another process can open a SQLite file, unless a call is still under way: it may send
     /// yet, so the file stays locked until the call or the process ends. What is recorded can still be read.
-    pub async fn close(self, drain: Duration) {
+    pub async fn shutdown(self, drain: Duration) {
         self.core.close(drain).await;
     }
 
     /// The operation that a request means. Nothing is recorded or sent.
     async fn prepare(&self, request: ToolRequest) -> Result<Operation, ExecError> {
         let ToolRequest { tenant, tool, input, key, call_id, approval, wait: _ } = request;
-        let unprepared =
-            self.core.registry.find(&tool).ok_or_else(|| ExecError::UnknownTool { tool: tool.clone() })?;
-        let input = Payload::of(&input)?.within(&self.core.limits)?;
-        let prepared = self.core.registry.untyped(unprepared, &input)?;
-        let key = given_or_stable(key, &*prepared)?.ok_or(ExecError::NoKey { tool })?;
+        // The tool's own code reads the input and makes the key: it may never have met such an input.
+        let read = catch_unwind(AssertUnwindSafe(|| self.read(&tool, input, key)));
+        let (prepared, key) = read.unwrap_or_else(|_| {
+            Err(RequestError::Input { tool, reason: "the tool cannot read it".to_owned() })
+        })?;
         let owner = crate::ledger::Owner { call_id, ..Default::default() };
         let asker = Asker { owner, approval, ..Asker::default() };
-        Operation::prepare(&self.core, &tenant, prepared, key.render()?, asker).await
+        let op = Operation::prepare(&self.core, &tenant, prepared, key, asker).await;
+        op.map_err(|error| match error {
+            ExecError::Payload(error) => RequestError::Payload(error).into(),
+            error => error,
+        })
+    }
+
+    /// A tool with its input, and the key of the call.
+    fn read(
+        &self,
+        tool: &str,
+        input: Value,
+        key: Option<Key>,
+    ) -> Result<(Arc<dyn Prepared>, OperationKey), RequestError> {
+        let registry = &self.core.registry;
+        let unprepared = registry.find(tool).ok_or_else(|| self.core.unknown_tool(tool))?;
+        let misfit = |reason| RequestError::Input { tool: tool.to_owned(), reason };
+        let input = match registry.about(tool) {
+            Some(about) => about.schema.input(input).map_err(misfit)?,
+            None => input,
+        };
+        let input = Payload::of(&input)?.within(&self.core.limits)?;
+        let prepared = registry.untyped(unprepared, &input).map_err(|error| match error {
+            PayloadError::Mismatch { reason, .. } => misfit(reason),
+            error => error.into(),
+        })?;
+        let key = given_or_stable(key, &*prepared)?;
+        let key = key.ok_or_else(|| RequestError::NoKey { tool: tool.to_owned() })?;
+        Ok((prepared, key.render()?))
     }
 
     /// Carries an operation out and lets its outcome leave when it is durable (invariant 2).
-    async fn durable(&self, op: Operation, wait: Wait) -> Result<Outcome, ExecError> {
+    pub(super) async fn durable(&self, op: Operation, wait: Wait) -> Result<Outcome, ExecError> {
         let key = op.key.clone();
         let op = Arc::new(op);
         let answered = carry_out(&self.core, op, Expect::Anything, wait).await?;

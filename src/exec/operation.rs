@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::core::Core;
 use super::inflight::Slot;
 use super::outcome::{ExecError, failed};
+use super::request_error::RequestError;
 use super::throttle::Purse;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
@@ -87,7 +88,7 @@ impl Requested {
         let request = Self::written(core, tenant, tool).await?;
         let ToolSpec { name, bound, .. } = tool.spec();
         let hash = RequestHash::bound(name.as_str(), &request, bound);
-        let hash = hash.map_err(|source| ExecError::UnboundField { tool: name.to_string(), source })?;
+        let hash = hash.map_err(|source| RequestError::UnboundField { tool: name.to_string(), source })?;
         Ok(Self { request, hash })
     }
 

@@ -8,13 +8,13 @@ use super::attempt::Ambiguous;
 use super::carry::{Expect, carry_out};
 use super::core::Core;
 use super::lasting::last;
-use super::operation::Operation;
+use super::operation::{Gone, Operation};
 use super::outcome::{ExecError, admitted, refused};
 use super::reconcile::{self, Fate};
 use super::recorded::{recorded, without_tool};
 use super::request::Wait;
 use super::{escalate, lookup};
-use crate::id::{RecordId, RunId, Tenant};
+use crate::id::{Name, RecordId, RunId, Tenant};
 use crate::ledger::resolve::{Looked, Why};
 use crate::ledger::{ErrorKind, Event, LookupOffer, Record, RecordedFailure, State, apply, pause_after};
 use crate::store::{Refusal, Store as _, StoreError, Turns};
@@ -32,6 +32,20 @@ pub(crate) async fn take_up_orphans(core: &Arc<Core>) -> Result<(), StoreError> 
         for record in orphans {
             in_background(core, record);
         }
+    }
+}
+
+/// Takes up the calls that could not be looked up for want of this tool, in the background: the tool is here from now on.
+pub(super) fn take_up_orphans_of(core: &Arc<Core>, tool: &Name) {
+    for (tenant, id) in core.toolless.take(tool) {
+        let core = core.clone();
+        core.tracker.clone().spawn(async move {
+            match core.group.record_at(&tenant, id).await {
+                Ok(Some(record)) => in_background(&core, record),
+                Ok(None) => {}
+                Err(error) => tracing::error!(%tenant, record = %id, %error, "left to the next process"),
+            }
+        });
     }
 }
 
@@ -135,6 +149,14 @@ pub(super) async fn take_up(
         }
         // Its run dropped it, and is over; or its caller is gone with what it takes to send it.
         Ok(op) => settle(core, &op, looks).await,
+        Err(gone @ Gone::Unregistered) => {
+            let settled = settle(core, &without_tool(record, gone), looks).await?;
+            core.toolless.note(record);
+            if core.registry.known(record.operation.as_str()).is_some() {
+                take_up_orphans_of(core, &record.operation); // the tool came meanwhile, and did not find this call
+            }
+            Ok(settled)
+        }
         Err(gone) => settle(core, &without_tool(record, gone), looks).await,
     }
 }

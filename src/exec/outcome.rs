@@ -6,14 +6,15 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::core::Core;
+use super::request_error::RequestError;
 use crate::clock::Timestamp;
 use crate::id::{QuestionId, RecordId};
 use crate::ledger::{
-    ApprovalError, Basis, Diff, FinalState, KeyError, OperationKey, Record, RecordedFailure, UnboundField,
+    ApprovalError, Basis, Diff, FinalState, KeyError, OperationKey, Record, RecordedFailure,
 };
 use crate::payload::{Oversized, Payload, PayloadError, Response, hex};
 use crate::store::{Refusal, StoreError, Verdict};
-use crate::tool::UnstableKey;
+use crate::tool::{RegisterError, UnstableKey};
 
 /// What the ledger answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +66,9 @@ pub enum Outcome {
         /// How it stood.
         was: FinalState,
     },
+    /// The request was refused before anything was recorded, or before anything was sent: its tool is unknown, its input does not fit,
+    /// it names no operation, or it lacks an approval that counts. A typed call that is refused is an [`ExecError::Request`] instead.
+    Refused(Box<RequestError>),
 }
 
 impl Outcome {
@@ -73,6 +77,17 @@ impl Outcome {
         match self {
             Self::Done(answer) => Some(answer),
             _ => None,
+        }
+    }
+
+    /// The result as a Rust value.
+    ///
+    /// # Errors
+    /// [`CallError::NotDone`] with this outcome if it has no result.
+    pub fn into_output<T: DeserializeOwned>(self) -> Result<T, CallError> {
+        match self {
+            Self::Done(answer) => Ok(answer.decode().map_err(ExecError::Payload)?),
+            other => Err(CallError::NotDone(Box::new(other))),
         }
     }
 
@@ -158,43 +173,15 @@ impl Answer {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecError {
-    /// No tool of that name.
-    #[error("no tool named {tool:?} is registered: nothing was recorded or sent; register it")]
-    UnknownTool {
-        /// The name.
-        tool: String,
-    },
-    /// Neither request nor tool say which operation it is.
-    #[error(
-        "the call of {tool:?} has no key: nothing was recorded or sent; give the request or the tool one (a call's own id is no key: models reuse them)"
-    )]
-    NoKey {
-        /// The tool.
-        tool: String,
-    },
-    /// The key was refused.
+    /// The request was refused.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// What the call declares about itself is unsafe.
     #[error("nothing was recorded or sent: {0}")]
-    Key(#[from] KeyError),
-    /// The tool made two keys of one input.
-    #[error("nothing was recorded or sent: {0}")]
-    UnstableKey(#[from] UnstableKey),
+    Register(#[from] RegisterError),
     /// The payload was refused.
     #[error("nothing was recorded or sent: {0}")]
     Payload(#[from] PayloadError),
-    /// The tool's key is bound to a field that its input lacks.
-    #[error(
-        "nothing was recorded or sent: the key of {tool:?} is bound to some fields of its input, and {source}: always give it, as `null` \
-         where there is nothing, or raise the version of `BoundFields` and take it out"
-    )]
-    UnboundField {
-        /// The tool.
-        tool: String,
-        /// Which field.
-        source: UnboundField,
-    },
-    /// The effect may not go out.
-    #[error("nothing was sent: {0}")]
-    Approval(#[from] ApprovalError),
     /// The store failed.
     #[error("{key}: {source}")]
     Store {
@@ -235,7 +222,45 @@ pub enum ExecError {
     },
 }
 
+/// Why a call has no result.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The ledger's answer is no result.
+    #[error("{}", .0.for_model())]
+    NotDone(Box<Outcome>),
+    /// The ledger did not answer.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+}
+
+impl From<KeyError> for ExecError {
+    fn from(error: KeyError) -> Self {
+        Self::Request(error.into())
+    }
+}
+
+impl From<UnstableKey> for ExecError {
+    fn from(error: UnstableKey) -> Self {
+        Self::Request(error.into())
+    }
+}
+
+impl From<ApprovalError> for ExecError {
+    fn from(error: ApprovalError) -> Self {
+        Self::Request(error.into())
+    }
+}
+
 impl ExecError {
+    /// The approval that the effect lacks, if that is why it may not go out.
+    pub(crate) const fn lacking_approval(&self) -> Option<&ApprovalError> {
+        match self {
+            Self::Request(RequestError::Approval(error)) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Trying again in this process is of no use: another has taken over, or this one is going.
     pub(crate) const fn is_final(&self) -> bool {
         matches!(self, Self::Closed { .. } | Self::Refused { refusal: Refusal::Fenced, .. })

@@ -143,6 +143,7 @@ async fn carry_through(
             Outcome::ResponseTooLarge(_) | Outcome::Expired { was: FinalState::Committed } => {
                 Compensated::Undone(Undone::whole())
             }
+            Outcome::Refused(error) => Compensated::Stands(error.to_string()),
             Outcome::Conflict(_) | Outcome::Compensated { .. } | Outcome::Expired { .. } => {
                 Compensated::Stands("it was to be undone before, in another way".to_owned())
             }

@@ -53,6 +53,27 @@ impl Engine {
         EngineBuilder::on(ExecutorBuilder::postgres_with(url, options))
     }
 
+    /// An engine in memory: for tests, and for trying out. Nothing outlives the process, so a crash loses what was recorded. It has no
+    /// `ctx.transaction`: for that, use [`Engine::sqlite`] on a temporary file.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// use counterfoil::{Ctx, Engine, Failure};
+    ///
+    /// async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> {
+    ///     ctx.step("greeting", &name, |name| format!("Hello, {name}")).await
+    /// }
+    ///
+    /// let engine = Engine::in_memory().workflow("greet", 1, greet).start().await?;
+    /// let greeting = engine.default_tenant().run(greet, "Ann".to_owned()).await?;
+    /// assert_eq!(greeting, "Hello, Ann");
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_memory() -> EngineBuilder {
+        EngineBuilder::on(ExecutorBuilder::in_memory())
+    }
+
     /// An engine on any store. It has no `ctx.transaction`: that needs a store whose connection type is known.
     pub fn store(store: Arc<dyn Store>) -> EngineBuilder {
         EngineBuilder::on(ExecutorBuilder::store(store))
@@ -240,6 +261,12 @@ impl EngineBuilder {
     /// same is asked about; [`Failure::effects`](super::Failure::effects) says what became of each.
     pub fn tool<T: Tool>(self, tool: T) -> Self {
         self.with(|executor| executor.tool(tool))
+    }
+
+    /// Registers a typed tool, and tells models of it: see [`ExecutorBuilder::tool_for_model`](crate::exec::ExecutorBuilder::tool_for_model).
+    #[cfg(feature = "agent")]
+    pub fn tool_for_model<T: Tool<Input: schemars::JsonSchema>>(self, tool: T) -> Self {
+        self.with(|executor| executor.tool_for_model(tool))
     }
 
     /// Registers a tool that is known only at run time.

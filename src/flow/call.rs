@@ -20,7 +20,9 @@ use super::unregistered::Unregistered;
 use crate::exec::{
     Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Requested, Wait, carry_out, note_use,
 };
-use crate::ledger::{Approval, Diff, ErrorKind, Key, OperationKey, Owner, Record, ReviewPolicy, escaped};
+use crate::ledger::{
+    Approval, ApprovalError, Diff, ErrorKind, Key, OperationKey, Owner, Record, ReviewPolicy, escaped,
+};
 use crate::payload::Stored;
 use crate::store::QuestionKind;
 use crate::tool::{NeedsApproval, Prepared, Tool, effect, given_or_stable};
@@ -363,8 +365,8 @@ fn lacks_approval(
         Ok(Answered { outcome: Outcome::Failed(failure), .. }) => {
             failure.kind == ErrorKind::ApprovalMissing && op.check_approval(live.core.now()).is_err()
         }
-        Err(ExecError::Approval(error)) => error.can_be_asked(),
-        _ => false,
+        Err(error) => error.lacking_approval().is_some_and(ApprovalError::can_be_asked),
+        Ok(_) => false,
     };
     let may_ask = lacks && live.check.is_none() && !live.has_ended();
     op.tool.spec().review.clone().filter(|_| may_ask)
@@ -403,6 +405,7 @@ fn failure_of(op: &Operation, outcome: Outcome) -> Failure {
                 was.name()
             ),
         ),
+        Outcome::Refused(error) => misuse(error.to_string()),
         Outcome::Done(_)
         | Outcome::Deferred { .. }
         | Outcome::NeedsDecision { .. }

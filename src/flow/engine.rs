@@ -28,6 +28,11 @@ impl Engine {
         Ok(TenantClient::new(self.inner.clone(), Tenant::new(name)?))
     }
 
+    /// Everything of the [default tenant](Tenant::default): for programs that have one tenant only.
+    pub fn default_tenant(&self) -> TenantClient {
+        TenantClient::new(self.inner.clone(), Tenant::default())
+    }
+
     /// The executor of this engine, for guarded tool calls outside any workflow. It keeps the engine going.
     pub fn executor(&self) -> Executor {
         Executor::of(self.inner.core.clone(), self.inner.clone())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::error::RunError;
-use crate::exec::{ExecError, ResponseTooLarge};
+use crate::exec::{ExecError, RequestError, ResponseTooLarge};
 use crate::id::{IdError, RunId};
 use crate::ledger::{Diff, ErrorKind, KeyError, Record, RecordedFailure};
 use crate::payload::{Payload, PayloadError};
@@ -248,7 +248,7 @@ pub(super) fn meaning(error: ExecError) -> Meaning {
         ExecError::Store { .. } | ExecError::Refused { .. } | ExecError::Closed { .. } => {
             Meaning::Stop(error)
         }
-        ExecError::Approval(error) => {
+        ExecError::Request(RequestError::Approval(error)) => {
             Meaning::Failure(Failure::coded(FailureCode::Approval, error.to_string()))
         }
         error => Meaning::Failure(misuse(error.to_string())),

@@ -1,5 +1,5 @@
-//! Artifacts (GUARD-4): what a run makes and keeps, such as a report about a case. One key has one content; a retry is given the
-//! artifact that is there, and other content is refused, or becomes an explicit new version.
+//! Artifacts: documents that a run makes and keeps, such as a report about a case. One key has one content: a retry
+//! gets the artifact that exists, and other content is refused, or becomes an explicit new version.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
@@ -43,37 +43,37 @@ use crate::store::{Change, Document, Store as _, StoreError};
 
 /// The guard that artifacts belong to.
 const KIND: &str = "artifact";
-/// A row holds them all: one that had more would become slow to write.
+/// The maximum number of versions. One row holds all versions, and a larger row would be slow to write.
 const MAX_VERSIONS: u32 = 1000;
-/// So many sources of one version are kept by name.
+/// The maximum number of sources that one version keeps.
 const MAX_SOURCES: usize = 1000;
 
-/// An artifact that is there.
+/// The key, the version and the digest of a stored artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
-    /// What it is.
+    /// The kind of artifact.
     pub kind: String,
-    /// Which of its kind.
+    /// The id of the artifact within its kind.
     pub id: String,
-    /// Which version, from 1.
+    /// The version, from 1.
     pub version: u32,
-    /// SHA-256 of its content's canonical JSON, in hexadecimal.
+    /// SHA-256 of the content's canonical JSON, in hexadecimal.
     pub digest: String,
 }
 
-/// An artifact with what it holds.
+/// An artifact with its content.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoredArtifact {
-    /// Which it is.
+    /// The key, the version and the digest.
     #[serde(flatten)]
     pub artifact: Artifact,
-    /// What it holds.
+    /// The content of the artifact.
     pub content: Value,
-    /// What it was made of.
+    /// The sources that the artifact was made from.
     pub sources: BTreeSet<String>,
-    /// The run that made it.
+    /// The run that made the artifact.
     pub run: RunId,
-    /// When (UTC).
+    /// The time at which the version was put (UTC).
     pub at: Timestamp,
 }
 
@@ -91,21 +91,21 @@ struct Version {
     at: Timestamp,
 }
 
-/// What became of an artifact that was put.
+/// The result of putting an artifact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Put {
-    /// It is this version.
+    /// The content has this version.
     Version(u32),
-    /// Another content is there.
+    /// The artifact exists with another content.
     Other { digest: String },
-    /// There are too many.
+    /// The artifact has the maximum number of versions.
     Full,
 }
 
 impl Versions {
-    /// The merge rule: the same content as the last version is that version, with more sources; other content is one more
-    /// version where that is said, and refused otherwise.
+    /// The merge rule: the same content as the last version is that version, with more sources; other content is a
+    /// new version if `as_new` is set, and refused otherwise.
     fn put(&mut self, new: Version, as_new: bool) -> Put {
         let number = u32::try_from(self.versions.len()).unwrap_or(u32::MAX);
         match self.versions.last_mut() {
@@ -138,7 +138,7 @@ pub struct PutArtifact {
 }
 
 impl Ctx {
-    /// An artifact of this kind, under an id that tells it from others of its kind in the tenant: a case, a document.
+    /// An artifact of this kind. The id distinguishes it from others of its kind in the tenant: a case, a document.
     pub fn artifact(&self, kind: impl Into<String>, id: impl Into<String>) -> PutArtifact {
         let (kind, id) = (kind.into(), id.into());
         PutArtifact { ctx: self.clone(), kind, id, sources: BTreeSet::new(), as_new: false }
@@ -146,22 +146,23 @@ impl Ctx {
 }
 
 impl PutArtifact {
-    /// What it was made of; may be said several times.
+    /// Adds a source that the artifact is made from; may be called several times.
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.sources.insert(source.into());
         self
     }
 
-    /// Content that differs from the last version becomes the next one, instead of being refused.
+    /// Makes content that differs from the last version the next version, instead of refusing it.
     pub fn new_version(mut self) -> Self {
         self.as_new = true;
         self
     }
 
-    /// Puts it there, once.
+    /// Puts the artifact, once.
     ///
     /// # Errors
-    /// [`FailureCode::Conflict`] if another content is there and no new version was asked for: it stays as it is.
+    /// [`FailureCode::Conflict`] if the artifact has another content and no new version was requested: the artifact
+    /// is unchanged.
     ///
     /// # Crash
     /// The artifact and the run's record of it are one transaction.
@@ -195,7 +196,7 @@ impl PutArtifact {
     }
 }
 
-/// The row under which all versions of an artifact are.
+/// The id of the row that holds all versions of an artifact.
 fn place(kind: &Name, id: &str) -> String {
     format!("{}/{id}", part(kind.as_str()))
 }
@@ -211,7 +212,7 @@ struct Wish {
 }
 
 impl Wish {
-    /// The change that puts the content, and what is answered; none where there is nothing to write.
+    /// The change that puts the content, and the answer; no change if there is nothing to write.
     fn put(
         &self,
         core: &Core,
@@ -240,7 +241,7 @@ impl Guarded for Wish {
     type Answer = Put;
     type Error = ExecError;
 
-    /// The first version of an artifact. Who asks for a new version knows of another one.
+    /// Guesses that this is the first version of an artifact. A request for a new version implies an earlier one.
     fn guess<'a>(&'a self, core: &'a Core, tenant: &'a Tenant, id: &'a str) -> Guessed<'a, Put, ExecError> {
         let about = format!("{KIND}/{}", self.kind);
         if self.as_new || !core.guesses.may(tenant, &about) {
@@ -280,7 +281,7 @@ fn read(row: &Document) -> Result<Versions, StoreError> {
 }
 
 impl TenantClient {
-    /// An artifact with what it holds: this version of it, or the last one.
+    /// An artifact with its content: the given version, or the last one.
     pub async fn artifact(
         &self,
         kind: &str,

@@ -1,6 +1,5 @@
-//! Index builds (GUARD-7): an index is built once for what it is built of, and an alias says which build is asked.
-//! The alias moves on to builds that are committed, and of two who move it at the same time one is told that it is
-//! not where it was.
+//! Index builds: an index is built once from given sources, and an alias names the build that is in use. An alias
+//! moves only to committed builds. If two runs move an alias at the same time, one of them gets a conflict.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
@@ -61,50 +60,50 @@ use crate::id::{RunId, Tenant, checked};
 use crate::payload::{Payload, hex};
 use crate::store::{Change, Store as _, StoreError};
 
-/// Builds, under index and hash; once written, never changed.
+/// One row for each build, under index and hash; never changed after it is written.
 const BUILD: &str = "index_build";
-/// Aliases, under index and name.
+/// One row for each alias, under index and name.
 const ALIAS: &str = "index_alias";
-/// The longest name of an index and of an alias, in bytes.
+/// The maximum length of the name of an index and of an alias, in bytes.
 const NAME: usize = 256;
 
 /// A build that is committed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Built<T = Value> {
-    /// Of which index.
+    /// The name of the index.
     pub index: String,
-    /// SHA-256 of the canonical JSON of what it is built of, in hexadecimal.
+    /// SHA-256 of the canonical JSON of the build's sources, in hexadecimal.
     pub hash: String,
-    /// What the build gave back: where it is.
+    /// The result of the build, such as the location of the index.
     pub output: T,
-    /// The run that built it.
+    /// The run that built the index.
     pub run: RunId,
-    /// When it was committed (UTC).
+    /// The time at which the build was committed (UTC).
     pub at: Timestamp,
 }
 
-/// Which build is asked under a name.
+/// The build that an alias points to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alias {
-    /// Of which index.
+    /// The name of the index.
     pub index: String,
-    /// Its name.
+    /// The name of the alias.
     pub alias: String,
-    /// The build's hash.
+    /// The hash of the build.
     pub hash: String,
-    /// What the build gave back: where it is.
+    /// The result of the build, such as the location of the index.
     pub output: Value,
-    /// The build that was asked before.
+    /// The hash of the previous build.
     pub former: Option<String>,
-    /// How often it was moved.
+    /// The number of times that the alias was moved.
     pub swaps: u32,
-    /// The run that moved it last.
+    /// The run that moved the alias last.
     pub run: RunId,
-    /// When (UTC).
+    /// The time of the last move (UTC).
     pub at: Timestamp,
 }
 
-/// An index of a run's.
+/// An index as a run uses it.
 #[derive(Clone, Debug)]
 pub struct Index {
     ctx: Ctx,
@@ -119,16 +118,16 @@ impl Ctx {
 }
 
 impl Index {
-    /// The build of what it is built of: the documents' digests, the model, the settings. If it is there, it is given
-    /// back; otherwise `build` is told the hash and builds it. Let that be a tool whose key is made of the hash: then
-    /// two runs that build at the same time make one call.
+    /// The build from these sources: the documents' digests, the model, the settings. A committed build is returned;
+    /// otherwise `build` gets the hash and builds the index. Let `build` call a tool whose key contains the hash:
+    /// then two runs that build at the same time make one call.
     ///
     /// # Errors
-    /// What `build` fails with.
+    /// The failure of `build`.
     ///
     /// # Crash
-    /// What was built and is not committed is found by the tool's record. The commit and the run's record are one
-    /// transaction.
+    /// A build that finished and was not committed is found by the tool's record. The commit and the run's record are
+    /// one transaction.
     pub async fn build<M, T, B>(&self, of: &M, build: impl FnOnce(String) -> B) -> Result<Built<T>, Failure>
     where
         M: Serialize + ?Sized,
@@ -138,7 +137,8 @@ impl Index {
         self.fits("index", &self.name).await?;
         let hash = hex(&Payload::of(of)?.digest().0);
         let id = place(&self.name, &hash);
-        // Recorded: a resumed run goes the same way, even if somebody else has committed the build meanwhile.
+        // The lookup is recorded: a resumed run takes the same branch, even if another run has committed the build
+        // since.
         let found: Option<Built> = self.read("~index/built", BUILD, &id).await?;
         if let Some(found) = found {
             return typed(found);
@@ -149,21 +149,21 @@ impl Index {
         typed(self.ctx.guarded(label, &(&self.name, &hash), Some(id), wish).await?)
     }
 
-    /// Where an alias points to now; recorded in the run.
+    /// The present target of an alias; recorded in the run.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the alias cannot be read.
     pub async fn alias(&self, alias: &str) -> Result<Option<Alias>, Failure> {
         self.fits("alias", alias).await?;
         self.read("~index/alias", ALIAS, &place(&self.name, alias)).await
     }
 
-    /// Moves an alias to the build of this hash, if it still points to `former` (`None`: nowhere). Where it points to
-    /// the build already, that is the answer.
+    /// Moves an alias to the build of this hash, if the alias still points to `former` (`None`: to no build). An
+    /// alias that points to the build already is returned as it is.
     ///
     /// # Errors
-    /// [`FailureCode::Conflict`] if it points elsewhere: look again, and decide anew. [`FailureCode::Invalid`] if there is no
-    /// committed build of this hash.
+    /// [`FailureCode::Conflict`] if the alias points to another build: read the alias again, and decide again.
+    /// [`FailureCode::Invalid`] if there is no committed build of this hash.
     ///
     /// # Crash
     /// The alias and the run's record of it are one transaction.
@@ -215,20 +215,20 @@ impl Index {
 }
 
 impl TenantClient {
-    /// Where an alias points to.
+    /// The present target of an alias.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the alias cannot be read.
     pub async fn index_alias(&self, index: &str, alias: &str) -> Result<Option<Alias>, StoreError> {
         let (core, tenant) = self.core();
         let row = core.group.document_find(&tenant, ALIAS, &place(index, alias)).await?;
         row.as_ref().map(read).transpose()
     }
 
-    /// A committed build.
+    /// A committed build of an index.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the build cannot be read.
     pub async fn index_build(&self, index: &str, hash: &str) -> Result<Option<Built>, StoreError> {
         let (core, tenant) = self.core();
         let row = core.group.document_find(&tenant, BUILD, &place(index, hash)).await?;
@@ -250,7 +250,7 @@ fn unread(error: &serde_json::Error) -> Failure {
     Failure::coded(FailureCode::Invalid, format!("what a build gave back is of another form: {error}"))
 }
 
-/// A build to be committed. The first one stands.
+/// A build to be committed. If a build of the hash exists, that one is kept.
 struct Commit {
     index: String,
     hash: String,
@@ -298,7 +298,7 @@ struct Swap {
     run: RunId,
 }
 
-/// What became of it.
+/// The result of moving an alias.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Swapped {
@@ -328,7 +328,7 @@ impl Guarded for Swap {
             if at != self.former.as_deref() {
                 return Ok(Proposal::Before(Swapped::Elsewhere(now)));
             }
-            // A build is never taken back, so that it is there now is enough.
+            // A build is never removed, so this check stays valid.
             let build = place(&self.index, &self.hash);
             let build = core.group.document_find(tenant, BUILD, &build).await.map_err(failed)?;
             let Some(build) = build else { return Ok(Proposal::Before(Swapped::Unbuilt)) };

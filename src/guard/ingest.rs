@@ -1,5 +1,5 @@
-//! Ingested documents (GUARD-7): what a document's content was cut into, under ids that are the same in every retry.
-//! Other content is another version with ids of its own.
+//! Ingested documents: the snippets of a document's content, under ids that are the same in every retry. Other
+//! content is another version with other ids.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
@@ -26,7 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What is built of them, and which build is asked, is [`guard::index`](super::index).
+//! [`guard::index`](super::index) records the builds of an index from the snippets, and the build that is in use.
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -40,38 +40,38 @@ use crate::id::{RunId, Tenant, checked};
 use crate::payload::{Payload, hex};
 use crate::store::{Change, Store as _, StoreError};
 
-/// The guard that they belong to.
+/// The guard that ingested documents belong to.
 const KIND: &str = "ingest";
-/// The longest name of a collection and of a document, in bytes.
+/// The maximum length of the name of a collection and of a document, in bytes.
 const NAME: usize = 256;
-/// A row holds them all: one that had more would become slow to write.
+/// The maximum number of versions. One row holds all versions, and a larger row would be slow to write.
 const MAX_VERSIONS: usize = 1000;
 
-/// One version of a document, as it was cut.
+/// One version of a document, with its snippets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ingested {
-    /// Of which collection.
+    /// The name of the collection.
     pub collection: String,
-    /// Which of its documents.
+    /// The name of the document in the collection.
     pub document: String,
-    /// Which version, from 1.
+    /// The version, from 1.
     pub version: u32,
-    /// The document's last version: if it is another, this content has been superseded.
+    /// The last version of the document: if it differs from `version`, this content has been superseded.
     pub latest: u32,
     /// SHA-256 of the content's canonical JSON, in hexadecimal.
     pub digest: String,
-    /// How many snippets it was cut into.
+    /// The number of snippets.
     pub snippets: u32,
-    /// The run that ingested it first.
+    /// The run that ingested the version first.
     pub run: RunId,
-    /// When (UTC).
+    /// The time at which the version was ingested first (UTC).
     pub at: Timestamp,
-    /// What the snippets' ids are made of.
+    /// The digest from which the snippets' ids are made.
     seed: String,
 }
 
 impl Ingested {
-    /// The ids of its snippets, in their order, as UUIDs. They are of this tenant, document and content alone.
+    /// The ids of the snippets, in order, as UUIDs. They depend on the tenant, the document and the content alone.
     pub fn ids(&self) -> Vec<String> {
         (0..self.snippets).map(|place| self.id(place)).collect()
     }
@@ -93,19 +93,19 @@ struct Versions {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Version {
     digest: String,
-    /// SHA-256 of the snippets: the same content, cut in another way, has other snippets.
+    /// SHA-256 of the snippets: the same content, divided in another way, has other snippets.
     cut: String,
     snippets: u32,
     run: RunId,
     at: Timestamp,
 }
 
-/// What became of a document that was ingested.
+/// The result of ingesting a document.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Outcome {
     Ingested(Ingested),
-    /// This content was cut in another way before.
+    /// The same content was ingested before with other snippets.
     Cut {
         version: u32,
         snippets: u32,
@@ -114,12 +114,13 @@ enum Outcome {
 }
 
 impl Ctx {
-    /// Ingests a document as it was cut into snippets: the same content has the same version and ids, whoever ingests
-    /// it and however often; other content is the next version.
+    /// Ingests a document with its snippets. The same content has the same version and ids, whichever run ingests it
+    /// and however often; other content is the next version.
     ///
     /// # Errors
-    /// [`FailureCode::Conflict`] if the same content was cut in another way before: its ids stand for those snippets. To cut it
-    /// anew, let the content say how: ingest `(&text, "by heading")`.
+    /// [`FailureCode::Conflict`] if the same content was ingested before with other snippets: its ids belong to those
+    /// snippets. To divide the content differently, make the method part of the content: ingest
+    /// `(&text, "by heading")`.
     ///
     /// # Crash
     /// The version and the run's record of it are one transaction.
@@ -163,10 +164,10 @@ impl Ctx {
 }
 
 impl TenantClient {
-    /// A document as it was ingested: this version of it, or the last one.
+    /// An ingested document: the given version, or the last one.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the document cannot be read.
     pub async fn ingested(
         &self,
         collection: &str,
@@ -184,12 +185,12 @@ impl TenantClient {
     }
 }
 
-/// The row under which all versions of a document are.
+/// The id of the row that holds all versions of a document.
 fn place(collection: &str, document: &str) -> String {
     format!("{}/{document}", part(collection))
 }
 
-/// Told apart by their lengths: "ab", "c" is not "a", "bc".
+/// The digest of the snippets. Each length is part of the digest: "ab", "c" differs from "a", "bc".
 fn cut(snippets: &[impl AsRef<str>]) -> String {
     let hasher = snippets.iter().fold(Sha256::new(), |hasher, snippet| {
         let snippet = snippet.as_ref();
@@ -199,11 +200,12 @@ fn cut(snippets: &[impl AsRef<str>]) -> String {
 }
 
 impl Versions {
-    /// The version at this place in the list of a document's versions.
+    /// The version at this index in the list of the document's versions.
     fn ingested(&self, at: usize, tenant: &Tenant, collection: &str, document: &str) -> Ingested {
         let of_row = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let found = &self.versions[at];
-        // In an index that tenants share, the same document of two of them is two.
+        // The tenant is part of the ids: in an index that tenants share, the same document of two tenants has two
+        // ids.
         let seed = format!("{}/{}/{}", part(tenant.as_str()), place(collection, document), found.digest);
         Ingested {
             collection: collection.to_owned(),
@@ -247,7 +249,7 @@ impl Guarded for Wish {
             let told = |all: &Versions, at: usize| {
                 Outcome::Ingested(all.ingested(at, tenant, &self.collection, &self.document))
             };
-            // Of all versions, not the last alone: a retry that comes late finds its own.
+            // All versions are compared, not only the last one: a late retry finds its own version.
             if let Some(at) = all.versions.iter().position(|version| version.digest == self.digest) {
                 let known = &all.versions[at];
                 let same = known.cut == self.cut;

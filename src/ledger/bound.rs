@@ -1,4 +1,4 @@
-//! Which fields of a tool's input its key is bound to (KEY-5).
+//! The fields of a tool's input that its key is bound to.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,12 @@ use serde_json::Value;
 
 use crate::payload::{Payload, PayloadError};
 
-/// Which fields of a tool's input its key is bound to: two requests under one key are the same if these are equal. A request that
-/// differs in another field is answered from the first one's record, and is no conflict.
+/// The fields of a tool's input that its key is bound to. Two requests under one key are the same if these fields are
+/// equal. A request that differs only in another field is answered from the first one's record and is no conflict.
 ///
-/// Fields are named by JSON pointers ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)) into the input as it is recorded. The rule is part of the declaration
-/// that a record names. Raise its version when the fields change, or what they mean.
+/// Fields are named by JSON pointers ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)) into the recorded input.
+/// The rule is part of the declaration that a record names. Raise its version when the fields or their meaning
+/// change.
 ///
 /// ```
 /// use counterfoil::Payload;
@@ -28,40 +29,40 @@ use crate::payload::{Payload, PayloadError};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BoundFields {
-    /// All of them.
+    /// All fields.
     #[default]
     All,
-    /// These, by this version of the rule.
+    /// The named fields, by a version of the rule.
     Only {
         /// The version of the rule.
         version: u32,
-        /// JSON pointers.
+        /// The JSON pointers of the fields.
         fields: Vec<String>,
     },
 }
 
 impl BoundFields {
-    /// These fields, by this version of the rule.
+    /// Binds the key to these fields, by this version of the rule.
     pub fn only(version: u32, fields: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::Only { version, fields: fields.into_iter().map(Into::into).collect() }
     }
 
-    /// All fields, as nearly always.
+    /// True if the rule binds all fields, as nearly always.
     pub(crate) const fn is_all(&self) -> bool {
         matches!(self, Self::All)
     }
 
-    /// Checks the rule, as far as that can be done without an input.
+    /// Checks the rule, as far as possible without an input.
     ///
     /// # Errors
-    /// It names no field, the whole input, one field twice, or what is no JSON pointer.
+    /// The rule names no field, the whole input, one field twice, or text that is no JSON pointer.
     pub fn check(&self) -> Result<(), BoundFieldsError> {
         let Self::Only { fields, .. } = self else { return Ok(()) };
         if fields.is_empty() {
             return Err(BoundFieldsError::None);
         }
         for (place, field) in fields.iter().enumerate() {
-            // `~` begins an escape, and there are two of them.
+            // A `~` begins an escape: `~0` or `~1`.
             let is_escaped = field.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
             if !field.starts_with('/') || !is_escaped {
                 return Err(BoundFieldsError::NoPointer { field: field.clone() });
@@ -73,7 +74,7 @@ impl BoundFields {
         Ok(())
     }
 
-    /// The part of a request that is bound, in canonical form: an object with a value for each pointer.
+    /// The bound part of a request, in canonical form: an object with a value for each pointer.
     pub(super) fn of(&self, request: &Payload) -> Result<Option<Payload>, UnboundField> {
         let Self::Only { fields, .. } = self else { return Ok(None) };
         let missing = |field: &str| UnboundField { field: field.to_owned() };
@@ -87,33 +88,33 @@ impl BoundFields {
     }
 }
 
-/// The request has no such field.
+/// An error: the request has no such field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the input has no field {field}")]
 pub struct UnboundField {
-    /// The pointer.
+    /// The JSON pointer of the missing field.
     pub field: String,
 }
 
-/// Why a rule cannot be one.
+/// The reason why a rule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BoundFieldsError {
-    /// It names no field.
+    /// The rule names no field.
     #[error(
         "it names no field, so that all requests under one key would be the same: name those that matter, or use `BoundFields::All`"
     )]
     None,
-    /// It names what is no JSON pointer to a field.
+    /// The rule names text that is no JSON pointer to a field.
     #[error("{field:?} is no JSON pointer to a field: write `/amount`, or `/order/lines/0`")]
     NoPointer {
-        /// What it names.
+        /// The text that the rule names.
         field: String,
     },
-    /// It names a field twice.
+    /// The rule names a field twice.
     #[error("it names {field:?} twice: name it once")]
     Twice {
-        /// The pointer.
+        /// The JSON pointer of the field.
         field: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What a request means, in the light of the record that exists.
+//! The answer to a request, given the record that exists.
 
 use super::hash::RequestHash;
 use super::record::{FinalState, Record, State};
@@ -7,73 +7,73 @@ use crate::clock::Timestamp;
 use crate::id::QuestionId;
 use crate::payload::Stored;
 
-/// A request as far as the decision depends on it.
+/// The part of a request that the decision depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// What the key is bound to.
+    /// The hash of the input that the key is bound to.
     pub hash: RequestHash,
-    /// The stored request of another version of the input type, read as today's type, or of another rule of what is bound, hashed by
-    /// today's rule; `None` if there was no need, or if it cannot be read so (KEY-5). Of a tombstone: this request's own hash, if
-    /// the keyed one that is left is of it.
+    /// The stored request, hashed again by the present rule: read as the present input type if it has another version
+    /// of that type or another rule of bound fields. `None` if this was not needed, or if the stored request cannot
+    /// be read so. For a tombstone: the hash of this request, if the keyed hash in the tombstone matches it.
     pub stored_rehashed: Option<RequestHash>,
 }
 
-/// What is known beside record and request.
+/// The known facts beside the record and the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// An attempt of this operation is being carried out by a live worker.
+    /// True if a live worker is carrying out an attempt of this operation.
     pub attempt_alive: bool,
 }
 
-/// What the ledger answers to a request.
+/// The answer of the ledger to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Decision {
-    /// Never heard of: begin.
+    /// The operation is unknown: begin it.
     New,
-    /// Done: here is the first result.
+    /// The operation is done: this is the first result.
     Duplicate {
         /// The first result.
         response: Stored,
     },
-    /// Being done by somebody who is alive.
+    /// A live worker is carrying the operation out.
     InProgress,
-    /// The same key with another payload: nothing is done, the first stays as it is.
+    /// The key was used for another payload: nothing is done, and the first request stays as it is.
     Conflict,
-    /// A dead attempt: ask the world before anything else.
+    /// The attempt is dead: ask the provider before anything else.
     Reconcile,
-    /// Failed for certain: may go again, not before this instant.
+    /// The operation failed for certain and may be tried again, not before `not_before`.
     Retry {
-        /// Why it failed.
+        /// The recorded failure.
         failure: RecordedFailure,
         /// The earliest instant of the next attempt, if one was set.
         not_before: Option<Timestamp>,
     },
-    /// Done and undone: both are shown. To do it again takes an explicit key revision.
+    /// The effect was done and undone: both results are returned. To do it again needs an explicit key revision.
     Compensated {
         /// The first result.
         response: Stored,
-        /// What the undoing gave back.
+        /// The result of the compensation.
         compensation: Stored,
     },
-    /// A question about it is open.
+    /// A question about the operation is open.
     Parked {
-        /// The question.
+        /// The id of the open question.
         question: QuestionId,
     },
-    /// Nobody knows whether it happened, and somebody decided to leave it at that.
+    /// The outcome is unknown, and a person decided to leave it open.
     Abandoned {
-        /// Who, and why.
+        /// The name of the person who decided, and the reason.
         reason: String,
     },
-    /// Done long ago: its answer is no longer kept, and it is not done again.
+    /// The operation was done long ago: its result is no longer kept, and the operation is not done again.
     Gone {
-        /// How it stood.
+        /// The final state of the record.
         was: FinalState,
     },
 }
 
-/// Decides. Pure: the same arguments always give the same answer.
+/// Decides how to answer a request. The function is pure: the same arguments always give the same answer.
 pub fn decide(existing: Option<&Record>, request: &Request, facts: &Facts) -> Decision {
     let Some(record) = existing else { return Decision::New };
     let same = record.request_hash == request.hash || request.stored_rehashed == Some(request.hash);

@@ -59,6 +59,14 @@ pub struct Found<T> {
     pub output: Option<T>,
 }
 
+/// The output of the effect if it is there, and otherwise [`NotFound`](LookupResult::NotFound). A provider that gives ids is better told of
+/// by [`Committed`](LookupResult::Committed), with the id.
+impl<T> From<Option<T>> for LookupResult<T> {
+    fn from(found: Option<T>) -> Self {
+        found.map_or(Self::NotFound, |output| Self::Committed { output, external_ref: None })
+    }
+}
+
 impl<T> LookupResult<T> {
     /// The world holds these effects, the first one first: the id of each at the provider, and its output.
     ///

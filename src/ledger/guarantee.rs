@@ -1,5 +1,6 @@
-//! What may be promised of a call before it is made (FLOW-10): the worst that can become of it, and what is done when its
-//! outcome is unknown. Both are read off [`resolve::next`], which decides it when it happens, so that the two cannot differ.
+//! The guarantee for a call before it is made: the worst possible outcome, and the steps that follow an unknown
+//! outcome. Both are derived from [`resolve::next`], which makes the decision at run time, so that the report and the
+//! decision cannot differ.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use super::contract::{Contract, LookupOffer};
 use super::effect::EffectClass;
 use super::resolve::{Known, Looked, Next, next};
 
-/// The worst that can become of a call, whatever dies in between.
+/// The worst possible outcome of a call, whatever dies in between.
 ///
 /// ```
 /// use counterfoil::ledger::{Contract, ContractClass, EffectClass, WorstCase};
@@ -20,29 +21,30 @@ use super::resolve::{Known, Looked, Next, next};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WorstCase {
-    /// It happens once: the effect is in the ledger's own database, in one transaction with its record.
+    /// The effect happens once: it is in the ledger's own database, in one transaction with its record.
     ExactlyOnce,
-    /// It happens once, or it does not and a person decides: nothing is sent a second time.
+    /// The effect happens at most once. If its outcome is unknown, a person decides: nothing is sent a second time.
     AtMostOnce,
-    /// It is sent again where the provider says that it tells a repeat by its key. No duplicate, if that is so.
+    /// The call is sent again if the provider declares that it recognises a repeat by its key. There is no duplicate
+    /// if the declaration is true.
     Declared,
-    /// It is sent again when it is not there after the settle time. No duplicate from a request that has arrived by then;
-    /// one that arrives later makes a duplicate, which is looked for until the [horizon](Contract::horizon), counted and asked
-    /// about.
+    /// The call is sent again if its effect is missing after the settle time. A request that has arrived by then
+    /// makes no duplicate. A request that arrives later makes one, which is looked for until the
+    /// [horizon](Contract::horizon), counted and asked about.
     Settled,
-    /// `Declared` while the provider remembers the key, and `Settled` after.
+    /// `Declared` while the provider remembers the key, then `Settled`.
     DeclaredThenSettled,
-    /// It may happen again, which does no harm: it leaves no mark, or sets the same in the same version.
+    /// The call may happen again without harm: it leaves no mark, or sets the same value in the same version.
     RepeatsHarmlessly,
-    /// It may happen again, which sets the same once more. If it arrives late, it overwrites what a later call has set, unless calls carry
-    /// a [version](Contract::versioned).
+    /// The call may happen again and sets the same value once more. If the repeat arrives late, it overwrites the
+    /// value of a later call, unless calls carry a [version](Contract::versioned).
     MayOverwrite,
-    /// It may happen again: its tool opted in to that.
+    /// The call may happen again: its tool opted in to repeats.
     Repeats,
 }
 
 impl WorstCase {
-    /// The worst of everything that can be decided about such a call.
+    /// The worst outcome of everything that can be decided about such a call.
     pub fn of(effect: EffectClass, contract: &Contract) -> Self {
         if contract.sealed_with_effect {
             return Self::ExactlyOnce;
@@ -67,7 +69,7 @@ impl WorstCase {
         }
     }
 
-    /// As a person reads it.
+    /// The worst case in words for a person.
     pub const fn words(self) -> &'static str {
         match self {
             Self::ExactlyOnce => "exactly once",
@@ -84,7 +86,7 @@ impl WorstCase {
     }
 }
 
-/// Everything that can be known of a call of unknown outcome, at a provider with this contract.
+/// All states of knowledge about a call of unknown outcome at a provider with this contract.
 fn conceivable(contract: &Contract) -> impl Iterator<Item = Known> {
     let all = [
         Looked::NotYet,
@@ -103,10 +105,10 @@ fn conceivable(contract: &Contract) -> impl Iterator<Item = Known> {
             refused_as_duplicate: holds(bits, 4),
             may_send: holds(bits, 8),
             attempts_left: holds(bits, 16),
-            noted: false, // of those that are not sealed with their effects it decides nothing
+            noted: false, // `noted` decides something only for calls that are sealed with their effects
         })
     });
-    // A key that does not expire is void under another scope alone, and what is missed there is missed elsewhere.
+    // A key that does not expire is void only under another scope, and a miss there is `MissedElsewhere`.
     known.filter(move |known| expires || known.key_honoured || known.looked != Looked::MissedSettled)
 }
 
@@ -114,8 +116,8 @@ const fn holds(bits: u8, bit: u8) -> bool {
     bits & bit != 0
 }
 
-/// What is done about a call of unknown outcome, step by step, if every lookup shows nothing: up to the step that sends it
-/// again or asks a person. `key_honoured`: the provider still knows the key.
+/// The steps for a call of unknown outcome if every lookup shows nothing: up to the step that sends the call again or
+/// asks a person. `key_honoured`: the provider still knows the key.
 pub fn on_unknown(effect: EffectClass, contract: &Contract, key_honoured: bool) -> Vec<Next> {
     let mut known = Known {
         looked: Looked::NotYet,

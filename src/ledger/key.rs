@@ -1,4 +1,4 @@
-//! Operation keys: the semantic identity of one logical tool call, never random, never a time (KEY-1 to KEY-3).
+//! Operation keys: the semantic identity of one logical tool call, never random and never a time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use sha2::{Digest, Sha256};
 use crate::id::{RunName, Tenant};
 use crate::payload::hex;
 
-/// How far a key reaches. The tenant is always part of it, so nothing is wider than a tenant.
+/// The reach of a key. The tenant is part of every key, so no key reaches beyond its tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Scope {
-    /// One operation type (the default, and the tightest that needs no further name).
+    /// One operation type: the default, and the narrowest scope that needs no further name.
     #[default]
     Operation,
     /// One user within the operation type.
     User(String),
-    /// Every operation type of the tenant: one key, one effect, whatever it is.
+    /// All operation types of the tenant: one key is one effect, whatever its type.
     Tenant,
 }
 
-/// What a tool call *is*: "send this approved notice once". Built by the tool from its input.
+/// The identity of a tool call: "send this approved notice once". The tool builds the key from its input.
 ///
 /// ```
 /// use counterfoil::{Key, Tenant};
@@ -55,7 +55,7 @@ enum Part {
 }
 
 impl Key {
-    /// The longest key when rendered, in bytes.
+    /// The maximum length of a rendered key, in bytes.
     pub const MAX_BYTES: usize = 512;
 
     /// Begins a key for an operation type, usually the tool's name.
@@ -63,13 +63,13 @@ impl Key {
         Self { kind: kind.into(), parts: Vec::new(), scope: Scope::default(), revision: 0, hashed: false }
     }
 
-    /// A key that the client gave: any string, for instance of [`client_key`](crate::client_key).
+    /// A key that the client gave: any string, for example one from [`client_key`](crate::client_key).
     pub fn given(kind: impl Into<String>, key: impl Into<String>) -> Self {
         Self::of(kind).with(Part::Given, key)
     }
 
-    /// A key derived from named fields (source type, source id, revision or content hash, action): SHA-256
-    /// over their names and values, each with its length, so that no two different lists give one key.
+    /// A key derived from named fields (source type, source id, revision or content hash, action): the SHA-256 of
+    /// their names and values, each with its length, so that two different lists never give one key.
     pub fn derived<'a>(
         kind: impl Into<String>,
         fields: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -77,7 +77,8 @@ impl Key {
         let mut hasher = Sha256::new_with_prefix(b"counterfoil/key/1\0");
         let mut fields = fields.into_iter().peekable();
         if fields.peek().is_none() {
-            // Refused when rendered, like every empty part: all such keys would be one.
+            // An empty list is refused when it is rendered, like every empty part: otherwise all such keys would be
+            // one.
             return Self::of(kind).with(Part::Derived, "");
         }
         for text in fields.flat_map(|(name, value)| [name, value]) {
@@ -87,13 +88,13 @@ impl Key {
         Self::of(kind).with(Part::Derived, hex(&hasher.finalize()))
     }
 
-    /// The identity of a call inside one run, for tools that have no key of their own: by the id that the run's code
+    /// The identity of a call inside one run, for tools without a key of their own: the id that the code of the run
     /// gave the call.
     pub(crate) fn in_run(kind: impl Into<String>, run: RunName, turn: u32, id: impl Into<String>) -> Self {
         Self::within(kind, run, turn).with(Part::Step, id)
     }
 
-    /// The same by the ordinal of the call. No id that was given renders alike.
+    /// The identity of a call inside one run, by the ordinal of the call. No id that code gives renders alike.
     pub(crate) fn nth_in_run(kind: impl Into<String>, run: RunName, turn: u32, nth: &str) -> Self {
         Self::within(kind, run, turn).with(Part::Nth, nth)
     }
@@ -108,32 +109,32 @@ impl Key {
         &self.kind
     }
 
-    /// What the operation is done to: a case, an account, an order.
+    /// Sets the target of the operation: a case, an account, an order.
     #[allow(clippy::needless_pass_by_value, reason = "`.target(id)` and `.target(&id)` both read well")]
     pub fn target(self, target: impl ToString) -> Self {
         self.with(Part::Target, target.to_string())
     }
 
-    /// Which operation on the target it is: a draft's id, a revision, a due date.
+    /// Sets the operation on the target: the id of a draft, a revision, a due date.
     #[allow(clippy::needless_pass_by_value, reason = "`.operation(id)` and `.operation(&id)` both read well")]
     pub fn operation(self, operation: impl ToString) -> Self {
         self.with(Part::Operation, operation.to_string())
     }
 
-    /// How far the key reaches.
+    /// Sets the reach of the key.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
         self
     }
 
-    /// The same operation once more, on purpose: for what was compensated, or must be done again.
-    /// Revision 0 is the first.
+    /// The same operation once more, on purpose: for an effect that was compensated, or must be done again. Revision
+    /// 0 is the first.
     pub fn revision(mut self, revision: u32) -> Self {
         self.revision = revision;
         self
     }
 
-    /// Hashes the parts if they are too long, instead of refusing them.
+    /// Hashes the parts if the key is too long, instead of refusing the key.
     pub fn hashed(mut self) -> Self {
         self.hashed = true;
         self
@@ -144,7 +145,7 @@ impl Key {
         self
     }
 
-    /// Checks the parts and renders the key, without its tenant: rows hold that beside it.
+    /// Checks the parts and renders the key without its tenant: rows hold the tenant beside the key.
     pub fn render(&self) -> Result<OperationKey, KeyError> {
         let mut text = String::with_capacity(64);
         match &self.scope {
@@ -160,8 +161,8 @@ impl Key {
             return Err(KeyError::Empty { part: "target" });
         }
         for (i, (part, value)) in self.parts.iter().enumerate() {
-            // Target, then operation, is the common form and stands bare; a part anywhere else says what it is,
-            // or a target alone and an operation alone would be one key.
+            // A target followed by an operation is the common form and has no markers. A part in any other place is
+            // marked: otherwise a target alone and an operation alone would be one key.
             let after_target = i == 1 && self.parts[0].0 == Part::Target;
             let (name, marker) = match part {
                 Part::Target => ("target", if i == 0 { ":" } else { ":~target:" }),
@@ -177,7 +178,7 @@ impl Key {
             escape(name, value, &mut text)?;
         }
         let revision = if self.revision > 0 { format!("{REVISION}{}", self.revision) } else { String::new() };
-        // Only what would be refused is hashed: a key that fits stays the same when `hashed()` is added later.
+        // Only a key that would be refused is hashed: a key that fits stays the same when `hashed()` is added later.
         if self.hashed && text.len() + revision.len() > Self::MAX_BYTES {
             text = long(&text);
         }
@@ -189,17 +190,17 @@ impl Key {
     }
 }
 
-/// Comes before the revision of a key, at its end. No part of a key holds it.
+/// The text before the revision at the end of a key. No part of a key can hold this text.
 pub(crate) const REVISION: &str = ":~revision:";
 
-/// A rendered key without its revision, and which that is: 0 for the first.
+/// A rendered key without its revision, and the revision: 0 for the first.
 pub(crate) fn unrevised(key: &str) -> (&str, u32) {
     let revised =
         key.rsplit_once(REVISION).and_then(|(first, revision)| Some((first, revision.parse().ok()?)));
     revised.unwrap_or((key, 0))
 }
 
-/// What stands for a key that is too long.
+/// The hash that replaces a key that is too long.
 fn long(text: &str) -> String {
     format!(
         "~long:{}",
@@ -207,15 +208,17 @@ fn long(text: &str) -> String {
     )
 }
 
-/// An id as a key has it: without `:`, which separates the parts of a key, and `~`, which marks what the engine put there.
+/// An id as a key holds it: without `:`, which separates the parts of a key, and `~`, which marks the engine's own
+/// parts.
 pub(crate) fn escaped(id: &str) -> String {
     let mut text = String::with_capacity(id.len());
-    // What cannot be in a key at all is refused when the key is rendered.
+    // Characters that no key can hold are refused when the key is rendered.
     let _ = escape("id", id, &mut text);
     text
 }
 
-/// `:` separates, `~` marks what the engine itself put there, `%` escapes: none of them survives in a part.
+/// Escapes a part: `:` separates parts, `~` marks the engine's own parts, `%` escapes. None of them is left in a
+/// part.
 fn escape(part: &'static str, value: &str, into: &mut String) -> Result<(), KeyError> {
     if value.is_empty() {
         return Err(KeyError::Empty { part });
@@ -237,17 +240,18 @@ fn escape(part: &'static str, value: &str, into: &mut String) -> Result<(), KeyE
 pub struct OperationKey(Arc<str>);
 
 impl OperationKey {
-    /// The rendered text.
+    /// The rendered text of the key.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The rendered text, shared.
+    /// The rendered text of the key, as a shared string.
     pub(crate) fn text(&self) -> Arc<str> {
         self.0.clone()
     }
 
-    /// The key of the same operation once more, on purpose: see [`Key::revision`]. One that would be too long is hashed.
+    /// The key of the same operation once more, on purpose: see [`Key::revision`]. A key that would be too long is
+    /// hashed.
     pub(crate) fn next_revision(&self) -> Self {
         let (first, revision) = unrevised(&self.0);
         let revision = format!("{REVISION}{}", revision.saturating_add(1));
@@ -255,15 +259,15 @@ impl OperationKey {
         Self((text + &revision).into())
     }
 
-    /// A key read back from the store.
+    /// A key that was read back from the store.
     pub(crate) fn stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 
-    /// The key as it goes downstream: at most `max` characters, so that it fits a header, a URL and the limits in use
-    /// (25, 36, 64, 255). It is a hash, never a cut: keys with a common prefix stay distinct. Its letters are lower case,
-    /// because some providers and some database collations take `a` and `A` for one. `namespace` keeps two deployments
-    /// that share a provider account apart.
+    /// The wire key: the key as it goes to the provider, at most `max` characters long, so that it fits a header, a
+    /// URL and the common limits (25, 36, 64, 255). The wire key is a hash, never cut: keys with a common prefix stay
+    /// distinct. Its letters are lower case, because some providers and some database collations treat `a` and `A` as
+    /// equal. `namespace` separates two deployments that share a provider account.
     ///
     /// # Errors
     /// [`KeyError::WireTooShort`] below [`Self::WIRE_MIN`] characters.
@@ -274,14 +278,14 @@ impl OperationKey {
         Ok(self.wire_within(namespace, tenant, max))
     }
 
-    /// The fewest characters that a provider must take: 25 of base 36 hold 129 bits.
+    /// The minimum key length that a provider must accept, in characters: 25 digits of base 36 hold 129 bits.
     pub const WIRE_MIN: usize = 25;
 
-    /// The rule by which [`wire`](Self::wire) makes keys. A record's declaration names the rule under which its key went out;
-    /// a new rule gets a new number, and the old one stays.
+    /// The number of the rule by which [`wire`](Self::wire) makes keys. A record's declaration names the rule under
+    /// which its key went out. A new rule gets a new number, and the old rule stays.
     pub const WIRE_RULE: u32 = 1;
 
-    /// The same, for a length that was checked when the tool was registered.
+    /// The wire key for a length that was checked when the tool was registered.
     pub(crate) fn wire_within(&self, namespace: &str, tenant: &Tenant, max: usize) -> String {
         let mut hasher = Sha256::new_with_prefix(b"counterfoil/wire/1\0");
         for text in [namespace, tenant.as_str(), self.as_str()] {
@@ -293,8 +297,8 @@ impl OperationKey {
     }
 }
 
-/// A digest in base 36, the lowest digit first, so that each digit of a shortened text is equally distributed: 50 digits,
-/// or the first `max` of them.
+/// A digest in base 36, the lowest digit first, so that each digit of a shortened text is equally distributed: 50
+/// digits, or the first `max` of them.
 #[allow(clippy::cast_possible_truncation, reason = "`rest` is below 36, and so the quotient is below 256")]
 fn base36(digest: &[u8; 32], max: usize) -> String {
     const DIGITS: usize = 50; // 36^50 > 2^256
@@ -317,34 +321,34 @@ impl fmt::Display for OperationKey {
     }
 }
 
-/// Why a key was refused. Nothing was stored and nothing was sent.
+/// The reason why a key was refused. Nothing was stored and nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// A part has no characters: two different operations could fall together.
+    /// A part has no characters: two different operations could get the same key.
     #[error("the key's {part} is empty: give what the operation is about")]
     Empty {
-        /// Which part.
+        /// The name of the part.
         part: &'static str,
     },
     /// A part holds a control character, which headers and logs cannot carry.
     #[error("the key's {part} holds a control character: remove it")]
     Control {
-        /// Which part.
+        /// The name of the part.
         part: &'static str,
     },
-    /// Too long when rendered.
+    /// The rendered key is too long.
     #[error("the key has {bytes} bytes, {max} at most: shorten its parts, or call `.hashed()`")]
     TooLong {
-        /// The rendered length.
+        /// The length of the rendered key, in bytes.
         bytes: usize,
-        /// The limit.
+        /// The maximum length, in bytes.
         max: usize,
     },
     /// The provider allows too few characters for a key that cannot collide.
     #[error("a key of {max} characters cannot be unique: the provider must allow at least 25")]
     WireTooShort {
-        /// What the provider allows.
+        /// The maximum key length of the provider, in characters.
         max: usize,
     },
 }

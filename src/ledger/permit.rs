@@ -1,47 +1,47 @@
-//! What a send needs, and until when it has it. Between the decision to send and the send lie pauses, throttles and
-//! writes: directly before the call each need is looked at once more, and the attempt is cut off when the first of them
-//! runs out.
+//! The needs of a send, and the instants at which they run out. Pauses, throttles and writes lie between the decision
+//! to send and the send: directly before the call each need is checked once more, and the attempt is cut off when the
+//! first of them runs out.
 
 use std::ops::Range;
 
 use crate::clock::Timestamp;
 
-/// What an attempt needs for as long as a request of it may leave. Absent: not needed, or without an end.
+/// The needs of an attempt for as long as it may send a request. `None`: not needed, or without an end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// When the provider honours the key: from the first send under it to its last safe instant.
+    /// The range in which the provider honours the key: from the first send under it to its last safe instant.
     pub key: Option<Range<Timestamp>>,
-    /// When the approval expires.
+    /// The instant at which the approval expires.
     pub approval: Option<Timestamp>,
-    /// When this worker's lease ends.
+    /// The instant at which this worker's lease ends.
     pub lease: Option<Timestamp>,
-    /// When the operation's time to be sent is over.
+    /// The instant at which the operation's time to be sent is over.
     pub operation_time: Option<Timestamp>,
-    /// When the run's time is over.
+    /// The instant at which the run's time is over.
     pub run_time: Option<Timestamp>,
     /// The instant at which the run is cancelled, if it has not ended by then.
     pub deadline: Option<Timestamp>,
 }
 
-/// One of the needs.
+/// The kind of a need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Need {
     /// A key that the provider honours.
     Key,
     /// A valid approval.
     Approval,
-    /// A lease.
+    /// The lease of the worker.
     Lease,
-    /// Time left to the operation.
+    /// Time that is left to the operation.
     OperationTime,
-    /// Time left to the run.
+    /// Time that is left to the run.
     RunTime,
-    /// A run that is not to be cancelled by now.
+    /// A run whose deadline has not passed.
     Deadline,
 }
 
 impl Needs {
-    /// The need that runs out first, and when. Nothing may be sent at or after that instant.
+    /// The first instant at which a need runs out, and that need. Nothing may be sent at or after that instant.
     pub fn earliest(&self) -> Option<(Timestamp, Need)> {
         let Self { key, approval, lease, operation_time, run_time, deadline } = self;
         let ends = [
@@ -55,14 +55,15 @@ impl Needs {
         ends.into_iter().filter_map(|(at, need)| Some((at?, need))).min_by_key(|(at, _)| *at)
     }
 
-    /// The need that cuts the attempt off, and when. The lease does not: it is renewed while the call lasts, and if it is lost,
-    /// the answer that still comes is evidence. Nor does the run's deadline: what is under way then is followed to its end.
+    /// The instant at which the attempt is cut off, and the need that runs out. The lease does not cut it off: it is
+    /// renewed during the call, and if it is lost, a late answer is evidence. The run's deadline does not either: a
+    /// call that is under way is followed to its end.
     pub fn cut_off(&self) -> Option<(Timestamp, Need)> {
         Self { lease: None, deadline: None, ..self.clone() }.earliest()
     }
 
-    /// A need that is not met at this instant. A clock that went back behind the first send under a key does not say how
-    /// old the key is.
+    /// A need that is not met at this instant. If the clock went back before the first send under a key, the age of
+    /// the key is unknown, and the key does not count as honoured.
     pub fn lapsed(&self, now: Timestamp) -> Option<Need> {
         let went_back = self.key.as_ref().is_some_and(|window| now < window.start);
         let over = self.earliest().filter(|(at, _)| *at <= now).map(|(_, need)| need);
@@ -71,7 +72,7 @@ impl Needs {
 }
 
 impl Need {
-    /// Why nothing was sent, or why an attempt was cut off.
+    /// The reason why nothing was sent, or why an attempt was cut off, in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Key => "the provider may have forgotten the key by now",

@@ -1,5 +1,5 @@
-//! Queues, and who of a queue begins next. The decision is pure and the same in every store: a store reads what is there
-//! while it keeps all other workers out of the queue, asks here, and writes the answer.
+//! Queues, and the choice of the runs of a queue that begin next. The choice is pure and the same in every store: a
+//! store reads the queue while it locks out all other workers, calls this module, and writes the result.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::id::{Name, RunId, Tenant};
 
-/// A queue: how many of its runs may be carried out at once, and how fast they may begin.
+/// A queue: a limit on how many of its runs are carried out at once, and how fast they begin.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct Queue {
     frees_while_waiting: bool,
 }
 
-/// How fast runs may begin: a bucket of tokens, refilled evenly.
+/// The rate at which runs may begin: a token bucket, refilled evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rate {
     starts: u32,
@@ -54,54 +54,55 @@ impl Queue {
         }
     }
 
-    /// So many of its runs are carried out at once, over all workers of the database and all tenants.
+    /// Sets the maximum number of runs in flight, over all workers of the database and all tenants.
     pub fn concurrency(mut self, runs: u32) -> Self {
         self.concurrency = Some(runs);
         self
     }
 
-    /// So many of them by one worker.
+    /// Sets the maximum number of runs in flight on one worker.
     pub fn per_worker(mut self, runs: u32) -> Self {
         self.per_worker = Some(runs);
         self
     }
 
-    /// So many of them of one tenant.
+    /// Sets the maximum number of runs in flight of one tenant.
     pub fn per_tenant(mut self, runs: u32) -> Self {
         self.per_tenant = Some(runs);
         self
     }
 
-    /// So many of them under one queue key of a tenant. Runs without a queue key are not counted.
+    /// Sets the maximum number of runs in flight under one queue key of a tenant. Runs without a queue key are not
+    /// counted.
     pub fn per_key(mut self, runs: u32) -> Self {
         self.per_key = Some(runs);
         self
     }
 
-    /// So many begin in this time: a bucket that holds as many tokens, refilled evenly, kept in the database. After a
-    /// pause all of them may begin at once, unless a smaller [burst](Self::burst) is said. Measured by the
-    /// database's clock, on SQLite by the machine's.
+    /// Sets the maximum number of runs that begin within `per`: a token bucket of this size, refilled evenly and kept
+    /// in the database. After a pause all of them may begin at once, unless a smaller [burst](Self::burst) is set.
+    /// The time is measured by the clock of the database, on SQLite by that of the machine.
     pub fn rate(mut self, starts: u32, per: Duration) -> Self {
         self.rate = Some(Rate { starts, per, burst: starts });
         self
     }
 
-    /// How many may begin at once under the [rate](Self::rate): 1 spreads them evenly.
+    /// Sets the maximum number of runs that may begin at once under the [rate](Self::rate): 1 spreads them evenly.
     pub fn burst(mut self, runs: u32) -> Self {
         let rate = self.rate.get_or_insert(Rate { starts: 0, per: Duration::ZERO, burst: runs });
         rate.burst = runs;
         self
     }
 
-    /// A run that waits as a row, for a signal, a timer, a child or an answer, gives its place free, and queues again
-    /// before it goes on. Otherwise it keeps its place until it ends or is blocked: so that with `per_key(1)` no other
-    /// run of the key comes in between.
+    /// Frees the place of a run that waits as a row (for a signal, a timer, a child or an answer); the run queues
+    /// again before it goes on. Otherwise a run keeps its place until it ends or is blocked, so that with
+    /// `per_key(1)` no other run of the key comes in between.
     pub fn free_while_waiting(mut self) -> Self {
         self.frees_while_waiting = true;
         self
     }
 
-    /// Its name.
+    /// The name of the queue.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -118,7 +119,7 @@ impl Queue {
         self.per_worker.is_some()
     }
 
-    /// Why it cannot be used.
+    /// Checks the queue. The error says why it cannot be used.
     pub(crate) fn check(&self) -> Result<(), String> {
         Name::new(self.name.as_str()).map_err(|error| error.to_string())?;
         let limits = [self.concurrency, self.per_worker, self.per_tenant, self.per_key];
@@ -136,7 +137,7 @@ impl Rate {
         i64::try_from(each.saturating_mul(u128::from(tokens))).unwrap_or(i64::MAX)
     }
 
-    /// What is left in the bucket at an instant, if its tokens are spent until another one.
+    /// The number of tokens in the bucket at `at`, if tokens are spent until `spent_until`.
     fn tokens(self, spent_until: Timestamp, at: Timestamp) -> u32 {
         let owed = spent_until.0.max(at.0).saturating_sub(at.0);
         let left = self.micros(self.burst).saturating_sub(owed).max(0) / self.micros(1);
@@ -145,47 +146,47 @@ impl Rate {
 
     fn spend(self, spent_until: Timestamp, at: Timestamp, tokens: u32) -> Timestamp {
         if tokens == 0 {
-            return spent_until; // and not `at`, which would be a change
+            return spent_until; // not `at`, which would be a change
         }
         Timestamp(spent_until.0.max(at.0).saturating_add(self.micros(tokens)))
     }
 
-    /// When there is a token again.
+    /// The instant at which the next token is available.
     fn next(self, spent_until: Timestamp) -> Timestamp {
         Timestamp(spent_until.0.saturating_add(self.micros(1)).saturating_sub(self.micros(self.burst)))
     }
 }
 
-/// A worker asks for runs of a queue: as many as its limits allow become the worker's, in one transaction that keeps
-/// every other worker out of the queue.
+/// A request of a worker for runs of a queue. As many as the limits allow become the worker's, in one transaction
+/// that locks every other worker out of the queue.
 #[derive(Clone, Debug)]
 pub struct Admission {
     /// The queue, with its limits as this worker knows them.
     pub queue: Queue,
-    /// Now, by the worker's clock.
+    /// The present instant, by the clock of the worker.
     pub at: Timestamp,
-    /// At most so many.
+    /// The maximum number of runs to admit.
     pub most: u32,
-    /// Only runs of these workflows and versions, if other workers may know the others.
+    /// The workflows and versions whose runs may be admitted. `None`: all, as no other worker knows other workflows.
     pub known: Option<Vec<(Name, u32)>>,
 }
 
 impl Admission {
-    /// It may take this run.
+    /// True if the worker may take a run of this workflow and version.
     pub(crate) fn knows(&self, workflow: &Name, version: u32) -> bool {
         let known = self.known.as_ref();
         known.is_none_or(|known| known.iter().any(|(name, v)| name == workflow && *v == version))
     }
 }
 
-/// What is known of a queue beside its runs.
+/// The state of a queue beside its runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
-    /// Until when tokens of its rate are spent.
+    /// The instant until which the tokens of the rate are spent.
     pub(crate) spent_until: Timestamp,
     /// The tenant that was served last.
     pub(crate) served: Option<String>,
-    /// Runs of it wait for a token, which is there then.
+    /// The instant at which a run that waits for a token can have one; `None` if none waits for a token.
     pub(crate) due_at: Option<Timestamp>,
 }
 
@@ -195,13 +196,13 @@ impl Default for Bucket {
     }
 }
 
-/// How many places the runs of a tenant have taken under a queue key.
+/// The number of places that the runs of a tenant take under one queue key.
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
     pub(crate) tenant: Tenant,
     pub(crate) key: Option<String>,
     pub(crate) by_all: u32,
-    /// By the worker that asks.
+    /// The places that runs of the asking worker take.
     pub(crate) by_own: u32,
 }
 
@@ -216,24 +217,24 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Of a tenant the highest priority first, of one priority the oldest.
+    /// The order of the runs of a tenant: the highest priority first, within a priority the oldest first.
     pub(crate) fn order(&self) -> (Reverse<i32>, Timestamp, RunId) {
         (Reverse(self.priority), self.created_at, self.id)
     }
 }
 
-/// What is free in a queue.
+/// The free places of a queue.
 pub(crate) struct Room<'a> {
     admission: &'a Admission,
     bucket: Bucket,
-    /// By all limits but the rate's.
+    /// The free places by all limits except the rate.
     places: u32,
     tokens: Option<u32>,
     tenants: BTreeMap<Tenant, u32>,
     keys: BTreeMap<(Tenant, String), u32>,
 }
 
-/// Who begins, and what is known of the queue after that.
+/// The runs that begin, and the state of the queue afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen {
     pub(crate) runs: Vec<(Tenant, RunId)>,
@@ -260,12 +261,12 @@ impl<'a> Room<'a> {
         Self { admission, bucket, places, tokens, tenants, keys }
     }
 
-    /// So many may begin.
+    /// The maximum number of runs that may begin now.
     pub(crate) fn left(&self) -> u32 {
         self.places.min(self.tokens.unwrap_or(u32::MAX))
     }
 
-    /// Those of the waiting tenants that have not reached their limit.
+    /// The tenants among `tenants` that have not reached their limit.
     pub(crate) fn open(&self, mut tenants: Vec<Tenant>) -> Vec<Tenant> {
         tenants.retain(|tenant| self.has_room(tenant));
         tenants
@@ -281,27 +282,28 @@ impl<'a> Room<'a> {
         self.admission.queue.per_key.is_some_and(|limit| taken >= limit)
     }
 
-    /// The keys of which no other run may begin: they are not read, or many runs of one key would hide the others.
+    /// The keys under which no other run may begin. Their runs are not read: otherwise many runs of one key would
+    /// hide the others.
     pub(crate) fn full_keys(&self) -> Vec<(&Tenant, &str)> {
         let full = |(tenant, key): &(&'_ Tenant, &'_ str)| self.is_full(tenant, key);
         self.keys.keys().map(|(tenant, key)| (tenant, key.as_str())).filter(full).collect()
     }
 
-    /// How many runs of each tenant are looked at: of a few tenants as many as may begin and one that is then left, of
-    /// many the first ones. Whoever is admitted any asks again, and so comes to those behind.
+    /// The number of waiting runs that are read for each tenant: with few tenants all that may begin and one more,
+    /// with many tenants the first ones. A worker that is admitted any run asks again, and so reaches the later runs.
     pub(crate) fn depth(&self, tenants: usize) -> u32 {
         let left = self.left();
         let each = u64::from(left) * 4 / (tenants as u64).max(1);
         u32::try_from(each).unwrap_or(left).clamp(1, left.saturating_add(1))
     }
 
-    /// Nothing begins; `waiting` says whether anything would have.
+    /// Admits no run; `waiting` is true if a run would have begun.
     pub(crate) fn nothing(self, waiting: bool) -> Chosen {
         self.chosen(Vec::new(), waiting)
     }
 
-    /// One after the other to the tenant that has the fewest places; of several to the next one behind the tenant that was
-    /// served last.
+    /// Chooses runs one by one for the tenant with the fewest places; if several have the fewest, for the next one
+    /// after the tenant that was served last.
     pub(crate) fn choose(mut self, mut waiting: Vec<Candidate>) -> Chosen {
         waiting.sort_by_key(Candidate::order);
         let mut tenants: BTreeMap<Tenant, VecDeque<Candidate>> = BTreeMap::new();
@@ -339,14 +341,14 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// `waiting`: others would begin if more were left.
+    /// Builds the result. `waiting` is true if more runs would begin with more room.
     fn chosen(self, runs: Vec<(Tenant, RunId)>, waiting: bool) -> Chosen {
         let mut bucket = self.bucket;
         let begun = u32::try_from(runs.len()).unwrap_or(u32::MAX);
         bucket.due_at = None;
         if let Some(rate) = self.admission.queue.rate {
             bucket.spent_until = rate.spend(bucket.spent_until, self.admission.at, begun);
-            // Whatever else they wait for is told of when it comes.
+            // A run that waits for anything else is woken when that arrives.
             let only_a_token = self.tokens == Some(begun) && self.places > begun;
             bucket.due_at = (waiting && only_a_token).then(|| rate.next(bucket.spent_until));
         }
@@ -393,7 +395,7 @@ mod tests {
         let busy = vec![taken("b", None, 3)];
         assert_eq!(begun(&six, Bucket::default(), busy, many().collect()), [0, 101, 1], "b has its share");
 
-        // With one place, whoever was served last goes to the end.
+        // With one place, the tenant that was served last goes to the end.
         let one = ask(Queue::new("q").concurrency(1), 0);
         let mut bucket = Bucket::default();
         let (mut left, mut order): (Vec<_>, Vec<_>) = (many().collect(), vec![]);

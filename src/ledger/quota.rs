@@ -1,4 +1,4 @@
-//! What a tool may ask of its provider, as it declares it.
+//! The limits and the price of a tool's calls, as the tool declares them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,33 +7,34 @@ use super::breaker::Breaker;
 use super::budget::Price;
 use super::rate::Rate;
 
-/// What holds calls back, so that one sick provider does not turn every run into a storm of retries.
+/// The limits that hold calls back, so that one failing provider does not cause a storm of retries in every run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttle {
-    /// At most so many calls in a time.
+    /// The maximum rate of calls. `None`: no limit.
     pub rate: Option<Rate>,
-    /// None for a while after repeated failures.
+    /// The circuit breaker, which stops calls for a while after repeated failures. `None`: no breaker.
     pub breaker: Option<Breaker>,
 }
 
 impl Throttle {
-    /// At most so many calls in a time.
+    /// A throttle with a maximum rate of calls.
     pub const fn rate(rate: Rate) -> Self {
         Self { rate: Some(rate), breaker: None }
     }
 
-    /// None for a while after repeated failures.
+    /// A throttle with a circuit breaker, which stops calls for a while after repeated failures.
     pub const fn breaker(breaker: Breaker) -> Self {
         Self { rate: None, breaker: Some(breaker) }
     }
 
-    /// Holds nothing back.
+    /// True if the throttle holds nothing back.
     pub const fn is_none(&self) -> bool {
         self.rate.is_none() && self.breaker.is_none()
     }
 }
 
-/// What a tool's calls may use up, each and together. What is not said is not limited, and costs nothing.
+/// The limits of a tool's calls, for each call and for all together. A field that is not set limits nothing and costs
+/// nothing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,56 +50,56 @@ impl Throttle {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// What holds back the calls of this tool.
+    /// The throttle for the calls of this tool alone.
     pub own: Throttle,
-    /// What holds back the calls of all tools that name this provider; they must declare it alike.
+    /// The throttle for the calls of all tools that name this provider; these tools must declare it alike.
     pub provider: Option<(Cow<'static, str>, Throttle)>,
-    /// An operation that has not had its turn by then has expired: it is not sent any more.
+    /// The time within which an operation must be sent for the first time. After that it has expired and is not sent.
     pub timeout: Option<Duration>,
-    /// What an attempt costs.
+    /// The price of each attempt.
     pub price: Option<Price>,
 }
 
 impl Quota {
-    /// At most so many calls in a time.
+    /// Sets the maximum rate of calls.
     #[must_use]
     pub const fn rate(mut self, rate: Rate) -> Self {
         self.own.rate = Some(rate);
         self
     }
 
-    /// None for a while after repeated failures.
+    /// Sets the circuit breaker, which stops calls for a while after repeated failures.
     #[must_use]
     pub const fn breaker(mut self, breaker: Breaker) -> Self {
         self.own.breaker = Some(breaker);
         self
     }
 
-    /// Together with all tools that name this provider.
+    /// Sets the throttle that this tool shares with all tools that name this provider.
     #[must_use]
     pub fn provider(self, name: impl Into<Cow<'static, str>>, throttle: Throttle) -> Self {
         Self { provider: Some((name.into(), throttle)), ..self }
     }
 
-    /// An operation that has not been sent so long after it was asked for has expired.
+    /// Sets the time, from the request on, within which an operation must be sent. After that it has expired.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// What an attempt costs.
+    /// Sets the price of each attempt.
     #[must_use]
     pub fn price(self, price: Price) -> Self {
         Self { price: Some(price), ..self }
     }
 
-    /// Nothing is limited.
+    /// True if nothing is limited or priced.
     pub const fn is_none(&self) -> bool {
         self.own.is_none() && self.provider.is_none() && self.timeout.is_none() && self.price.is_none()
     }
 
-    /// Something may hold its calls back.
+    /// True if a throttle may hold calls back.
     pub(crate) fn holds_back(&self) -> bool {
         !self.own.is_none() || self.provider.is_some()
     }

@@ -1,4 +1,4 @@
-//! The idempotency record: what is known of one operation (REC-1).
+//! The idempotency record: the known facts about one operation.
 
 use std::sync::Arc;
 
@@ -13,44 +13,44 @@ use crate::clock::Timestamp;
 use crate::id::{DeclarationId, Fence, Name, QuestionId, RecordId, RunId, Tenant};
 use crate::payload::Stored;
 
-/// Who asked for the operation first, and so owns its effect.
+/// The first requester of the operation, who owns its effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The run, if a workflow asked.
+    /// The run, if a workflow made the request.
     pub run: Option<RunId>,
-    /// The step of the run: name and id.
+    /// The step of the run, as name and id.
     pub step: Option<Arc<str>>,
-    /// The turn of the run in which it asked; 0 before any loop.
+    /// The turn of the run that made the request; 0 before any loop.
     pub turn: u32,
-    /// The caller's own id for the call. Shown, never used as a key: models reuse them.
+    /// The caller's own id for the call. It is shown, and never used as a key: models reuse such ids.
     pub call_id: Option<String>,
 }
 
-/// What a committed record rests on.
+/// The evidence that a committed record rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Basis {
-    /// The provider's answer, seen by us.
+    /// The answer of the provider, received by this engine.
     Answer,
-    /// Evidence or a lookup after the answer was lost.
+    /// Evidence from a late worker, or a lookup after the answer was lost.
     Lookup,
-    /// A second send under the same key, trusting the provider's word that it honours keys. If it does not,
-    /// the effect happened twice, and this mark is what makes the duplicate not silent.
+    /// A second send under the same key, made because the provider declares that it honours keys. If that is not
+    /// true, the effect happened twice, and this mark keeps the duplicate from being silent.
     Declaration,
-    /// A repeat of an effect that may be repeated, or that somebody opted to repeat.
+    /// A repeat of an effect that may be repeated, or whose tool opted in to repeats.
     Repeat,
-    /// A person's word.
+    /// The decision of a person.
     Decision,
-    /// The provider's answer to a send that rests on a person's word: that an earlier one had no effect, or that it is sent without a
-    /// look. Where there is a lookup, it is made once more.
+    /// The provider's answer to a send that rests on the decision of a person: that an earlier send had no effect, or
+    /// that the call is sent without a lookup. If there is a lookup, it is made once more.
     Denial,
 }
 
 impl Basis {
-    /// All, in the order of their codes.
+    /// All values, in the order of their codes.
     pub const ALL: [Self; 6] =
         [Self::Answer, Self::Lookup, Self::Declaration, Self::Repeat, Self::Decision, Self::Denial];
 
-    /// The number that rows hold. Never reuse one.
+    /// The code that rows hold. Never reuse a code.
     pub(crate) const fn code(self) -> i64 {
         match self {
             Self::Answer => 0,
@@ -62,66 +62,66 @@ impl Basis {
         }
     }
 
-    /// Reads the number back.
+    /// Reads a code back.
     pub(crate) fn from_code(code: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|basis| basis.code() == code)
     }
 }
 
-/// Where the operation stands.
+/// The state of the operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// An attempt may have reached the world. After a crash this means *ambiguous*, always.
+    /// An attempt may have reached the world. After a crash this always means *ambiguous*.
     Started,
-    /// It happened, once.
+    /// The effect happened, once.
     Committed {
         /// The first result, byte for byte.
         response: Stored,
     },
-    /// For certain it did not happen; it may be tried again under the same key.
+    /// The effect did not happen, for certain; the call may be tried again under the same key.
     Failed {
-        /// Why.
+        /// The recorded failure.
         failure: RecordedFailure,
     },
-    /// It happened and was undone.
+    /// The effect happened and was undone.
     Compensated {
         /// The first result.
         response: Stored,
-        /// What the undoing gave back.
+        /// The result of the compensation.
         compensation: Stored,
-        /// All of it was undone, not a part.
+        /// True if the whole effect was undone, false if only a part of it was.
         whole: bool,
     },
-    /// Nobody knows, and somebody decided to leave it at that.
+    /// The outcome is unknown, and a person decided to leave it open.
     Abandoned {
-        /// Who decided so, and why.
+        /// The name of the person who decided, and the reason.
         reason: String,
     },
-    /// Its time was over. What is left keeps its key from being taken for new (DESIGN 4.10).
+    /// The retention of the record is over. The rest of it, a tombstone, prevents that its key counts as new.
     Gone {
-        /// How it stood.
+        /// The final state of the record.
         was: FinalState,
-        /// The digest of its outcome by the tenant's key, in hexadecimal.
+        /// The digest of the outcome by the tenant's key, in hexadecimal.
         outcome: String,
     },
 }
 
-/// How an operation stood when its record's time was over.
+/// The state of an operation when the retention of its record was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FinalState {
-    /// It had happened, once.
+    /// The effect had happened, once.
     Committed,
-    /// It had happened and was undone, at least in part.
+    /// The effect had happened and was undone, at least in part.
     Compensated,
-    /// Nobody knew, and somebody had decided to leave it at that.
+    /// The outcome was unknown, and a person had decided to leave it open.
     Abandoned,
 }
 
 impl FinalState {
-    /// All of them.
+    /// All final states.
     pub const ALL: [Self; 3] = [Self::Committed, Self::Compensated, Self::Abandoned];
 
-    /// The name used in rows, tables and messages.
+    /// The name of the state in rows, tables and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Committed => "committed",
@@ -132,7 +132,7 @@ impl FinalState {
 }
 
 impl State {
-    /// The number that rows hold. Never reuse one.
+    /// The code that rows hold. Never reuse a code.
     pub(crate) const fn code(&self) -> i64 {
         match self {
             Self::Started => 1,
@@ -140,11 +140,11 @@ impl State {
             Self::Failed { .. } => 3,
             Self::Compensated { .. } => 4,
             Self::Abandoned { .. } => 5,
-            Self::Gone { .. } => 7, // 6 stands for what is compensated in part
+            Self::Gone { .. } => 7, // 6 is the code of an effect that is compensated in part
         }
     }
 
-    /// The name used in tables and messages.
+    /// The name of the state in tables and messages.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -157,97 +157,100 @@ impl State {
     }
 }
 
-/// The idempotency record of one operation. Unique by (tenant, key).
+/// The idempotency record of one operation, unique by tenant and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where it stands in its table.
+    /// The position of the record in its table.
     pub id: RecordId,
-    /// Whose it is.
+    /// The tenant that owns the record.
     pub tenant: Tenant,
-    /// What it is the record of.
+    /// The key of the operation.
     pub key: OperationKey,
     /// The operation type: the tool's name.
     pub operation: Name,
-    /// What it does to the world.
+    /// The effect class of the operation.
     pub class: EffectClass,
-    /// The canonical request, secrets as keyed digests.
+    /// The canonical request, with secrets as keyed digests.
     pub request: Stored,
-    /// What the key is bound to.
+    /// The hash of the input that the key is bound to.
     pub request_hash: RequestHash,
-    /// The declaration of its tool under which it went out. While the fate of an attempt is open it stays that of the first
-    /// attempt that may have had an effect.
+    /// The declaration of the tool under which the call went out. While the outcome of an attempt is open, this is
+    /// the declaration of the first attempt that may have had an effect.
     pub declaration: DeclarationId,
-    /// Who asked first.
+    /// The first requester.
     pub owner: Owner,
-    /// The worker whose attempt this is. A worker with another fence can change nothing.
+    /// The fence of the worker whose attempt this is. A worker with another fence can change nothing.
     pub fence: Fence,
-    /// Counts the changes; a change is admitted only on top of the one it was computed from.
+    /// The number of changes. A change is admitted only on top of the revision it was computed from.
     pub revision: u32,
-    /// Attempts in all.
+    /// The number of attempts in all.
     pub attempts: u32,
-    /// Attempts made by executions that have ended; the rest count against the present retry budget.
+    /// The number of attempts made by executions that have ended; the others count against the present retry budget.
     pub spent: u32,
-    /// Where it stands.
+    /// The state of the operation.
     pub state: State,
-    /// What a committed state rests on; of a started one, what it will rest on if its answer comes.
+    /// The basis of a committed state; for a started record, the basis that it will have if its answer arrives.
     pub basis: Basis,
-    /// The present attempt was dispatched while the fate of an earlier one was open. That it fails for certain
-    /// then says nothing about the earlier one, and a success is looked at once more.
+    /// True if the present attempt was dispatched while the outcome of an earlier one was open. A certain failure
+    /// then says nothing about the earlier attempt, and a success is looked up once more.
     pub in_doubt: bool,
-    /// The provider's id, noted as soon as it was known.
+    /// The external id: the provider's id, noted as soon as it was known.
     pub external_ref: Option<String>,
-    /// The open question about it.
+    /// The open question about the operation.
     pub escalation: Option<QuestionId>,
-    /// Of a failed operation, when it goes again at the earliest; absent if its execution has ended. Of a started one, since when
-    /// [nobody has it in hand](Self::is_left); absent while its worker has.
+    /// For a failed operation: the earliest instant of the next attempt; `None` if its execution has ended. For a
+    /// started one: the instant since which [no worker handles it](Self::is_left); `None` while its worker does.
     pub not_before: Option<Timestamp>,
-    /// Until when it is kept whole (REC-6). Absent: for ever, or what is left of it.
+    /// The instant until which the whole record is kept. `None`: for ever, or the record is a tombstone.
     pub kept_until: Option<Timestamp>,
-    /// When it was first started: no byte left before this instant.
+    /// The instant at which the operation was first started: no byte was sent before it.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// The instant of the last change.
     pub updated_at: Timestamp,
-    /// When it was settled: committed, failed for good or abandoned. Later lookups and an undoing do not move it. Absent while it is
-    /// open, and of a record that an engine without this field has settled.
+    /// The instant at which the operation was settled: committed, failed for good or abandoned. Later lookups and a
+    /// compensation do not move it. `None` while the operation is open, and in a record that was settled by an engine
+    /// without this field.
     pub sealed_at: Option<Timestamp>,
-    /// The approval under which the call went out: who decided, and which version of which review. While the fate of an attempt is
-    /// open it stays that of the first one. Absent where none was needed, and from what is left of a record.
+    /// The approval under which the call went out: the person who decided, and the version of the review. While the
+    /// outcome of an attempt is open, this is the approval of the first attempt. `None` if none was needed, and in a
+    /// tombstone.
     pub approval: Option<Box<Approval>>,
-    /// The scopes of the call's key and of its lookup at the provider, where the tool says them for each call. While the fate of an attempt is
-    /// open it stays that of the first one. Absent: as the declaration says, and from what is left of a record.
+    /// The scopes of the call's key and of its lookup at the provider, if the tool names them for each call. While
+    /// the outcome of an attempt is open, these are the scopes of the first attempt. `None`: as the declaration says,
+    /// and in a tombstone.
     pub scopes: Option<Box<Scopes>>,
-    /// The cost of the attempt that was answered, in the unit of its tool's [price](super::Price). Absent: as estimated.
+    /// The cost of the answered attempt, in the unit of its tool's [price](super::Price). `None`: as estimated.
     pub cost: Option<u64>,
 }
 
-/// What is to be recorded of an operation before anything is sent for it.
+/// The data to record about an operation before anything is sent for it.
 #[derive(Clone, Debug)]
 pub struct Intent {
-    /// Where its record will stand in its table.
+    /// The position that the record will have in its table.
     pub id: RecordId,
-    /// Whose it is.
+    /// The tenant that owns the operation.
     pub tenant: Tenant,
-    /// Which operation it is.
+    /// The key of the operation.
     pub key: OperationKey,
     /// The operation type: the tool's name.
     pub operation: Name,
-    /// What it does to the world.
+    /// The effect class of the operation.
     pub class: EffectClass,
-    /// The canonical request, secrets as keyed digests.
+    /// The canonical request, with secrets as keyed digests.
     pub request: Stored,
-    /// What the key is bound to.
+    /// The hash of the input that the key is bound to.
     pub request_hash: RequestHash,
-    /// The declaration of its tool.
+    /// The declaration of the tool.
     pub declaration: DeclarationId,
-    /// Who asks.
+    /// The requester.
     pub owner: Owner,
-    /// The worker that writes the record.
+    /// The fence of the worker that writes the record.
     pub fence: Fence,
-    /// How long the record is kept, and what is left of it.
+    /// The retention of the record: its duration, and the part that is left afterwards.
     pub retention: Retention,
-    /// The approval under which it goes out.
+    /// The approval under which the call goes out.
     pub approval: Option<Box<Approval>>,
-    /// The scopes of its key and of its lookup at the provider.
+    /// The scopes of the call's key and of its lookup at the provider.
     pub scopes: Option<Box<Scopes>>,
 }
 
@@ -257,13 +260,13 @@ impl Record {
         Self { attempts: 1, ..Self::unsent(intent, at) }
     }
 
-    /// The record of an operation that is sent before anything is recorded of it, because it may be repeated. What is written first is
-    /// what became of it.
+    /// The record of an operation that is sent before anything is recorded, because it may be repeated. The first
+    /// write records its outcome.
     pub(crate) fn unwritten(intent: Intent, at: Timestamp) -> Self {
         Self { revision: 0, ..Self::begin(intent, at) }
     }
 
-    /// Nothing is recorded of it yet.
+    /// True if nothing is recorded of the operation yet.
     pub(crate) const fn is_unwritten(&self) -> bool {
         self.revision == 0
     }
@@ -315,7 +318,7 @@ impl Record {
         }
     }
 
-    /// The first record of an operation that failed, or waits to go again, before anything was sent for it.
+    /// The first record of an operation that failed, or waits for another attempt, before anything was sent for it.
     pub fn failed(
         intent: Intent,
         failure: RecordedFailure,
@@ -326,13 +329,15 @@ impl Record {
         Self { state: State::Failed { failure }, not_before, sealed_at, ..Self::unsent(intent, at) }
     }
 
-    /// The record of what somebody says has happened: it is there with its record, and is never ambiguous.
+    /// The record of an effect that happened by the word of a person: committed from its first write, and never
+    /// ambiguous.
     pub fn decided(intent: Intent, response: Stored, at: Timestamp) -> Self {
         let state = State::Committed { response };
         Self { state, basis: Basis::Decision, sealed_at: Some(at), ..Self::unsent(intent, at) }
     }
 
-    /// Its outcome is known, or somebody has decided to leave it. One that waits for its next attempt is not settled.
+    /// True if the outcome is known or a person has decided to leave it open. An operation that waits for its next
+    /// attempt is not settled.
     pub const fn is_settled(&self) -> bool {
         match self.state {
             State::Started => false,
@@ -341,26 +346,26 @@ impl Record {
         }
     }
 
-    /// Its fate is open, and its worker neither sends it any more nor finds out what became of it: whoever wants it may take it up,
-    /// also while that worker lives.
+    /// True if the outcome is open, and the worker neither sends the call any more nor finds its outcome out. Any
+    /// worker that wants the operation may take it up, even while that worker lives.
     pub const fn is_left(&self) -> bool {
         matches!(self.state, State::Started) && self.not_before.is_some()
     }
 
-    /// Attempts that count against the present execution's budget.
+    /// The number of attempts that count against the budget of the present execution.
     pub const fn tries(&self) -> u32 {
         self.attempts.saturating_sub(self.spent)
     }
 
-    /// The row stands as it would have been written. Until when it is kept may have changed meanwhile: that is for
-    /// [retirement](super::Retention) alone to change.
+    /// True if the row is as it would have been written. `kept_until` may have changed meanwhile: only
+    /// [retirement](super::Retention) changes it.
     pub(crate) fn is_as_written(&self, written: &Self) -> bool {
         let kept_until = self.kept_until;
         *self == Self { kept_until, ..written.clone() }
     }
 
-    /// The run that has to find out what became of a started call, unless a person is asked. A run that is over does not: its
-    /// call was dropped and not there.
+    /// The run that has to find out the outcome of a started call, unless a person is asked. A run that has ended
+    /// does not: its call was dropped, and its effect was not there.
     pub(crate) const fn awaited_by(&self) -> Option<RunId> {
         match (&self.state, self.escalation) {
             (State::Started, None) => self.owner.run,

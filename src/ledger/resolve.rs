@@ -1,102 +1,104 @@
-//! What to do next about a call whose fate is unknown (DESIGN 4.2 and 4.3). One step at a time: the
-//! executor carries the step out, learns something, and asks again.
+//! The next step for a call whose outcome is unknown. The rule decides one step at a time: the executor carries the
+//! step out, learns its result, and asks again.
 
 use super::contract::{Contract, ContractClass, LookupOffer};
 use super::effect::EffectClass;
 
-/// What the last lookup said.
+/// The result of the last lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looked {
-    /// None was made yet.
+    /// No lookup was made yet.
     NotYet,
-    /// It showed nothing, and was made before the settle time was over.
+    /// The lookup showed nothing and was made before the settle time was over.
     MissedEarly,
-    /// It showed nothing, and was made after the settle time.
+    /// The lookup showed nothing and was made after the settle time.
     MissedSettled,
-    /// It showed nothing, and was made under another scope than the call was sent under.
+    /// The lookup showed nothing and was made under another scope than the call was sent under.
     MissedElsewhere,
-    /// It could not say, or could not be made, as often as its own policy allows.
+    /// The lookup had no answer or could not be made, as often as its retry policy allows.
     Unanswered,
-    /// It showed something that another request has made.
+    /// The lookup showed something that another request has made.
     Foreign,
 }
 
-/// What is known about the call.
+/// The known facts about the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is one independent fact")]
 pub struct Known {
-    /// What the last lookup said.
+    /// The result of the last lookup.
     pub looked: Looked,
-    /// The key is inside the provider's window and its scope is the one it was first sent under.
+    /// True if the key is inside the provider's window and its scope is the one that it was first sent under.
     pub key_honoured: bool,
-    /// The settle time has passed since the old sender was fenced.
+    /// True if the settle time has passed since the old sender was fenced.
     pub settled: bool,
-    /// A send under the key was refused as a duplicate.
+    /// True if a send under the key was refused as a duplicate.
     pub refused_as_duplicate: bool,
-    /// The approval that the effect needs is valid now (or none is needed).
+    /// True if the approval that the effect needs is valid now, or if the effect needs none.
     pub may_send: bool,
-    /// Attempts are left.
+    /// True if attempts are left.
     pub attempts_left: bool,
-    /// The attempt has noted something in its record.
+    /// True if the attempt has noted an external id in its record.
     pub noted: bool,
 }
 
-/// The next step.
+/// The next step for a call of unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Next {
-    /// Ask the external system.
+    /// Look the call up at the provider.
     Look,
     /// Wait until the settle time is over; a miss is not believed before.
     Settle,
     /// Send again under the same key, which collides with the first send.
     Resend {
-        /// Nothing but the provider's word stands against a duplicate: mark the record.
+        /// True if only the provider's declaration prevents a duplicate: the record is then marked.
         on_declaration: bool,
     },
-    /// Send again after a miss that is believed; look once more one settle time later.
+    /// Send again after a miss that is believed, and look once more one settle time later.
     SendAndConfirm,
-    /// Do it again: harmless by its nature, or opted in to.
+    /// Send again: the repeat is harmless by its nature, or the tool opted in to repeats.
     Repeat,
     /// Ask a person.
     Escalate(Why),
 }
 
-/// Why only a person can say.
+/// The reason why only a person can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The provider can neither be asked nor told apart a repeat.
+    /// The provider can neither be asked nor recognise a repeat.
     Blind,
-    /// The provider has forgotten the key by now, or its scope changed, and there is no lookup.
+    /// The provider has forgotten the key by now, or the key's scope has changed, and there is no lookup.
     KeyExpired,
-    /// The provider refuses the key as known and shows no effect: a failed request may have burned it.
+    /// The provider refuses the key as known and shows no effect: a failed request may have used the key up.
     KeyBurned,
     /// The lookup does not answer.
     LookupUnanswered,
-    /// A miss in a lookup that lags proves nothing.
+    /// The lookup lags, so its miss proves nothing.
     LookupLags,
-    /// Nor does one under another scope (another account, another region) than the call was sent under.
+    /// The lookup was made under another scope (another account, another region) than the call, so its miss proves
+    /// nothing.
     OtherScope,
-    /// It would have to be sent again, but its approval is no longer valid.
+    /// The call would have to be sent again, but its approval is no longer valid.
     ApprovalExpired,
-    /// It would have to be sent again, and what it takes went with its caller: an approval, a secret.
+    /// The call would have to be sent again, but an approval or a secret that it needs was lost with its caller.
     CallerGone,
-    /// It would have to be sent again, but the attempts are used up.
+    /// The call would have to be sent again, but the attempts are used up.
     AttemptsUsedUp,
-    /// It would have to be sent again, and nobody wants it any more: its run dropped it.
+    /// The call would have to be sent again, but its run dropped it and nobody wants the effect any more.
     Unwanted,
-    /// This ledger has not sent it, but may be older than the world, and nothing else can tell.
+    /// This ledger has not sent the call, but this ledger may be older than the world, and there is no other
+    /// evidence.
     Restored,
-    /// It ended the transaction by itself in which its record was to be sealed.
+    /// The call itself ended the transaction in which its record was to be sealed.
     EndedInside,
-    /// The lookup shows something under the key or the name of the call that another request has made.
+    /// The lookup shows an effect under the key or the name of the call that another request has made.
     Foreign,
-    /// The provider has accepted the call, and has not finished it within the longest time.
+    /// The provider has accepted the call and has not finished it within the longest time.
     NeverFinished,
 }
 
 impl Why {
-    /// The question as a person reads it.
+    /// The question in words for a person.
     pub const fn question(self) -> &'static str {
         match self {
             Self::Blind => {
@@ -141,9 +143,9 @@ impl Why {
     }
 }
 
-/// Decides the next step.
+/// Decides the next step for a call of unknown outcome.
 pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
-    // The provider knows it: sending it again would be refused again, or make a second one.
+    // The provider knows the key: another send would be refused again, or make a second effect.
     if known.refused_as_duplicate {
         return burned(contract, *known);
     }
@@ -151,7 +153,8 @@ pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
         return send(*known, Next::Repeat);
     }
     if contract.sealed_with_effect {
-        // The mark is the transaction's first write: it is seen if somebody else than the engine has committed.
+        // The mark is the first write of the transaction. A visible mark means that something other than the engine
+        // has committed.
         let ended_inside = known.noted;
         return if ended_inside {
             Next::Escalate(Why::EndedInside)
@@ -168,8 +171,8 @@ pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
     }
     let collides = contract.class.collides() && known.key_honoured;
     if collides {
-        // Whatever the lookup said, the second send makes no second effect, if the provider does as it says:
-        // nothing waits. Only a miss that is believed stands against a duplicate by itself.
+        // The second send makes no second effect, whatever the lookup said, if the provider keeps its declaration: no
+        // wait is needed. Only a miss that is believed prevents a duplicate by itself.
         let missed = contract.lookup == LookupOffer::Strong && known.looked == Looked::MissedSettled;
         return send(*known, Next::Resend { on_declaration: !missed });
     }

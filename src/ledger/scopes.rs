@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The account, the device or the room that a provider scopes a call's key and its lookup to. Under another one its key is *no key*,
-/// and a lookup that shows nothing proves nothing.
+/// The account, device or room that a provider scopes a call's key and its lookup to. Under another scope the key is
+/// *no key*, and a lookup that shows nothing proves nothing.
 ///
-/// They are names, and no credentials: they stand in the record in clear.
+/// Scopes are names and no credentials: the record holds them in clear text.
 ///
 /// ```
 /// use counterfoil::ledger::Scopes;
@@ -23,13 +23,13 @@ pub struct Scopes {
 }
 
 impl Scopes {
-    /// One scope for both.
+    /// One scope for both key and lookup.
     pub fn of(scope: impl Into<String>) -> Self {
         let key = scope.into();
         Self { lookup: key.clone(), key }
     }
 
-    /// The scope of the key. That of the lookup is the same, unless [it is set](Self::lookup).
+    /// The scope of the key. The scope of the lookup is the same, unless [it is set](Self::lookup).
     pub fn key(scope: impl Into<String>) -> Self {
         Self::of(scope)
     }

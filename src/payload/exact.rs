@@ -1,7 +1,7 @@
-//! What JSON cannot carry exactly is found here, in the value itself, before anything is written.
+//! The check for values that JSON cannot carry exactly, made on the value itself before anything is written.
 //!
-//! The canonical text no longer shows it: every number in it has been a double, and a NaN inside a struct or
-//! list has become `null`. So the value is walked once by a serializer that writes nothing.
+//! The canonical text no longer shows such a value: every number in the text has been a double, and a NaN inside a
+//! struct or list has become `null`. So a serializer that writes nothing walks the value once.
 
 use std::fmt::Display;
 
@@ -10,7 +10,7 @@ use serde::ser;
 
 use super::{MAX_DEPTH, MAX_EXACT_INTEGER, PayloadError};
 
-/// Refuses integers that a double cannot carry, NaN, infinity, and nesting too deep to be read back.
+/// Refuses integers that a double cannot carry, NaN, infinity, and nesting that is too deep to be read back.
 pub(super) fn check<T: Serialize + ?Sized>(value: &T) -> Result<(), PayloadError> {
     value.serialize(Exact { depth: 0 }).map_err(|flaw| {
         let path = flaw.path.iter().rev().fold(String::from("$"), |path, part| path + part);
@@ -23,7 +23,7 @@ pub(super) fn check<T: Serialize + ?Sized>(value: &T) -> Result<(), PayloadError
     })
 }
 
-/// What is wrong, and where: the path grows from the inside outwards, and only when there is something to say.
+/// A flaw and its path. The path grows from the inside outwards, and only after a flaw was found.
 #[derive(Debug, thiserror::Error)]
 #[error("{what:?}")]
 struct Flaw {
@@ -136,7 +136,7 @@ impl ser::Serializer for Exact {
         if v.is_finite() { Ok(()) } else { Err(What::NotFinite(v).into()) }
     }
 
-    /// JSON has no bytes: they become a list of small numbers.
+    /// JSON has no bytes: bytes become a list of small numbers.
     fn serialize_bytes(self, _: &[u8]) -> Result<(), Flaw> {
         self.open(1).map(|_| ())
     }
@@ -278,7 +278,7 @@ impl ser::SerializeMap for Inside {
     type Ok = ();
     type Error = Flaw;
 
-    /// A number as a key is written through a double like any other.
+    /// A number that is a key is written through a double, like any other number.
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Flaw> {
         key.serialize(self.item)?;
         self.key = Some(spelled(key));
@@ -290,7 +290,7 @@ impl ser::SerializeMap for Inside {
         self.at_field(&key, value)
     }
 
-    /// Keys are spelled only when there is something to say about their value.
+    /// Keys are spelled only if their value has a flaw.
     fn serialize_entry<K, V>(&mut self, key: &K, value: &V) -> Result<(), Flaw>
     where
         K: Serialize + ?Sized,

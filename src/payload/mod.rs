@@ -1,6 +1,6 @@
-//! Payloads: JSON in the one form that has one spelling (RFC 8785), checked before it is hashed or stored.
+//! Payloads: JSON in the one canonical spelling of RFC 8785, checked before it is hashed or stored.
 //!
-//! What JSON cannot carry exactly is refused, never rounded: RFC 8785 turns every number into a double, so
+//! A value that JSON cannot carry exactly is refused, never rounded: RFC 8785 turns every number into a double, so
 //! 9007199254740993 and …992 would get one hash, and two different requests would pass for one.
 
 mod exact;
@@ -20,7 +20,7 @@ pub use parse::parse;
 pub use secret::{DigestKey, Secret};
 pub(crate) use secret::{is_secret, noticing};
 
-/// Whether JSON carries the value exactly, and no deeper than it can be read back.
+/// True if JSON carries the value exactly and the value nests no deeper than `serde_json` reads back.
 #[cfg(feature = "http")]
 pub(crate) fn is_exact<T: Serialize + ?Sized>(value: &T) -> bool {
     exact::check(value).is_ok()
@@ -31,12 +31,13 @@ pub const MAX_DEPTH: usize = 127;
 /// The largest integer that a double carries exactly: 2^53 - 1.
 pub const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 
-/// How large a payload may be.
+/// The size limits of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Up to this many bytes a payload is stored in its row; beyond, in the payload table, by digest.
+    /// The largest payload that is stored in its row, in bytes. A larger one goes into the payload table, by digest.
+    /// Default: 16 KiB.
     pub inline_bytes: usize,
-    /// Beyond this many bytes a payload is refused.
+    /// The largest payload that is accepted, in bytes. A larger one is refused. Default: 4 MiB.
     pub max_bytes: usize,
 }
 
@@ -46,7 +47,7 @@ impl Default for Limits {
     }
 }
 
-/// A JSON document in canonical form. Equal meaning, equal bytes.
+/// A JSON document in canonical form. Documents with the same meaning have the same bytes.
 ///
 /// ```
 /// use counterfoil::Payload;
@@ -74,12 +75,12 @@ impl Payload {
         Self::of(&parse(text)?)
     }
 
-    /// Text that was canonical when it was stored.
+    /// A payload from text that was canonical when it was stored.
     pub(crate) fn stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 
-    /// The canonical text, shared.
+    /// The canonical text, as a shared string.
     pub(crate) fn text(&self) -> Arc<str> {
         self.0.clone()
     }
@@ -102,7 +103,7 @@ impl Payload {
         self.decode()
     }
 
-    /// A secret stands in it, as its digest.
+    /// True if the payload holds a secret, as its digest.
     pub(crate) fn holds_secret(&self) -> bool {
         fn within(value: &Value) -> bool {
             is_secret(value)
@@ -112,7 +113,7 @@ impl Payload {
                     _ => false,
                 }
         }
-        // Most payloads need not be parsed to see that.
+        // Most payloads lack the mark and need not be parsed.
         self.0.contains(secret::MARK) && self.value().is_ok_and(|value| within(&value))
     }
 
@@ -124,41 +125,41 @@ impl Payload {
         Ok(self)
     }
 
-    /// SHA-256 of the canonical bytes: the address in the payload table.
+    /// The SHA-256 of the canonical bytes: the address in the payload table.
     pub fn digest(&self) -> PayloadDigest {
         PayloadDigest(Sha256::digest(self.0.as_bytes()).into())
     }
 }
 
-/// The address of a large payload.
+/// The address of a large payload: its SHA-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PayloadDigest(pub [u8; 32]);
 
 /// A payload as a row holds it: in place, by its address in the payload table, or only by its digest and size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// In the row.
+    /// The payload is in the row.
     Inline(Payload),
-    /// In the payload table, read only when asked for.
+    /// The payload is in the payload table and is read only on demand.
     At(PayloadDigest),
-    /// Nowhere: a response over the limit, of which only digest and size are kept.
+    /// The payload is stored nowhere: a response over the limit, of which only the digest and the size are kept.
     Oversized(Oversized),
 }
 
-/// What is kept of a response over the limit.
+/// The digest and the size of a response over the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oversized {
-    /// SHA-256 of its canonical bytes.
+    /// The SHA-256 of the canonical bytes of the response.
     pub digest: PayloadDigest,
-    /// Its size in bytes.
+    /// The size of the response, in bytes.
     pub bytes: usize,
 }
 
-/// A response, or what is kept of one over the limit.
+/// A response, or the digest and size of one over the limit.
 pub(crate) type Response = Result<Payload, Oversized>;
 
 impl Payload {
-    /// A response that has come: its effect has happened, so that one over the limit is no error.
+    /// A response that has arrived. Its effect has happened, so a response over the limit is not an error.
     pub(crate) fn response(self, limits: &Limits) -> Response {
         if self.0.len() <= limits.max_bytes {
             return Ok(self);
@@ -176,7 +177,7 @@ impl Stored {
         }
     }
 
-    /// Its address, if it is in the payload table.
+    /// The address of the payload, if it is in the payload table.
     pub(crate) const fn address(&self) -> Option<PayloadDigest> {
         match self {
             Self::Inline(_) | Self::Oversized(_) => None,
@@ -184,8 +185,9 @@ impl Stored {
         }
     }
 
-    /// The text of the column. Canonical JSON never begins with `@`, so the forms cannot be mixed up. An engine that does not know
-    /// the form with the size takes the row for damaged, and neither hands it out nor repeats its effect.
+    /// The text of the column. Canonical JSON never begins with `@`, so the forms cannot be confused. An engine that
+    /// does not know the form with the size treats the row as damaged, and neither returns the payload nor repeats
+    /// its effect.
     pub(crate) fn column(&self) -> Arc<str> {
         match self {
             Self::Inline(payload) => payload.0.clone(),
@@ -196,7 +198,7 @@ impl Stored {
         }
     }
 
-    /// Reads the column back; `None` if it has none of these forms.
+    /// Reads the column back; `None` if the text has none of these forms.
     pub(crate) fn from_column(text: &str) -> Option<Self> {
         let Some(address) = text.strip_prefix('@') else { return Some(Self::Inline(Payload::stored(text))) };
         let digest = |text| Some(PayloadDigest(unhex(text)?));
@@ -209,7 +211,7 @@ impl Stored {
     }
 }
 
-/// Lower-case hexadecimal. By table: each call has its keys and digests spelled, and `write!` took as long as
+/// Lower-case hexadecimal digits, from a table: each call spells its keys and digests, and `write!` took as long as
 /// hashing them.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -217,7 +219,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
 }
 
-/// Reads the hexadecimal form of a digest back; `None` if it is none.
+/// Reads the hexadecimal form of a digest back; `None` if the text is not one.
 pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
@@ -231,50 +233,50 @@ pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Why a payload was refused. Nothing was stored and nothing was sent.
+/// The reason why a payload was refused. Nothing was stored and nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PayloadError {
     /// The value has no JSON form (NaN, infinity, a map whose keys are not text), or the text is not JSON.
     #[error("this cannot be written or read as JSON: {reason}")]
     NotJson {
-        /// What the serializer or parser said.
+        /// The message of the serializer or parser.
         reason: String,
     },
-    /// An integer beyond 2^53 - 1 would be rounded, and two different requests would hash alike.
+    /// An integer is beyond 2^53 - 1: it would be rounded, and two different requests would hash alike.
     #[error("the integer {number} at {path} is beyond 2^53 - 1 and would be rounded: send it as a string")]
     InexactInteger {
         /// The JSON path of the number.
         path: String,
-        /// The number as given.
+        /// The number, as it was given.
         number: String,
     },
-    /// A JSON object names a field twice; which one counts depends on the reader.
+    /// A JSON object names a field twice; the reader decides which one counts.
     #[error("the field {field:?} stands twice in one object: remove one")]
     DuplicateField {
-        /// The field's name.
+        /// The name of the field.
         field: String,
     },
-    /// Nested deeper than [`MAX_DEPTH`].
+    /// The JSON nests deeper than [`MAX_DEPTH`].
     #[error("the JSON nests deeper than {max} levels: flatten it")]
     TooDeep {
-        /// The limit.
+        /// The maximum depth, in levels.
         max: usize,
     },
-    /// Larger than the hard limit.
+    /// The payload is larger than [`Limits::max_bytes`].
     #[error("the payload has {bytes} bytes, {max} at most: store it elsewhere and pass a reference")]
     TooLarge {
-        /// Its size.
+        /// The size of the payload, in bytes.
         bytes: usize,
-        /// The limit.
+        /// The maximum size, in bytes.
         max: usize,
     },
-    /// Stored JSON does not fit the Rust type of today.
+    /// Stored JSON does not fit the present Rust type.
     #[error("the stored JSON does not fit {expected}: {reason}")]
     Mismatch {
         /// The Rust type.
         expected: &'static str,
-        /// What the parser said.
+        /// The message of the parser.
         reason: String,
     },
 }

@@ -1,4 +1,5 @@
-//! Reading JSON text from outside: duplicate fields are refused, because they vanish before any hash sees them.
+//! A reader for JSON text from outside. Duplicate fields are refused, because they vanish before any hash covers
+//! them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,9 +11,9 @@ use serde_json::{Map, Number, Value};
 
 use super::PayloadError;
 
-/// Parses JSON text; a field that stands twice in one object is an error, as is nesting beyond
-/// [`MAX_DEPTH`](super::MAX_DEPTH) levels, and as is an integer that no 64 bits hold: the parser would make a
-/// rounded double of it.
+/// Parses JSON text. Refused are a field that occurs twice in one object, nesting beyond
+/// [`MAX_DEPTH`](super::MAX_DEPTH) levels, and an integer that does not fit 64 bits: the parser would turn it into a
+/// rounded double.
 ///
 /// ```
 /// assert!(counterfoil::payload::parse(r#"{"a": 1, "a": 2}"#).is_err());
@@ -34,13 +35,14 @@ pub fn parse(text: &str) -> Result<Value, PayloadError> {
     Ok(value)
 }
 
-/// Integers that do not fit 64 bits have nineteen digits or more: nothing else needs a second reading.
+/// True if the text has 19 digits in a row: only then can an integer exceed 64 bits, and only then is a second
+/// reading needed.
 fn has_long_digits(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() >= 19)
 }
 
-/// Finds the first integer that the parser has read as a double, and says where it stands. The text is valid
-/// JSON by now, and not too deep.
+/// Finds the first integer that the parser has read as a double, and returns its path. The text is valid JSON and not
+/// too deep, because it was parsed before.
 fn long_integer(text: &str, path: &mut String) -> Result<(), PayloadError> {
     match text.as_bytes().first() {
         Some(b'{') => {
@@ -71,7 +73,7 @@ fn descend(item: &RawValue, path: &mut String, part: &str) -> Result<(), Payload
     Ok(())
 }
 
-/// Builds a [`Value`], noting the first duplicate field.
+/// Builds a [`Value`] and notes the first duplicate field.
 struct Strict<'a>(&'a RefCell<Option<String>>);
 
 impl<'de> DeserializeSeed<'de> for Strict<'_> {

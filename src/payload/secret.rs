@@ -1,4 +1,4 @@
-//! Secrets in requests: they reach the tool, and never the disk.
+//! Secrets in requests: the tool receives them, and they are never written to disk.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -12,7 +12,7 @@ use super::{Payload, hex};
 
 pub(super) const MARK: &str = "$secret";
 
-/// A tenant's own key for digests of secrets. Drop it, and the digests say nothing any more.
+/// The key of a tenant for digests of secrets. Without the key, the digests reveal nothing.
 #[derive(Clone)]
 pub struct DigestKey([u8; 32]);
 
@@ -22,15 +22,15 @@ impl DigestKey {
         Self(bytes)
     }
 
-    /// The bytes, for the store alone.
+    /// The bytes of the key, for the store alone.
     pub(crate) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Serializes with every [`Secret`] inside replaced by its keyed digest.
+    /// Runs `serialize` with this key, so that every [`Secret`] inside is replaced by its keyed digest.
     ///
-    /// The key is handed to the field through the thread, because serde passes no context; the closure
-    /// must not await, and being synchronous it cannot.
+    /// The key reaches the field through a thread-local, because serde passes no context. The closure must not await,
+    /// and a synchronous closure cannot.
     pub(crate) fn scoped<R>(&self, serialize: impl FnOnce() -> R) -> R {
         struct Restore(Option<DigestKey>);
         impl Drop for Restore {
@@ -42,7 +42,7 @@ impl DigestKey {
         serialize()
     }
 
-    /// HMAC-SHA-256 (RFC 2104).
+    /// The HMAC-SHA-256 (RFC 2104) of the bytes.
     pub(crate) fn digest(&self, bytes: &[u8]) -> [u8; 32] {
         #[allow(clippy::expect_used, reason = "HMAC takes a key of any length (RFC 2104)")]
         let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&self.0).expect("any length is a key");
@@ -59,20 +59,20 @@ impl fmt::Debug for DigestKey {
 
 thread_local! {
     static KEY: RefCell<Option<DigestKey>> = const { RefCell::new(None) };
-    /// A secret was serialized while no key was set.
+    /// True if a secret was serialized while no key was set.
     static MISSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Serializes, and says whether a secret was in it that would have needed a key.
+/// Serializes, and returns true beside the result if a secret inside needed a key that was not set.
 pub(crate) fn noticing<R>(serialize: impl FnOnce() -> R) -> (R, bool) {
     MISSED.set(false);
     (serialize(), MISSED.take())
 }
 
-/// A value that must not be stored, logged or shown. In a request it enters hash and record as a digest
-/// keyed by the tenant, so that an equal secret is recognised and none can be read back.
+/// A value that must not be stored, logged or shown. In a request, a digest keyed by the tenant takes its place in
+/// hash and record: an equal secret is recognised, and no secret can be read back.
 ///
-/// A request that is read back from the store holds only the digest: [`Secret::expose`] is then `None`.
+/// A request that is read back from the store holds only the digest: [`Secret::expose`] then returns `None`.
 ///
 /// ```
 /// use counterfoil::Secret;
@@ -92,12 +92,12 @@ enum Held<T> {
 }
 
 impl<T> Secret<T> {
-    /// Wraps a secret.
+    /// Wraps a secret value.
     pub const fn new(value: T) -> Self {
         Self(Held::Open(value))
     }
 
-    /// The secret, unless it was read back from the store.
+    /// The secret value, or `None` if it was read back from the store.
     pub const fn expose(&self) -> Option<&T> {
         match &self.0 {
             Held::Open(value) => Some(value),
@@ -122,7 +122,8 @@ impl<T: Serialize> Serialize for Secret<T> {
                     MISSED.set(true);
                     Ok("redacted".to_owned())
                 }
-                // Checked like any payload: two secrets that one spelling would round together are refused.
+                // The value is checked like any payload: two secrets that one spelling would round together are
+                // refused.
                 Some(key) => Payload::of(value)
                     .map(|payload| hex(&key.digest(payload.as_str().as_bytes())))
                     .map_err(|_| S::Error::custom("a secret has no JSON form")),
@@ -142,12 +143,12 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Secret<T> {
         }
         serde_json::from_value(value)
             .map(Self::new)
-            // The parser's own message would quote the secret.
+            // The message of the parser would quote the secret.
             .map_err(|_| serde::de::Error::custom("a secret field does not have the expected type"))
     }
 }
 
-/// A JSON value that stands for a secret.
+/// True if the JSON value is the digest of a secret.
 pub(crate) fn is_secret(value: &serde_json::Value) -> bool {
     digest_of(value).is_some()
 }

@@ -1,4 +1,4 @@
-//! Canonical payloads: one spelling per meaning, and nothing rounded, dropped or shown that must not be.
+//! Canonical payloads: one spelling per meaning, and no number is rounded, no field dropped, no secret shown.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ fn canonical(text: &str) -> String {
     Payload::parse(text).unwrap().as_str().to_owned()
 }
 
-/// The path of an integer that was refused.
+/// The path of the integer that was refused.
 fn inexact_at<T: Serialize>(value: &T) -> String {
     match Payload::of(value) {
         Err(PayloadError::InexactInteger { path, .. }) => path,
@@ -138,10 +138,10 @@ fn integers_beyond_are_refused_with_their_path() {
     let lines = vec![BTreeMap::new(), BTreeMap::from([("cents".to_owned(), u64::MAX)])];
     assert_eq!(inexact_at(&Order { unsigned: 0, signed: 0, lines }), "$.lines[1].cents");
     assert_eq!(inexact_at(&(1, Some(over))), "$[1]");
-    // Wider than what serde_json itself holds; 10^21 + 1 would pass for 10^21.
+    // These are wider than the integers of `serde_json`; 10^21 + 1 would pass for 10^21.
     assert_eq!(inexact_at(&[10_u128.pow(21) + 1]), "$[0]");
     assert_eq!(inexact_at(&[-(10_i128.pow(21)) - 1]), "$[0]");
-    // A map's integer keys go through the same double.
+    // The integer keys of a map go through the same double.
     assert!(Payload::of(&BTreeMap::from([(over + 1, 0)])).is_err());
     assert_eq!(Payload::of(&BTreeMap::from([(7_u64, 0)])).unwrap().as_str(), r#"{"7":0}"#);
 }
@@ -191,7 +191,7 @@ enum Reading {
     Named { value: f64 },
 }
 
-// R-KEY-5, E05: not null, which would be another request's payload.
+// R-KEY-5, E05: a NaN does not become null, which would be the payload of another request.
 #[test]
 fn what_is_not_a_number_is_refused_wherever_it_stands() {
     #[derive(Serialize)]
@@ -251,7 +251,7 @@ fn broken_text_is_refused() {
     }
 }
 
-// E05: what a typed value would write twice is refused as well.
+// E05: a field that a typed value would write twice is refused as well.
 #[test]
 fn a_field_flattened_over_another_is_refused() {
     #[derive(Serialize)]
@@ -277,7 +277,7 @@ fn nested(depth: usize) -> Value {
         .fold(json!(1), |inner, level| if level % 2 == 0 { json!([inner]) } else { json!({"a": inner}) })
 }
 
-// E10: what is accepted can also be read back.
+// E10: a value that is accepted can also be read back.
 #[test]
 fn depth_is_limited_and_what_is_accepted_reads_back() {
     let deep = |depth: usize| Payload::parse(&format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
@@ -291,7 +291,7 @@ fn depth_is_limited_and_what_is_accepted_reads_back() {
     let deepest = nested(MAX_DEPTH);
     assert_eq!(Payload::of(&deepest).unwrap().value().unwrap(), deepest);
 
-    // A variant is one level in the text, and one more if it holds several things.
+    // A variant is one level in the text, and two levels if it holds several values.
     assert!(Payload::of(&Wrap::One(nested(MAX_DEPTH - 1))).unwrap().value().is_ok());
     assert_eq!(Payload::of(&Wrap::One(nested(MAX_DEPTH))), Err(too_deep.clone()));
     assert!(Payload::of(&Wrap::Two(nested(MAX_DEPTH - 2), Value::Null)).unwrap().value().is_ok());
@@ -329,7 +329,7 @@ fn any_text_round_trips() {
         assert_eq!(payload.value().unwrap(), json!({ text: [text] }));
         assert_eq!(Payload::parse(payload.as_str()).unwrap(), payload);
     }
-    // Composed and decomposed stay two strings, as the RFC has it.
+    // Composed and decomposed forms stay two strings, as the RFC demands.
     assert_ne!(Payload::of("é").unwrap(), Payload::of("e\u{301}").unwrap());
 }
 
@@ -356,7 +356,7 @@ struct Numeric {
 fn a_secret_is_shown_nowhere() {
     let payload = Payload::of(&login()).unwrap();
     let mismatch = payload.decode::<u8>().unwrap_err();
-    // JSON from outside whose secret has the wrong type: serde's own message would quote it.
+    // JSON from outside has a secret of the wrong type: the message of serde itself would quote it.
     let outside = Payload::of(&json!({"user": "ann", "token": [CANARY]})).unwrap();
     let wrong = outside.decode::<Login>().unwrap_err();
     let number = Payload::of(&json!({"user": "ann", "token": CANARY})).unwrap();
@@ -373,7 +373,7 @@ fn a_secret_is_shown_nowhere() {
     }
 }
 
-// R-KEY-5: what the store gives back holds no secret; what a caller sends holds one.
+// R-KEY-5: a payload from the store holds no secret; a payload from a caller holds one.
 #[test]
 fn a_secret_read_back_exposes_nothing() {
     assert_eq!(login().token.expose().unwrap(), CANARY);
@@ -389,7 +389,7 @@ fn parse_into<T: serde::de::DeserializeOwned>(text: &str) -> T {
     serde_json::from_value(parse(text).unwrap()).unwrap()
 }
 
-/// JSON values whose numbers a double carries.
+/// JSON values whose numbers a double carries exactly.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -408,7 +408,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The same meaning, told otherwise: fields in another order, whole numbers as floats.
+/// The same meaning in another spelling: fields in another order, whole numbers as floats.
 fn respelled(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
@@ -427,7 +427,7 @@ fn respelled(value: &Value) -> String {
     }
 }
 
-/// Equal as JSON: 1 and 1.0 are one number, 0 and -0 too.
+/// Equality as JSON: 1 and 1.0 are one number, 0 and -0 too.
 #[allow(clippy::float_cmp, reason = "the question is whether they are the same number")]
 fn equal(a: &Value, b: &Value) -> bool {
     let fields = |a: &Map<String, Value>, b: &Map<String, Value>| {

@@ -67,6 +67,7 @@ impl Decided {
             Outcome::NeedsDecision { .. } => Self::OutcomeUnknown,
             Outcome::Compensated { .. } | Outcome::Abandoned { .. } => Self::Settled,
             Outcome::Expired { .. } => Self::Gone,
+            Outcome::Refused(_) => Self::Refused,
         }
     }
 }

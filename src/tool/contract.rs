@@ -47,6 +47,12 @@ macro_rules! classes {
             }
         }
 
+        impl From<$name> for ledger::Contract {
+            fn from(_: $name) -> Self {
+                $name::declaration()
+            }
+        }
+
         impl<T: Tool $(+ $demands)?> Demands<T> for $name {
             fn reconcile<'a>(tool: &'a T, call: &'a Call, input: &'a T::Input) -> Option<Reconciling<'a, T>> {
                 classes!(@lookup tool call input $($demands)?)

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::compensate::{ByFunctions, Compensator, FindFn, OriginalCall, UndoFn};
 use super::prepared::written;
 use super::registry::{Unprepared, kept};
+use super::schema::Schema;
 use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::{Name, Tenant};
 use crate::ledger::{
@@ -69,10 +70,9 @@ pub struct DynamicTool {
 
 /// What an agent's model is told about a tool.
 #[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "read by agents"))]
 pub(crate) struct About {
     pub(crate) description: String,
-    pub(crate) schema: Value,
+    pub(crate) schema: Schema,
 }
 
 #[derive(Clone, Default)]
@@ -241,9 +241,9 @@ impl DynamicTool {
     }
 
     /// What an agent's model is told about it: what it is for, and the JSON Schema of its input, which is an object.
-    /// A property that the schema does not name is refused.
+    /// A property that the schema does not name is refused. [`Executor::tools_for_model`](crate::Executor::tools_for_model) lists it.
     pub fn describe(mut self, description: impl Into<String>, schema: Value) -> Self {
-        self.about = Some(About { description: description.into(), schema });
+        self.about = Some(About { description: description.into(), schema: Schema::given(schema) });
         self
     }
 

@@ -14,8 +14,10 @@ mod guarantee;
 #[cfg(feature = "_reqwest")]
 mod http;
 pub mod lookup;
+mod offer;
 mod prepared;
 mod registry;
+mod schema;
 #[cfg(feature = "_sealed")]
 mod seals;
 mod watched;
@@ -36,11 +38,13 @@ pub(crate) use error::{causes, in_full};
 pub use guarantee::Guarantee;
 #[cfg(feature = "_reqwest")]
 pub(crate) use http::{retry_after, sends_once};
+pub use offer::ToolOffer;
 pub use prepared::UnstableKey;
-pub(crate) use prepared::{Prepared, Typed, canonical, given_or_stable, stable_key};
-#[cfg(any(feature = "agent", feature = "_sealed"))]
+pub(crate) use prepared::{Prepared, Typed, canonical, given_or_stable, stable_key, written};
 pub(crate) use registry::Unprepared;
 pub use registry::{RegisterError, Registry, ToolSpec};
+#[cfg(feature = "agent")]
+pub(crate) use schema::Schema;
 #[cfg(feature = "_sealed")]
 pub(crate) use seals::Seals;
 #[cfg(feature = "sim")]

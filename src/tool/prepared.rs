@@ -161,7 +161,7 @@ impl<T: Tool> Prepared for Typed<T> {
 }
 
 /// The effect has happened: a result that cannot be written down leaves the call ambiguous, not failed.
-pub(super) fn written<V: serde::Serialize>(output: &V) -> Result<Payload, ToolError> {
+pub(crate) fn written<V: serde::Serialize>(output: &V) -> Result<Payload, ToolError> {
     Payload::of(output).map_err(|e| {
         ToolError::new(crate::ledger::ErrorKind::Unknown, format!("the result cannot be recorded: {e}"))
     })

@@ -7,10 +7,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::compensate::{Compensator, Undo};
 use super::dynamic::About;
 use super::effect::{Demands as _, Effect as _};
+#[cfg(feature = "agent")]
+use super::schema::Schema;
 #[cfg(feature = "sim")]
 use super::watched::Witness;
 use super::watched::{Watched, Watching};
-use super::{Prepared, Tool, Typed};
+use super::{Prepared, Tool, ToolOffer, Typed};
 use crate::crash::Probe;
 #[cfg(feature = "sim")]
 use crate::crash::Watch;
@@ -112,8 +114,7 @@ pub(crate) trait Unprepared: Send + Sync {
         Ok(())
     }
     fn typed(&self) -> &dyn Any;
-    /// What an agent's model is told about it, if that is known only at run time.
-    #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "asked by agents"))]
+    /// What a model is told about it, if that is known only at run time.
     fn about(&self) -> Option<&About> {
         None
     }
@@ -151,6 +152,8 @@ pub struct Registry {
     by_type: HashMap<TypeId, Name>,
     /// Tools that were met while the executor runs: routes of an HTTP interface, say.
     met: RwLock<HashMap<Name, Arc<dyn Unprepared>>>,
+    /// What models are told of typed tools.
+    described: HashMap<Name, About>,
     /// What all tools of a provider declare alike.
     providers: HashMap<String, Throttle>,
     watching: Watching,
@@ -194,6 +197,18 @@ impl Registry {
         let spec = Arc::new(spec);
         self.add_with(Arc::new(Registered { tool, spec }), compensator)?;
         self.by_type.insert(TypeId::of::<T>(), name);
+        Ok(())
+    }
+
+    /// Registers a typed tool, and tells models of it by the schema of its input type.
+    #[cfg(feature = "agent")]
+    pub(crate) fn tool_for_model<T: Tool<Input: schemars::JsonSchema>>(
+        &mut self,
+        tool: T,
+    ) -> Result<(), RegisterError> {
+        self.tool(tool)?;
+        let (description, schema) = Schema::of::<T::Input>();
+        self.described.insert(Name::new(T::NAME)?, About { description, schema });
         Ok(())
     }
 
@@ -257,6 +272,22 @@ impl Registry {
         self.by_name.get(&Name::new(name).ok()?).map(|tool| &**tool)
     }
 
+    /// What models are told of the registered tool of this name, if it says anything.
+    pub(crate) fn about(&self, name: &str) -> Option<&About> {
+        let name = Name::new(name).ok()?;
+        self.described.get(&name).or_else(|| self.by_name.get(&name)?.about())
+    }
+
+    /// The tools that models are told of, by name.
+    pub(crate) fn offers(&self) -> Vec<ToolOffer> {
+        let offer = |spec: &ToolSpec| {
+            let About { description, schema } = self.about(spec.name.as_str())?;
+            let (description, schema) = (description.clone(), schema.schema.clone());
+            Some(ToolOffer { name: spec.name.to_string(), description, schema })
+        };
+        self.specs().into_iter().filter_map(offer).collect()
+    }
+
     /// The tool whose records have this name: one that was registered, or one that was [met](Self::meet).
     pub(crate) fn known(&self, name: &str) -> Option<Arc<dyn Unprepared>> {
         let name = Name::new(name).ok()?;
@@ -265,15 +296,13 @@ impl Registry {
     }
 
     /// Makes a tool known that no builder could name. Its records are looked after as those of a registered one from now on; an
-    /// earlier one of its name is replaced.
+    /// earlier one of its name is replaced. Whether it is the first of its name.
     ///
     /// # Errors
     /// If a tool of its name was registered, or its declaration is unsafe.
-    #[cfg_attr(not(feature = "_sealed"), allow(dead_code, reason = "the doors meet tools"))]
-    pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
+    pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<bool, RegisterError> {
         let name = self.new_name(tool.spec())?;
-        self.met.write().unwrap_or_else(PoisonError::into_inner).insert(name, tool);
-        Ok(())
+        Ok(self.met.write().unwrap_or_else(PoisonError::into_inner).insert(name, tool).is_none())
     }
 
     /// The tool that was registered under this type, with its input.

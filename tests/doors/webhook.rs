@@ -71,7 +71,7 @@ async fn behind_a_fence_a_duplicate_does_not_reach_the_ledger_and_losing_the_fen
     };
     let webhook = fenced(&executor);
     assert_eq!(deliver(&webhook, "evt_1", "{}").await, (200, Decided::Executed));
-    executor.close(Duration::from_secs(5)).await;
+    executor.shutdown(Duration::from_secs(5)).await;
     for body in ["{}", "{ }"] {
         assert_eq!(deliver(&webhook, "evt_1", body).await, (200, Decided::Replayed));
     }

@@ -200,7 +200,7 @@ impl Bench {
             kill: None,
         };
         let executor = Executor::sqlite(service.ledger()).open().await.unwrap();
-        executor.close(FOR_EVER).await;
+        executor.shutdown(FOR_EVER).await;
         let table = "CREATE TABLE entry (what INTEGER NOT NULL)";
         service.own().await.unwrap().execute(table).await.unwrap();
 

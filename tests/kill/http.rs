@@ -142,7 +142,7 @@ fn each_request_takes_effect_once() {
         let service_db = folder.path().join("service.db");
         let serves =
             Serves { service_db: service_db.clone(), charges: folder.path().join("charges.txt"), port };
-        Executor::sqlite(&service_db).open().await.unwrap().close(Duration::from_secs(1)).await;
+        Executor::sqlite(&service_db).open().await.unwrap().shutdown(Duration::from_secs(1)).await;
         let own = SqliteConnectOptions::new().filename(&service_db).busy_timeout(Duration::from_secs(30));
         let mut own = own.connect().await.unwrap();
         own.execute("CREATE TABLE entry (what INTEGER NOT NULL)").await.unwrap();

@@ -121,7 +121,7 @@ fn each_event_is_done_once() {
         let (folder, port) = (tempfile::tempdir().unwrap(), Port::free());
         let port = port.number;
         let receives = Receives { shop_db: folder.path().join("shop.db"), port };
-        Executor::sqlite(&receives.shop_db).open().await.unwrap().close(Duration::from_secs(1)).await;
+        Executor::sqlite(&receives.shop_db).open().await.unwrap().shutdown(Duration::from_secs(1)).await;
         let own = SqliteConnectOptions::new().filename(&receives.shop_db);
         let mut own = own.busy_timeout(Duration::from_secs(30)).connect().await.unwrap();
         own.execute("CREATE TABLE state (what TEXT NOT NULL, state INTEGER NOT NULL)").await.unwrap();

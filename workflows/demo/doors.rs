@@ -88,7 +88,7 @@ pub(crate) async fn doors(place: &Place, seed: u64) -> Result<Doors, Failed> {
 async fn storm(place: &Place, side: Side, seed: u64, answered: &Arc<AtomicU64>) -> Result<Storm, Failed> {
     let db = place.folder.join(format!("shop-{side:?}.db"));
     let shop = Shop { side, db, port: free_port(side)? };
-    Executor::sqlite(&shop.db).open().await?.close(Duration::from_secs(1)).await;
+    Executor::sqlite(&shop.db).open().await?.shutdown(Duration::from_secs(1)).await;
     let mut own = shop.own().connect().await?;
     own.execute(TABLE).await?;
 

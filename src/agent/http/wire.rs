@@ -1,12 +1,12 @@
-//! Chat completions on the wire. Written strictly, read leniently: servers differ in what they leave out.
+//! The wire format of chat completions. Written strictly and read leniently, because servers omit different fields.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::agent::message::{Finish, Message, Proposal, Reply, ToolOffer};
+use crate::agent::message::{Finish, Message, Proposal, Reply};
 use crate::agent::usage::Usage;
 
-/// A conversation.
+/// The JSON form of a conversation.
 pub(super) fn messages(messages: &[Message]) -> Value {
     messages.iter().map(message).collect()
 }
@@ -30,21 +30,11 @@ fn message(message: &Message) -> Value {
 }
 
 fn call(call: &Proposal) -> Value {
-    // Servers parse what they themselves have said, and fail if it is no object.
+    // Servers parse the arguments of their own earlier replies, and fail if these are not an object.
     let is_object = serde_json::from_str::<serde_json::Map<String, Value>>(&call.arguments).is_ok();
     let arguments = if is_object { call.arguments.as_str() } else { "{}" };
     let function = json!({ "name": call.tool, "arguments": arguments });
     json!({ "id": call.id, "type": "function", "function": function })
-}
-
-/// What may be called.
-pub(super) fn tools(tools: &[ToolOffer]) -> Value {
-    let tool = |tool: &ToolOffer| {
-        let ToolOffer { name, description, schema } = tool;
-        let function = json!({ "name": name, "description": description, "parameters": schema });
-        json!({ "type": "function", "function": function })
-    };
-    tools.iter().map(tool).collect()
 }
 
 #[derive(Deserialize)]
@@ -75,11 +65,11 @@ struct Called {
 #[derive(Deserialize)]
 struct Function {
     name: String,
-    /// JSON in text, or, from some servers, JSON.
+    /// JSON in a string, or, from some servers, a JSON value.
     arguments: Option<Value>,
 }
 
-/// Whatever they claim: a number that is none counts as nothing.
+/// The token counts that the server reports. A value that is not a number counts as 0.
 #[derive(Default, Deserialize)]
 struct Tokens {
     #[serde(default)]
@@ -88,7 +78,7 @@ struct Tokens {
     completion_tokens: Value,
 }
 
-/// Reads a completion.
+/// Parses a chat completion.
 pub(super) fn completion(text: &str) -> Result<Reply, String> {
     let Completion { choices, usage } = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let Choice { message, finish_reason } = choices.into_iter().next().ok_or("it has no choices")?;

@@ -1,4 +1,4 @@
-//! Asking without a workflow: whoever asks comes again, and finds what was decided.
+//! Approval requests without a workflow: the caller asks again later, and finds the decision.
 
 use std::future::IntoFuture;
 
@@ -12,42 +12,42 @@ use crate::ledger::{Approval, ApprovalSubject, Review, ReviewPolicy};
 use crate::payload::{PayloadError, hex};
 use crate::store::{Change, Refusal, StoreError, Verdict};
 
-/// How the ids of what was asked without a run begin.
+/// The prefix of the ids of reviews that belong to no run.
 const ASKED: &str = "~asked/";
 
-/// Why nobody was asked. Nothing was changed.
+/// The reason why an approval was not requested. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskRefused {
-    /// Another package is put to a vote under this id and version.
+    /// A review of another package is open under this id and version.
     #[error(
         "version {version} of {id:?} was asked about with another content: nobody was asked; ask about it as version {next}, and decisions \
          about the earlier one count no more"
     )]
     Conflict {
-        /// The id.
+        /// The id of the review.
         id: String,
-        /// The version.
+        /// The version that was requested.
         version: u32,
-        /// The next free one.
+        /// The next free version.
         next: u32,
     },
-    /// A later version is put to a vote, or was.
+    /// A review of a later version exists.
     #[error("version {version} of {id:?} is superseded by version {by}: nobody was asked")]
     Superseded {
-        /// The id.
+        /// The id of the review.
         id: String,
-        /// The version.
+        /// The version that was requested.
         version: u32,
-        /// The later one.
+        /// The later version.
         by: u32,
     },
-    /// Nobody could approve it.
+    /// The review policy leaves nobody who could approve.
     #[error("the approval of a {what} cannot be asked for: {why}")]
     Undecidable {
-        /// What is to be done.
+        /// The subject of the approval.
         what: String,
-        /// Why.
+        /// The reason why no approval is possible.
         why: &'static str,
     },
     /// The id is empty or too long.
@@ -56,15 +56,15 @@ pub enum AskRefused {
     /// The package has no JSON form.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// The ledger refused it.
+    /// The ledger refused the change.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// The store failed. It may have been asked: the same again says so.
+    /// The store failed. The review may have been written: the same request again returns it.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Something to be approved. Nothing happens before it is awaited; then people are asked, and that is durable.
+/// A request for an approval. Nothing happens before it is awaited; then the review is durable.
 #[must_use = "nobody is asked until it is awaited"]
 pub struct Ask {
     approvals: Approvals,
@@ -76,11 +76,11 @@ pub struct Ask {
 }
 
 impl Approvals {
-    /// Asks these people to approve exactly this package, without a run. One effect may go out by it. The same again, by whatever
-    /// process, is the same review; it says what has come of it.
+    /// Asks these people to approve exactly this package, without a run. One effect may be sent with the approval.
+    /// The same request again, from any process, returns the same review with its current outcome.
     ///
     /// # Crash
-    /// The review is one row. What nobody has heard of is asked again.
+    /// The review is one row. A request that was interrupted is repeated.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -104,7 +104,8 @@ impl Approvals {
         Ask { approvals: self.clone(), id: id.into(), package, policy, version: 1, requested_by: None }
     }
 
-    /// The approval, if enough people have approved what has this id. Whether a call may go out by it is looked at directly before it does.
+    /// The approval, if enough people have approved the package under this id. The approval is checked again directly
+    /// before a call is sent with it.
     pub async fn approval(&self, id: &str) -> Result<Option<Approval>, StoreError> {
         let found = review_of(&self.core, &self.tenant, id).await?;
         Ok(found.and_then(|(_, review)| review.approval(id)))
@@ -112,14 +113,14 @@ impl Approvals {
 }
 
 impl Ask {
-    /// Sets the version of what has this id, from 1. Decisions about an earlier one are refused from then on, and its approval counts no
-    /// more.
+    /// Sets the version of the package under this id, from 1. Decisions about an earlier version are refused from
+    /// then on, and its approval is no longer valid.
     pub fn version(mut self, version: u32) -> Self {
         self.version = version;
         self
     }
 
-    /// Says who wants it done. They may reject it, and not approve it.
+    /// Sets the name of the requester. The requester may reject the package, and not approve it.
     pub fn requested_by(mut self, who: impl Into<String>) -> Self {
         self.requested_by = Some(who.into());
         self
@@ -161,7 +162,7 @@ impl Ask {
                     tracing::info!(%tenant, review = id, version, "asked for an approval");
                     return Ok(open_review(&row, review));
                 }
-                Verdict::Refused(Refusal::Exists | Refusal::Stale) => {} // somebody else asked at the same moment
+                Verdict::Refused(Refusal::Exists | Refusal::Stale) => {} // another process asked at the same moment
                 Verdict::Refused(refusal) => return Err(ExecError::Refused { key: id, refusal }.into()),
             }
         }

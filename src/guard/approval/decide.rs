@@ -1,4 +1,4 @@
-//! The people's side: what is to be decided, and a decision from anywhere.
+//! The reviewers' side: the list of open reviews, and decisions from any process.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::ledger::{
 use crate::payload::{Payload, PayloadError, Stored};
 use crate::store::{Document, Question, Refusal, Resolution, Store as _, StoreError, Verdict};
 
-/// So many open reviews are listed at once.
+/// The maximum number of open reviews in one page.
 const PAGE: u32 = 256;
 
-/// What is to be decided in a tenant.
+/// The reviews of one tenant.
 #[derive(Clone)]
 pub struct Approvals {
     pub(super) core: Arc<Core>,
@@ -30,61 +30,61 @@ pub struct Approvals {
     runs: Option<TenantClient>,
 }
 
-/// What somebody is asked to decide.
+/// A review as a reviewer sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OpenReview {
-    /// Its id, for [`TenantClient::decide`] and [`Approvals::decide`].
+    /// The id of the review, for [`TenantClient::decide`] and [`Approvals::decide`].
     pub id: String,
-    /// Which version of it is to be decided.
+    /// The version of the package under review.
     pub version: u32,
-    /// What it is about.
+    /// The package, the policy and the votes.
     #[serde(flatten)]
     pub review: Review,
-    /// Since when (UTC).
+    /// The time at which the review was opened (UTC).
     pub since: Timestamp,
 }
 
 /// A decision that was counted, now or before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decided {
-    /// What has come of it; nothing while others have to decide, too.
+    /// The outcome of the review; `None` while more decisions are needed.
     pub outcome: Option<ReviewOutcome>,
-    /// So many people are in favour.
+    /// The number of people who have approved.
     pub approvals: u32,
-    /// So many have to be.
+    /// The number of approvals that are needed.
     pub quorum: u32,
 }
 
-/// Why a decision was not counted. Nothing was changed.
+/// The reason why a decision was not counted. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApprovalRefused {
-    /// Nothing of that id is to be decided in this tenant.
+    /// This tenant has no review of that id.
     #[error("there is nothing to decide under {id:?}")]
     Unknown {
-        /// The id.
+        /// The id of the review.
         id: String,
     },
-    /// By the rules of the review.
+    /// The rules of the review refused the vote.
     #[error(transparent)]
     Vote(#[from] VoteRefused),
-    /// Its run has ended, or goes another way.
+    /// The run of the review has ended, or no longer waits for it.
     #[error("{id:?} needs no decision any more: its run has moved on; the decision was not counted")]
     MovedOn {
-        /// The id.
+        /// The id of the review.
         id: String,
     },
-    /// A run waits for it, and this executor has no engine that could tell the run.
+    /// A run waits for the decision, and this executor has no engine that could notify the run.
     #[error(
         "{id:?} is waited for by {run}: decide it by an engine (`engine.tenant(..)?.decide(..)`); the decision was not counted"
     )]
     OfARun {
-        /// The id.
+        /// The id of the review.
         id: String,
-        /// The run.
+        /// The run that waits.
         run: RunId,
     },
-    /// Who decides has no name, or one that is too long.
+    /// The name of the reviewer is empty or too long.
     #[error(transparent)]
     Id(#[from] IdError),
     /// The key of the decision cannot be made.
@@ -93,18 +93,18 @@ pub enum ApprovalRefused {
     /// The decision has no JSON form.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// The run could not be told.
+    /// The run could not be notified.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The ledger refused it.
+    /// The ledger refused the change.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// The store failed. The decision may have been counted: the same one again says so.
+    /// The store failed. The decision may have been counted: the same decision again returns the original answer.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A decision to be given. Nothing happens before it is awaited; then it is durable.
+/// A decision to be given. Nothing happens before it is awaited; then the decision is durable.
 #[must_use = "a decision is not given until it is awaited"]
 pub struct Decide {
     approvals: Approvals,
@@ -114,23 +114,24 @@ pub struct Decide {
 }
 
 impl TenantClient {
-    /// The open reviews, by id, from behind `after` on. See [`Approvals::reviews`].
+    /// The open reviews, ordered by id, after the id `after`. See [`Approvals::reviews`].
     pub async fn reviews(&self, after: Option<&str>) -> Result<Vec<OpenReview>, StoreError> {
         self.approvals().reviews(after).await
     }
 
-    /// What was asked under this id, and what has come of it.
+    /// The review of this id, with its outcome.
     pub async fn review(&self, id: &str) -> Result<Option<OpenReview>, StoreError> {
         self.approvals().review(id).await
     }
 
-    /// Decides: [`approve`](Decide::approve) or [`reject`](Decide::reject), by whoever the host has made sure of. The same
-    /// again gives the original answer; another decision of the same person is refused.
+    /// Decides a review: [`approve`](Decide::approve) or [`reject`](Decide::reject), by a person whom the host has
+    /// authenticated. The same decision again returns the original answer; a different decision of the same person is
+    /// refused.
     pub fn decide(&self, id: impl Into<String>, version: u32) -> Decide {
         self.approvals().decide(id, version)
     }
 
-    /// What is to be decided in this tenant, whether a run waits for it or not.
+    /// The reviews of this tenant, with and without a waiting run.
     pub fn approvals(&self) -> Approvals {
         let (core, tenant) = self.core();
         Approvals { core, tenant, runs: Some(self.clone()) }
@@ -138,17 +139,17 @@ impl TenantClient {
 }
 
 impl Executor {
-    /// What is to be decided in this tenant: for calls that are made without a workflow.
+    /// The reviews of this tenant, for calls that are made without a workflow.
     pub fn approvals(&self, tenant: &Tenant) -> Approvals {
         Approvals { core: self.core().clone(), tenant: tenant.clone(), runs: None }
     }
 }
 
 impl Approvals {
-    /// The open reviews, by id, from behind `after` on: a page of at most 256. An empty page is the end. A run that has moved
-    /// on meanwhile may still be listed: who decides is told.
+    /// The open reviews, ordered by id, after the id `after`: a page of at most 256. An empty page is the end. The
+    /// review of a run that no longer waits may still be listed: a decision on it is refused.
     ///
-    /// A review that cannot be read is named in the log and left out.
+    /// A review that cannot be read is reported in the log and left out.
     pub async fn reviews(&self, after: Option<&str>) -> Result<Vec<OpenReview>, StoreError> {
         let mut after = after.unwrap_or_default().to_owned();
         loop {
@@ -164,13 +165,13 @@ impl Approvals {
         }
     }
 
-    /// What was asked under this id, and what has come of it.
+    /// The review of this id, with its outcome.
     pub async fn review(&self, id: &str) -> Result<Option<OpenReview>, StoreError> {
         let found = review_of(&self.core, &self.tenant, id).await?;
         Ok(found.map(|(row, review)| open_review(&row, review.at(self.core.now()))))
     }
 
-    /// Decides. See [`TenantClient::decide`].
+    /// Decides a review. See [`TenantClient::decide`].
     pub fn decide(&self, id: impl Into<String>, version: u32) -> Decide {
         Decide { approvals: self.clone(), id: id.into(), version, vote: None }
     }
@@ -187,20 +188,22 @@ pub(super) fn open_review(row: &Document, review: Review) -> OpenReview {
 }
 
 impl Decide {
-    /// In favour.
+    /// Sets a vote in favour of the package.
     pub fn approve(mut self, by: impl Into<String>) -> Self {
         self.vote = Some((by.into(), true, String::new()));
         self
     }
 
-    /// Against it, which ends it.
+    /// Sets a vote against the package, which ends the review.
     pub fn reject(mut self, by: impl Into<String>, reason: impl Into<String>) -> Self {
         self.vote = Some((by.into(), false, reason.into()));
         self
     }
 
+    /// Counts the vote.
+    ///
     /// # Crash
-    /// The decision's record, the review's row and what the run is told are one transaction.
+    /// The decision's record, the review's row and the notification of the run are one transaction.
     async fn give(self) -> Result<Decided, ApprovalRefused> {
         let Self { approvals: Approvals { core, tenant: owner, runs }, id, version, vote } = self;
         let (by, approves, reason) = vote.unwrap_or_default();
@@ -249,7 +252,7 @@ impl Decide {
                     tracing::info!(tenant = %owner, run, key = %key, by, approves, "decided");
                     return Ok(decided);
                 }
-                // Somebody else decided at the same moment, or this is the same decision once more: looked at anew.
+                // Another reviewer decided at the same moment, or this decision is a repeat: read the review again.
                 Verdict::Refused(Refusal::Stale | Refusal::Exists) => {}
                 Verdict::Refused(refusal) => {
                     return Err(ExecError::Refused { key: key.to_string(), refusal }.into());
@@ -259,18 +262,18 @@ impl Decide {
     }
 }
 
-/// What waits for a review.
+/// The party that waits for a review.
 enum Waiting<'r> {
-    /// Its run.
+    /// The run of the review.
     Run(&'r TenantClient, RunId),
-    /// A question whether an effect may be undone.
+    /// A question about the undoing of an effect.
     Question(&'r TenantClient, Box<Question>),
-    /// Whoever asked comes again.
+    /// The review has no run: its requester asks again later.
     Nobody,
 }
 
 impl<'r> Waiting<'r> {
-    /// `None` if nothing waits for it any more.
+    /// The party that waits; `None` if nothing waits for the review any more.
     async fn of(
         runs: &'r TenantClient,
         run: RunId,
@@ -289,7 +292,7 @@ impl<'r> Waiting<'r> {
     }
 }
 
-/// The reviewers' answer to a question whether an effect may be undone.
+/// The reviewers' answer to a question about the undoing of an effect.
 fn said(review: &Review, outcome: &ReviewOutcome) -> Said {
     let in_favour = review.votes.iter().filter(|vote| vote.approves).map(|vote| vote.by.as_str());
     match outcome {
@@ -307,7 +310,7 @@ impl Decided {
     }
 }
 
-/// The record of a decision: it happens with its record, and is never ambiguous.
+/// The record of a decision. A decision is committed together with its record, so it is never ambiguous.
 fn decision(
     core: &Core,
     tenant: &Tenant,
@@ -327,14 +330,14 @@ fn decision(
         declaration: DeclarationId(0),
         owner: Owner::default(),
         fence: core.fence,
-        retention: Retention::keep(), // what a person decided is kept
+        retention: Retention::keep(), // decisions of people are kept
         approval: None,
         scopes: None,
     };
     Record::decided(intent, Stored::Inline(response), at)
 }
 
-/// What they were told the first time.
+/// The answer that the reviewer got the first time.
 async fn answered(
     core: &Core,
     first: &Record,
@@ -356,7 +359,7 @@ async fn answered(
     }
 }
 
-/// It is listed no more. That somebody was quicker is as good.
+/// Removes a review from the list. If another process was quicker, the review is removed all the same.
 async fn withdraw(core: &Core, row: Document, review: &Review) -> Result<(), StoreError> {
     if let Some(over) = review.ended(ReviewOutcome::Withdrawn) {
         let mut change = core.change(None);

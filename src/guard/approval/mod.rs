@@ -1,8 +1,10 @@
-//! Approvals (GUARD-1): a run asks people and waits, for days if need be, holding nothing; people decide from anywhere.
+//! Approvals: a run asks people and waits, for days if necessary, without holding resources. People decide from any
+//! process.
 //!
-//! A decision is an operation of the ledger under `approval : what it is about and its version : reviewer`. The same again
-//! gives the original answer, another one is a conflict. What is to be decided is one row, moved on with every decision in
-//! the transaction that records it, so that a quorum is reached once; the run is told in that transaction, too.
+//! A decision is an operation of the ledger under `approval : subject and its version : reviewer`. The same decision
+//! again returns the original answer; another decision is a conflict. A review is one row, which each decision
+//! changes in the transaction that records the decision, so that a quorum is reached once; the run is notified in
+//! that transaction, too.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {

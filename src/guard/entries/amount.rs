@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::EntryError;
 
-/// So many of the smallest unit: cents, minutes. Never a float: 0.1 + 0.2 is not 0.3 there.
+/// An amount in the smallest unit: cents, minutes. Never a float, where 0.1 + 0.2 is not 0.3.
 ///
 /// ```
 /// use counterfoil::guard::entries::Amount;
@@ -16,23 +16,23 @@ use super::EntryError;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
-    /// How many. In JSON a text of digits, which no reader rounds.
+    /// The number of minor units. In JSON a string of digits, which no reader rounds.
     #[serde(serialize_with = "digits", deserialize_with = "from_digits")]
     pub minor: i128,
-    /// Of what.
+    /// The unit, such as `EUR cent`.
     pub unit: String,
 }
 
 impl Amount {
-    /// So many of these.
+    /// An amount of `minor` units.
     pub fn of(minor: impl Into<i128>, unit: impl Into<String>) -> Self {
         Self { minor: minor.into(), unit: unit.into() }
     }
 
-    /// Both together.
+    /// The sum of both amounts.
     ///
     /// # Errors
-    /// If they are of different units, or the sum does not fit.
+    /// If the units differ, or the sum does not fit.
     pub fn plus(&self, other: &Self) -> Result<Self, EntryError> {
         if self.unit != other.unit {
             return Err(EntryError::Unit { has: self.unit.clone(), given: other.unit.clone() });

@@ -1,5 +1,5 @@
-//! Ledger entries (GUARD-6): what an account has is the sum of its entries, each under the id of its transaction.
-//! Nothing is ever counted up: a retry finds its entry there, and a mistake is set right by another entry.
+//! Ledger entries: the balance of an account is the sum of its entries, each under the id of its transaction. No
+//! counter is ever incremented: a retry finds the existing entry, and a mistake is corrected by another entry.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
@@ -27,8 +27,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each entry carries the balance behind it, so that a balance is read in one row however many entries there are; and
-//! [`Account::audit`] proves it by adding them all up.
+//! Each entry holds the balance after it, so that a balance is read from one row however many entries there are.
+//! [`Account::audit`] proves the balance by adding up all entries.
 
 mod amount;
 mod post;
@@ -46,95 +46,95 @@ use crate::guard::rows::read;
 use crate::id::{IdError, RunId, checked};
 use crate::store::{Store as _, StoreError};
 
-/// The longest account and transaction id, in bytes.
+/// The maximum length of an account name and of a transaction id, in bytes.
 const NAME: usize = 256;
-/// The longest unit, in bytes.
+/// The maximum length of a unit, in bytes.
 const UNIT: usize = 32;
-/// The longest memo, in bytes.
+/// The maximum length of a memo, in bytes.
 const MEMO: usize = 1024;
-/// So many entries are read at once at most.
+/// The maximum number of entries in one page.
 const PAGE: u32 = 1000;
 
-/// An entry that stands.
+/// A posted entry of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// In which account.
+    /// The name of the account.
     pub account: String,
-    /// Which it is there, from 1, without gaps.
+    /// The number of the entry in the account, from 1, without gaps.
     pub number: u32,
-    /// The transaction that it is of.
+    /// The id of the transaction.
     pub transaction: String,
-    /// How much: in, or below zero out.
+    /// The amount: positive for money in, negative for money out.
     pub amount: Amount,
-    /// What for.
+    /// The purpose of the entry.
     pub memo: String,
-    /// What the account has with this entry and all before it.
+    /// The balance of the account after this entry.
     pub balance: Amount,
-    /// The run that posted it, if one has.
+    /// The run that posted the entry, if a run did.
     pub run: Option<RunId>,
-    /// When (UTC).
+    /// The time at which the entry was posted (UTC).
     pub at: Timestamp,
 }
 
-/// What an account has.
+/// The balance of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Balance {
-    /// The sum of its entries.
+    /// The sum of the account's entries.
     pub amount: Amount,
-    /// How many there are.
+    /// The number of entries.
     pub entries: u32,
 }
 
-/// Why there is no entry.
+/// The reason why an entry was not posted or not read.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntryError {
-    /// A name that cannot be one. Nothing was posted.
+    /// The name of the account, the transaction, the unit or the memo is invalid. Nothing was posted.
     #[error(transparent)]
     Name(#[from] IdError),
-    /// The transaction has an entry with another amount: that one stands.
+    /// The transaction has an entry with another amount, which is unchanged.
     #[error(
         "the transaction {:?} has an entry of {} in {:?}, and {given} was to be posted: the entry stands; post the \
          difference under an id of its own",
         first.transaction, first.amount, first.account
     )]
     Conflict {
-        /// The entry that stands.
+        /// The existing entry of the transaction.
         first: Box<Entry>,
-        /// What was to be posted.
+        /// The amount that was to be posted.
         given: Amount,
     },
-    /// An account is of one unit. Nothing was posted.
+    /// The account has another unit. Nothing was posted.
     #[error("the account is of {has}, and {given} was to be posted: keep an account for each unit")]
     Unit {
-        /// What the account has.
+        /// The unit of the account.
         has: String,
-        /// What was to be posted.
+        /// The unit of the amount that was to be posted.
         given: String,
     },
-    /// The sum would not fit. Nothing was posted.
+    /// The new balance would overflow 128 bits. Nothing was posted.
     #[error("the account has {balance}, and its sum would not fit 128 bits: nothing was posted")]
     Overflow {
-        /// What it has.
+        /// The present balance of the account.
         balance: Amount,
     },
-    /// The entries do not add up to what the account is said to have: the rows were changed by another hand.
+    /// The entries do not add up to the balance: the rows were changed by something other than this library.
     #[error("{account:?}: entry {number} does not follow from those before it")]
     Broken {
-        /// The account.
+        /// The name of the account.
         account: String,
-        /// The first entry that does not follow, or one that is missing.
+        /// The number of the first entry that is wrong or missing.
         number: u32,
     },
-    /// It could not be read. Nothing was posted.
+    /// The account could not be read. Nothing was posted.
     #[error("the account could not be read: {0}")]
     Unread(#[from] StoreError),
-    /// Whether it was posted is not known here; posting it again answers that.
+    /// The outcome of the post is unknown; posting the entry again returns it.
     #[error(transparent)]
     Exec(#[from] ExecError),
 }
 
-/// An account: of a run by [`Ctx::account`], outside of any by [`TenantClient::account`].
+/// An account: for a run by [`Ctx::account`], outside of runs by [`TenantClient::account`].
 #[derive(Clone, Debug)]
 pub struct Account<By> {
     by: By,
@@ -142,31 +142,31 @@ pub struct Account<By> {
 }
 
 impl Ctx {
-    /// An account of the tenant. What a run posts is one transaction with its own record of that.
+    /// An account of the tenant. An entry that a run posts and the run's own record of it are one transaction.
     pub fn account(&self, name: impl Into<String>) -> Account<Self> {
         Account { by: self.clone(), name: name.into() }
     }
 }
 
 impl TenantClient {
-    /// An account of the tenant.
+    /// An account of the tenant, outside of runs.
     pub fn account(&self, name: impl Into<String>) -> Account<Self> {
         Account { by: self.clone(), name: name.into() }
     }
 }
 
 impl<By: Clone> Account<By> {
-    /// The entry of a transaction: its id is the tenant's own name for what happened, the same in every retry.
+    /// An entry for a transaction. The id is the tenant's own name for the event, the same in every retry.
     pub fn post(&self, transaction: impl Into<String>, amount: Amount) -> Post<By> {
         Post::new(self.clone(), transaction.into(), amount)
     }
 }
 
 impl Account<TenantClient> {
-    /// What it has; `None` while it has no entry. One row is read.
+    /// The balance of the account; `None` if the account has no entry. Reads one row.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the account cannot be read.
     pub async fn balance(&self) -> Result<Option<Balance>, EntryError> {
         let (core, tenant) = self.by.core();
         let Some(row) = core.group.document_find(&tenant, rows::ACCOUNT, &self.name).await? else {
@@ -175,35 +175,35 @@ impl Account<TenantClient> {
         Ok(Some(read(&row)?))
     }
 
-    /// Its entries behind the one of this number, in their order, at most so many (and at most 1000).
+    /// The entries after the entry of number `after`, in order: at most `limit`, and at most 1000.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the entries cannot be read.
     pub async fn statement(&self, after: u32, limit: u32) -> Result<Vec<Entry>, EntryError> {
         let (core, tenant) = self.by.core();
         let from = rows::line(&self.name, after);
         let rows = core.group.document_list(&tenant, rows::ENTRY, &from, limit.min(PAGE)).await?;
         let entries: Result<Vec<Entry>, _> = rows.iter().map(read).collect();
-        // Behind the last one stand those of the next account.
+        // The rows after the account's last entry belong to the next account.
         Ok(entries?.into_iter().take_while(|entry| entry.account == self.name).collect())
     }
 
     /// The entry of a transaction.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the entry cannot be read.
     pub async fn entry(&self, transaction: &str) -> Result<Option<Entry>, EntryError> {
         let (core, tenant) = self.by.core();
         Ok(rows::of_transaction(&core, &tenant, &self.name, transaction).await?)
     }
 
-    /// Adds all entries up and compares: the balance is proven by them. Reads every entry.
+    /// Adds up all entries and compares the sum with the balance. Reads every entry.
     ///
     /// # Errors
     /// [`EntryError::Broken`] if they do not add up.
     pub async fn audit(&self) -> Result<Option<Balance>, EntryError> {
         let (mut sum, mut number) = (None::<Amount>, 0);
-        // First the sum: entries that are posted meanwhile are not of it.
+        // The balance is read first, so that entries posted during the audit are not part of it.
         let Some(said) = self.balance().await? else { return Ok(None) };
         let broken = |number| EntryError::Broken { account: self.name.clone(), number };
         while number < said.entries {
@@ -235,7 +235,7 @@ fn checked_names(account: &str, transaction: &str, unit: &str, memo: &str) -> Re
     Ok(())
 }
 
-/// What an error means in a run.
+/// The failure of a run for an error.
 fn in_run(error: EntryError) -> Result<Failure, ExecError> {
     let code = match error {
         EntryError::Conflict { .. } => FailureCode::Conflict,

@@ -1,4 +1,4 @@
-//! An entry is posted: once for its transaction.
+//! The posting of an entry, once for each transaction.
 
 use std::future::IntoFuture;
 
@@ -29,7 +29,7 @@ impl<By> Post<By> {
         Self { account, transaction, amount, memo: String::new(), id: None }
     }
 
-    /// What for. That of the first post stands.
+    /// Sets the purpose of the entry. If the transaction has an entry already, that entry keeps its memo.
     pub fn memo(mut self, memo: impl Into<String>) -> Self {
         self.memo = memo.into();
         self
@@ -43,7 +43,7 @@ impl<By> Post<By> {
 }
 
 impl Post<Ctx> {
-    /// Which of several things that the run posts at once.
+    /// Sets an id that distinguishes several entries that the run posts concurrently.
     #[allow(clippy::needless_pass_by_value, reason = "`.id(7)` and `.id(&name)` both read well")]
     pub fn id(mut self, id: impl ToString) -> Self {
         self.id = Some(id.to_string());
@@ -55,6 +55,8 @@ impl IntoFuture for Post<Ctx> {
     type Output = Result<Entry, Failure>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
+    /// Posts the entry.
+    ///
     /// # Crash
     /// The entry, the balance and the run's record of them are one transaction.
     fn into_future(self) -> Self::IntoFuture {
@@ -75,8 +77,10 @@ impl IntoFuture for Post<TenantClient> {
     type Output = Result<Entry, EntryError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
+    /// Posts the entry.
+    ///
     /// # Crash
-    /// The entry and the balance are one transaction. Posted again, it is the same entry.
+    /// The entry and the balance are one transaction. A repeated post returns the same entry.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let by = self.account.by.clone();
@@ -87,7 +91,7 @@ impl IntoFuture for Post<TenantClient> {
     }
 }
 
-/// What somebody wants posted.
+/// The entry that a caller wants to post.
 struct Wish {
     account: String,
     transaction: String,
@@ -96,7 +100,7 @@ struct Wish {
     run: Option<RunId>,
 }
 
-/// What became of it. What was refused is recorded as well: on resume the same is answered.
+/// The result of a post. A refusal is recorded as well, so that a resumed run gets the same answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Posted {
@@ -128,7 +132,8 @@ impl Guarded for Wish {
         _key: &'a str,
     ) -> BoxFuture<'a, Result<Proposal<Posted>, EntryError>> {
         Box::pin(async move {
-            // If it is posted between these two reads, the row of its transaction is there, and this one is refused.
+            // If another post is committed between these two reads, the transaction's row exists, and this write is
+            // refused.
             if let Some(first) = of_transaction(core, tenant, &self.account, &self.transaction).await? {
                 let same = first.amount == self.amount;
                 return Ok(Proposal::Before(if same {
@@ -172,8 +177,8 @@ impl Guarded for Wish {
     }
 }
 
-/// The balance on top of the one that was read, and what is there once: the entry, under its number and its
-/// transaction.
+/// The rows of a post: the new balance in place of the old one, and two rows that are written once: the entry under
+/// its number, and under its transaction.
 fn documents(tenant: &Tenant, entry: &Entry, head: Option<&Document>) -> Vec<Document> {
     let (account, number, at) = (entry.account.as_str(), entry.number, entry.at);
     let since = head.map_or(at, |head| head.created_at);

@@ -1,5 +1,4 @@
-//! Where an account stands in the rows of guards: its balance, its entries in order, and where the entry of a
-//! transaction is.
+//! The rows of an account: its balance, its entries in order, and the number of each transaction's entry.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,11 +8,11 @@ use crate::guard::rows::{part, read};
 use crate::id::Tenant;
 use crate::store::{Store as _, StoreError};
 
-/// One for each account, under its name: the balance. Its revision is the number of the last entry.
+/// One row for each account, under its name: the balance. The row's revision is the number of the last entry.
 pub(super) const ACCOUNT: &str = "account";
-/// One for each entry, under account and number.
+/// One row for each entry, under account and number.
 pub(super) const ENTRY: &str = "entry";
-/// One for each entry, under account and transaction: its number.
+/// One row for each entry, under account and transaction: the entry's number.
 pub(super) const TRANSACTION: &str = "entry_of";
 
 #[derive(Serialize, Deserialize)]
@@ -21,7 +20,7 @@ pub(super) struct Numbered {
     pub(super) number: u32,
 }
 
-/// Numbers in the order of texts.
+/// The id of an entry's row. The ids sort in the order of the numbers.
 pub(super) fn line(account: &str, number: u32) -> String {
     format!("{}/{number:010}", part(account))
 }

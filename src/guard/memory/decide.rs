@@ -1,43 +1,43 @@
-//! What becomes of something that is said: decided from what stands on its shelf alone. Pure.
+//! The decision about a new statement, made from the memories of its shelf alone. Pure.
 
 use super::facts::{Kinship, Text};
 use super::rows::Memory;
 use super::shelves::Newest;
 use super::{CERTAIN, Contradicts, Difference, Suggestion};
 
-/// So many of the newest memories of a shelf are compared. Exact duplicates are found among all.
+/// The number of a shelf's newest memories that are compared. Exact duplicates are found among all memories.
 pub(super) const COMPARED: u32 = 128;
-/// So many similar ones are suggested, and contradictions marked.
+/// The maximum number of similar memories that are suggested, and of contradictions that are marked.
 const SHOWN: usize = 8;
-/// From this similarity on a memory is suggested.
+/// The minimum similarity at which a memory is suggested.
 const SUGGESTED: f64 = 0.5;
 
-/// Where something belongs.
+/// The memory that a statement belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Place<'a> {
-    /// Into this memory: it says the same.
+    /// This memory, which says the same.
     Same(&'a Memory),
-    /// Into this memory: whoever says it wants similar ones merged.
+    /// This memory, because the caller asked for similar memories to be merged.
     Similar(&'a Memory, f64),
-    /// Nowhere: it is new.
+    /// No memory: the statement is new.
     New,
 }
 
-/// What a shelf makes of it, before similarity is asked.
+/// The comparison of a statement with its shelf, before similarity is computed.
 pub(super) struct Compared<'a> {
     same: Option<&'a Memory>,
-    /// Those with the same facts, whose similarity may be asked.
+    /// The memories with the same facts, for which similarity may be computed.
     pub(super) akin: Vec<&'a Memory>,
     contradicts: Vec<Contradicts>,
 }
 
-/// Compares a text with what stands on a shelf, the newest first.
+/// Compares a text with the memories of a shelf, the newest first.
 pub(super) fn compare<'a>(text: &Text, known: Option<&'a Memory>, newest: &'a Newest) -> Compared<'a> {
     let mut compared = Compared { same: known, akin: Vec::new(), contradicts: Vec::new() };
     for standing in newest.iter().filter(|standing| Some(standing.memory.id) != known.map(|known| known.id)) {
         let memory = &standing.memory;
         match text.kinship(&standing.text) {
-            // Of a form that another version of the normal form has made.
+            // The stored form comes from an earlier version of the normal form.
             Kinship::Same => compared.same = compared.same.or(Some(memory)),
             Kinship::Akin => compared.akin.push(memory),
             Kinship::Apart(Some(differs)) => compared.contradict(memory, differs),
@@ -54,11 +54,11 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// The decision, with how similar each of those akin is, in their order.
+    /// The decision, given the similarity of each memory in `akin`, in the same order.
     pub(super) fn decide(self, scores: &[f64], merge_from: Option<f64>) -> Decision<'a> {
         let mut similar: Vec<_> = self.akin.into_iter().zip(scores.iter().copied()).collect();
         similar.retain(|(_, score)| *score >= SUGGESTED.min(merge_from.unwrap_or(SUGGESTED)));
-        // Stable: of equal ones the newest.
+        // The sort is stable: among equal scores the newest memory comes first.
         similar.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         similar.truncate(SHOWN);
         let best =
@@ -75,7 +75,7 @@ impl<'a> Compared<'a> {
         let others =
             similar.into_iter().filter(|(memory, score)| Some(memory.id) != into && *score >= SUGGESTED);
         let similar = others.map(|(memory, score)| Suggestion { memory: memory.id, score }).collect();
-        // What it was merged into bears its marks already.
+        // A memory that was merged into has its marks already.
         let contradicts = if into.is_none() { self.contradicts } else { Vec::new() };
         Decision { place, similar, contradicts }
     }
@@ -88,15 +88,15 @@ pub(super) struct Decision<'a> {
     pub(super) contradicts: Vec<Contradicts>,
 }
 
-/// How sure a memory is when one more source has said it, in millionths: sources are taken to err independently of one
-/// another. A source that says it again counts once, with the most that it was sure.
+/// The confidence of a memory, in millionths, after one more source: sources are assumed to err independently of one
+/// another. A source that repeats a statement counts once, with its highest confidence.
 pub(super) fn grown(confidence: u32, said_before: Option<u32>, said: u32) -> u32 {
     let doubt = |confidence: u32| u64::from(CERTAIN.saturating_sub(confidence));
     let before = said_before.unwrap_or_default();
     if said <= before {
         return confidence;
     }
-    // Without what this source had said before, and with what it says now.
+    // Replaces the source's earlier doubt by its present one.
     let left = doubt(confidence) * doubt(said) / doubt(before).max(1);
     confidence.max(CERTAIN.saturating_sub(u32::try_from(left).unwrap_or(CERTAIN)))
 }

@@ -1,5 +1,6 @@
-//! What must be exactly the same before anything may be called similar: numbers, identifiers, dates, denials, and signs
-//! such as a question mark or an emoji. Read from the normal form, each kind in the order of the text. Pure.
+//! Facts that must be exactly the same before two texts may be called similar: numbers, identifiers, dates,
+//! negations, and signs such as a question mark or an emoji. Read from the normal form, each kind in the order of the
+//! text. Pure.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -8,14 +9,14 @@ use super::Difference;
 use super::normal::{is_unspaced, normal_form};
 use super::words::{AUXILIARY, DATES, DENYING, NEGATIONS, NUMBERS, NUMERALS, PREFIXES};
 
-/// A text, taken apart.
+/// A text with its tokens and facts.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
     pub(super) normal: String,
-    /// Words; of a script without spaces, its runs.
+    /// The words; in a script without spaces, the runs of characters.
     pub(super) tokens: Vec<String>,
     facts: Facts,
-    /// What is left without the facts, and without words that come and go with a denial.
+    /// The tokens without the facts, and without the auxiliary words that accompany a negation.
     rest: Vec<String>,
 }
 
@@ -25,19 +26,19 @@ struct Facts {
     numbers: Vec<String>,
     identifiers: Vec<String>,
     dates: Vec<String>,
-    /// What is denied.
+    /// The words after each negation.
     negations: Vec<String>,
     signs: Vec<String>,
 }
 
-/// What two texts have to do with each other.
+/// The relation of two texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kinship {
-    /// One normal form.
+    /// The texts have the same normal form.
     Same,
-    /// Other facts: they are never merged. If they say the same but for these, in what they differ.
+    /// The texts have different facts and are never merged. The difference is given if they agree otherwise.
     Apart(Option<Difference>),
-    /// The same facts, in other words: how similar they are may be asked.
+    /// The texts have the same facts in other words: their similarity may be computed.
     Akin,
 }
 
@@ -68,7 +69,7 @@ impl Text {
         Kinship::Akin
     }
 
-    /// They say the same but for facts of one kind.
+    /// The kind of fact in which the texts differ, if they agree otherwise and differ in one kind only.
     fn contradiction(&self, other: &Self) -> Option<Difference> {
         let (one, two) = (&self.facts, &other.facts);
         let differs = [
@@ -83,7 +84,7 @@ impl Text {
         (none.is_none() && one.signs == two.signs && says_the_same(&self.rest, &other.rest)).then_some(only)
     }
 
-    /// Some word of the one is, with a prefix that denies, in the other: `paid`, `unpaid`.
+    /// True if one text has a word and the other has it with a negating prefix: `paid`, `unpaid`.
     fn is_denied_by_prefix(&self, other: &Self) -> bool {
         let denies = |one: &Self, other: &Self| {
             let words: HashSet<_> = other.tokens.iter().map(String::as_str).collect();
@@ -99,7 +100,7 @@ impl Text {
     }
 }
 
-/// A word, cut between scripts with and without spaces, and behind a French n'.
+/// The tokens of a word: cut between scripts with and without spaces, and after a French n'.
 fn tokens(word: &str) -> Vec<String> {
     let mut tokens: Vec<String> = Vec::new();
     let mut unspaced = None;
@@ -118,13 +119,13 @@ fn tokens(word: &str) -> Vec<String> {
     tokens
 }
 
-/// A table of words, to be looked up.
+/// A set of words for lookups.
 type Words = LazyLock<HashSet<&'static str>>;
 static NEGATION: Words = LazyLock::new(|| NEGATIONS.iter().copied().collect());
 static NUMBER: Words = LazyLock::new(|| NUMBERS.iter().copied().collect());
 static DATE: Words = LazyLock::new(|| DATES.iter().copied().collect());
 
-/// Puts a token where it belongs. What says more than a fact comes back.
+/// Adds a token to the facts that it belongs to. Returns the part of the token that is no fact.
 fn sort(token: &str, behind: &[String], facts: &mut Facts) -> Option<String> {
     if token.starts_with(is_unspaced) {
         return unspaced(token, facts);
@@ -155,7 +156,7 @@ fn sort(token: &str, behind: &[String], facts: &mut Facts) -> Option<String> {
     } else if is_identifier(token) {
         facts.identifiers.push(token.to_owned());
     } else if !token.chars().all(|c| c.is_alphabetic() || is_of_words(c)) {
-        // A word with an emoji in it, say.
+        // For example a word with an emoji in it.
         let signs = token.chars().filter(|c| !c.is_alphabetic() && !is_of_words(*c));
         facts.signs.extend(signs.map(String::from));
         return Some(token.chars().filter(|c| c.is_alphabetic() || is_of_words(*c)).collect());
@@ -165,7 +166,7 @@ fn sort(token: &str, behind: &[String], facts: &mut Facts) -> Option<String> {
     None
 }
 
-/// A run of Chinese or Japanese: what denies in it, and its numerals.
+/// Reads the negations and numerals of a run of Chinese or Japanese. Returns the other characters.
 fn unspaced(run: &str, facts: &mut Facts) -> Option<String> {
     let mut rest = String::with_capacity(run.len());
     let mut left = run;
@@ -186,12 +187,12 @@ fn unspaced(run: &str, facts: &mut Facts) -> Option<String> {
     (!rest.is_empty()).then_some(rest)
 }
 
-/// `doesn't`
+/// True for a contracted negation such as `doesn't`.
 fn is_contracted(token: &str) -> bool {
     token.ends_with("n't")
 }
 
-/// `2026-01-31`, `31.1.2026`, `1/31`, `10:30`.
+/// True for a date or a time: `2026-01-31`, `31.1.2026`, `1/31`, `10:30`.
 fn is_date(token: &str) -> bool {
     let groups: Vec<_> = token.split(['-', '.', '/', ':']).collect();
     let digits = groups.iter().all(|group| !group.is_empty() && group.chars().all(|c| c.is_ascii_digit()));
@@ -206,13 +207,13 @@ fn is_date(token: &str) -> bool {
         }
 }
 
-/// Several groups of digits: a version, a telephone number.
+/// True for several groups of digits: a version, a telephone number.
 fn is_grouped(token: &str) -> bool {
     token.matches('.').count() > 1 || token.trim_start_matches('-').contains(['-', '/', ':', '#', '@', '_'])
 }
 
 fn is_identifier(token: &str) -> bool {
-    // The normal form leaves capitals only where they matter.
+    // The normal form keeps capitals only if they carry meaning.
     let capitals = token.contains(|c: char| c.is_ascii_uppercase());
     let inner = token.trim_matches('.');
     capitals
@@ -221,13 +222,13 @@ fn is_identifier(token: &str) -> bool {
         || inner.contains(['.', '_', '@', '/', '\\', '+', '#', '=', '<', '>', '&', '$', '€'])
 }
 
-/// What may be in a word, beside letters: apostrophe, hyphen, accents that stand by themselves, joiners.
+/// True for a character that may be part of a word besides letters: apostrophe, hyphen, combining accents, joiners.
 fn is_of_words(c: char) -> bool {
     matches!(c, '\'' | '-' | '\u{200c}' | '\u{200d}' | '・')
         || unicode_normalization::char::is_combining_mark(c)
 }
 
-/// The same words in the same order, but for their endings.
+/// True if the words are the same in the same order, apart from their endings.
 fn says_the_same(one: &[String], other: &[String]) -> bool {
     if one.is_empty() || other.is_empty() {
         return false;

@@ -1,4 +1,4 @@
-//! A memory is forgotten: its words go, and a tombstone stays, so that a late retry does not revive it.
+//! The forgetting of a memory: its text is removed, and a tombstone stays, so that a late retry does not revive it.
 
 use std::future::IntoFuture;
 
@@ -11,9 +11,9 @@ use crate::flow::{Ctx, Failure, Guarded, Label, Proposal, TenantClient};
 use crate::id::{MemoryId, Tenant, checked};
 use crate::store::Change;
 
-/// A memory to be forgotten. Nothing happens before it is awaited; then its first tombstone is answered.
+/// A memory to be forgotten. Nothing happens before it is awaited; the result is the memory's first tombstone.
 ///
-/// What a run has recalled before stands in that run's history, until the run itself is deleted.
+/// A memory that a run has recalled before stays in that run's history, until the run itself is deleted.
 #[must_use = "nothing is forgotten before this is awaited"]
 #[derive(Debug)]
 pub struct Forget<By> {
@@ -40,6 +40,8 @@ impl IntoFuture for Forget<Ctx> {
     type Output = Result<Forgotten, Failure>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
+    /// Forgets the memory.
+    ///
     /// # Crash
     /// The tombstone and the run's record of it are one transaction.
     fn into_future(self) -> Self::IntoFuture {
@@ -78,7 +80,8 @@ impl Guarded for Wish {
     type Answer = Forgotten;
     type Error = MemoryError;
 
-    /// The place is read first: what is said in between shows by it.
+    /// Reads the shelf before the memory, so that a statement made in between shows as a conflict with the shelf's
+    /// revision.
     fn propose<'a>(
         &'a self,
         core: &'a Core,

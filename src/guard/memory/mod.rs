@@ -1,4 +1,4 @@
-//! Memory: what agents learn about a subject, each thing once (GUARD-3).
+//! Memory: the facts that agents learn about a subject, each fact once.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
@@ -28,9 +28,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Where two contents say the same is decided in three steps: [the same normal form](normal_form) is one memory; other
-//! numbers, identifiers, dates or denials make two; and only then [`Similarity`] may speak, which suggests, and merges
-//! where somebody [has opted in](Remember::merge_similar). The guide is `docs/memory.md`.
+//! Two contents are compared in three steps: [the same normal form](normal_form) is one memory; different numbers,
+//! identifiers, dates or negations make two memories; only otherwise [`Similarity`] is computed, which suggests
+//! memories, and merges if the caller [has opted in](Remember::merge_similar). The guide is `docs/memory.md`.
 
 mod decide;
 mod facts;
@@ -64,20 +64,20 @@ pub use recall::{Known, Page, Recall, Said};
 pub use remember::Remember;
 pub use similar::{Lexical, Similarity};
 
-/// What can be said at once, in bytes: a memory is a statement, and not a document.
+/// The maximum size of a content, in bytes: a memory is a statement, not a document.
 pub const MAX_BYTES: usize = 8192;
-/// The longest subject, source and key, in bytes.
+/// The maximum length of a subject, source and key, in bytes.
 const NAME: usize = 256;
-/// The longest reason for forgetting, in bytes.
+/// The maximum length of the reason for forgetting, in bytes.
 const REASON: usize = 1024;
-/// The whole of a confidence: they are kept in millionths.
+/// The millionths of full confidence: confidences are stored in millionths.
 const CERTAIN: u32 = 1_000_000;
 /// A digest by the tenant's own key.
 type KeyedDigest = [u8; 32];
-/// Keys that begin so are the engine's own.
+/// The prefix of the engine's own keys.
 const OWN: char = '~';
 
-/// The memories about a subject: of a run by [`Ctx::memory`], outside of any by [`TenantClient::memory`].
+/// The memories about a subject: for a run by [`Ctx::memory`], outside of runs by [`TenantClient::memory`].
 #[derive(Clone, Debug)]
 pub struct Memories<By> {
     by: By,
@@ -86,154 +86,155 @@ pub struct Memories<By> {
 }
 
 impl Ctx {
-    /// What is remembered about a subject: a customer, a case, a project. What a run remembers is one transaction with its
-    /// own record of that.
+    /// The memories about a subject: a customer, a case, a project. A memory that a run writes and the run's own
+    /// record of it are one transaction.
     pub fn memory(&self, subject: impl Into<String>) -> Memories<Self> {
         Memories { by: self.clone(), subject: subject.into(), similarity: Arc::new(Lexical) }
     }
 }
 
 impl TenantClient {
-    /// What is remembered about a subject: a customer, a case, a project.
+    /// The memories about a subject: a customer, a case, a project.
     pub fn memory(&self, subject: impl Into<String>) -> Memories<Self> {
         Memories { by: self.clone(), subject: subject.into(), similarity: Arc::new(Lexical) }
     }
 }
 
 impl<By: Clone> Memories<By> {
-    /// Another measure than [`Lexical`].
+    /// Sets another similarity measure than [`Lexical`].
     #[must_use]
     pub fn similarity(mut self, similarity: impl Similarity + 'static) -> Self {
         self.similarity = Arc::new(similarity);
         self
     }
 
-    /// Says something to be remembered. Nothing happens before it is awaited.
+    /// Adds a statement to the memories. Nothing happens before the result is awaited.
     pub fn remember(&self, kind: impl Into<String>, content: impl Into<String>) -> Remember<By> {
         Remember::new(self.clone(), kind.into(), content.into())
     }
 
-    /// What is known of one kind, the newest first. Nothing happens before it is awaited.
+    /// Reads the memories of one kind, the newest first. Nothing happens before the result is awaited.
     pub fn recall(&self, kind: impl Into<String>) -> Recall<By> {
         Recall::new(self.clone(), kind.into())
     }
 
-    /// Has a memory forgotten: its words and those of its sources go. Nothing happens before it is awaited.
+    /// Forgets a memory: its text and its sources are removed. Nothing happens before the result is awaited.
     pub fn forget(&self, memory: MemoryId, by: impl Into<String>, reason: impl Into<String>) -> Forget<By> {
         Forget::new(self.clone(), memory, by.into(), reason.into())
     }
 }
 
-/// What became of something that was said.
+/// The result of remembering a statement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Remembered {
-    /// The memory that it is kept in.
+    /// The memory that holds the statement.
     pub memory: MemoryId,
-    /// What became of it.
+    /// The outcome for the statement.
     pub outcome: Outcome,
-    /// How sure the memory is with it, from 0 to 1.
+    /// The confidence of the memory after the statement, from 0 to 1.
     pub confidence: f64,
-    /// What says nearly the same, the most similar first. It was left as it is.
+    /// The memories that say nearly the same, the most similar first. They are unchanged.
     pub similar: Vec<Suggestion>,
-    /// What says the same but for one fact. Both memories bear that mark from now on.
+    /// The memories that differ from the statement in one fact. Both memories have that mark from now on.
     pub contradicts: Vec<Contradicts>,
 }
 
-/// What became of something that was said.
+/// The outcome for a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It is a memory of its own.
+    /// The statement is a new memory.
     New,
-    /// It was known: that memory is surer now, and knows one more source.
+    /// The statement was known: its memory has a higher confidence, and one more source.
     Merged {
-        /// How similar it was, if it had not the same normal form: only where that [is wanted](Remember::merge_similar).
+        /// The similarity, if the normal forms differ: only if merging [is wanted](Remember::merge_similar).
         similarity: Option<f64>,
     },
-    /// It was said under this key before, and has been forgotten since. It stays so: to say it anew takes a new key.
+    /// The statement was made under this key before and has been forgotten since. To make the statement again, use a
+    /// new key.
     Forgotten,
 }
 
 /// A memory that says nearly the same.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Suggestion {
-    /// Which.
+    /// The id of the memory.
     pub memory: MemoryId,
-    /// How similar it is, from 0 to 1.
+    /// The similarity, from 0 to 1.
     pub score: f64,
 }
 
-/// A memory that says the same but for one fact.
+/// A memory that says the same except for one fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contradicts {
-    /// Which.
+    /// The id of the memory.
     pub memory: MemoryId,
-    /// In what they differ.
+    /// The kind of fact in which the memories differ.
     pub differs: Difference,
 }
 
-/// In what two texts differ that otherwise say the same.
+/// The kind of fact in which two texts differ that otherwise say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Difference {
-    /// One of them denies what the other says.
+    /// One text denies what the other says.
     Negation,
-    /// A number.
+    /// The texts have different numbers.
     Number,
-    /// An identifier: of an order, a version, an address.
+    /// The texts have different identifiers: of an order, a version, an address.
     Identifier,
-    /// A date, a month or a day.
+    /// The texts have different dates, months or days.
     Date,
 }
 
-/// Who had a memory forgotten, and why.
+/// The tombstone of a forgotten memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forgotten {
-    /// Who.
+    /// The name of the person who had the memory forgotten.
     pub by: String,
-    /// Why.
+    /// The reason that the person gave.
     pub reason: String,
-    /// When.
+    /// The time at which the memory was forgotten (UTC).
     pub at: Timestamp,
 }
 
-/// Why something was not remembered, recalled or forgotten. Nothing was changed.
+/// The reason why a memory was not remembered, recalled or forgotten. Nothing was changed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// Something else was said under this key.
+    /// Another statement was made under this key.
     #[error(
         "something else was said under the key {key:?}, and is kept in {memory}: nothing was changed; give this another key"
     )]
     Conflict {
-        /// The key.
+        /// The key of the statement.
         key: String,
-        /// The memory that has it.
+        /// The memory that was written under the key.
         memory: MemoryId,
     },
-    /// A subject, kind, source or key is empty, too long, or not for users.
+    /// A subject, kind, source or key is empty, too long, or reserved for the engine.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// The content says nothing.
+    /// The content is empty.
     #[error("there is nothing to remember: the content is empty")]
     Empty,
-    /// The content is a document.
+    /// The content is too long for a memory.
     #[error(
         "the content has {bytes} bytes, {MAX_BYTES} at most: a memory is a statement; keep the document elsewhere"
     )]
     TooLong {
-        /// Its length.
+        /// The length of the content, in bytes.
         bytes: usize,
     },
-    /// There is no such memory about this subject.
+    /// The subject has no memory of this id.
     #[error("there is no {memory} about this subject")]
     Unknown {
-        /// Which.
+        /// The id of the memory.
         memory: MemoryId,
     },
-    /// What was answered has no JSON form, or a stored answer cannot be read.
+    /// The answer has no JSON form, or a stored answer cannot be read.
     #[error(transparent)]
     Payload(#[from] PayloadError),
     /// The store failed, or refused the write.
@@ -241,7 +242,7 @@ pub enum MemoryError {
     Exec(#[from] ExecError),
 }
 
-/// What an error means in a run.
+/// The failure of a run for an error.
 fn in_run(error: MemoryError) -> Result<Failure, ExecError> {
     match error {
         MemoryError::Exec(error) => exec_in_run(error),
@@ -252,7 +253,7 @@ fn in_run(error: MemoryError) -> Result<Failure, ExecError> {
     }
 }
 
-/// The store could not be asked about what has this name.
+/// The error of a store that failed while this name was read.
 fn unasked(name: &str) -> impl Fn(StoreError) -> MemoryError + '_ {
     move |source| match source {
         StoreError::Closed => ExecError::Closed { key: name.to_owned() }.into(),
@@ -260,13 +261,13 @@ fn unasked(name: &str) -> impl Fn(StoreError) -> MemoryError + '_ {
     }
 }
 
-/// Subject and kind, if they are names.
+/// Checks subject and kind, and returns the kind as a name.
 fn shelf(subject: &str, kind: &str) -> Result<Name, MemoryError> {
     checked("subject", subject, NAME)?;
     Ok(Name::new(kind)?)
 }
 
-/// A digest by the tenant's own key of texts, each with its length before it, so that no two lists look alike.
+/// A digest of texts by the tenant's own key. Each length is part of the digest, so that two different lists differ.
 fn keyed(key: &DigestKey, domain: &str, texts: &[&str]) -> KeyedDigest {
     #[allow(clippy::expect_used, reason = "HMAC takes a key of any length (RFC 2104)")]
     let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key.bytes()).expect("any length is a key");
@@ -277,7 +278,7 @@ fn keyed(key: &DigestKey, domain: &str, texts: &[&str]) -> KeyedDigest {
     mac.finalize().into_bytes().into()
 }
 
-/// From 0 to 1, in millionths.
+/// A confidence from 0 to 1, in millionths.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped; what is no number is 0")]
 fn millionths(confidence: f64) -> u32 {
     (confidence.clamp(0.0, 1.0) * f64::from(CERTAIN)).round() as u32

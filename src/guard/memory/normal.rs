@@ -1,9 +1,9 @@
-//! The normal form of a text: two texts that differ in nothing but case, white space, Unicode form and punctuation have
-//! the same. Pure.
+//! The normal form of a text: two texts that differ only in case, white space, Unicode form and punctuation have the
+//! same normal form. Pure.
 //!
-//! What may carry a fact is left alone: a sign, a decimal point, `C++`, `v1.2`, `.net`, `A-`, a question mark, an emoji, a
-//! superscript (which Unicode's compatibility forms would make a digit: `10²` is not `102`). Where in doubt two texts keep
-//! forms of their own: they are then kept apart, and suggested to each other.
+//! Characters that may carry a fact are unchanged: a sign, a decimal point, `C++`, `v1.2`, `.net`, `A-`, a question
+//! mark, an emoji, a superscript (Unicode's compatibility forms would make it a digit: `10²` is not `102`). In case
+//! of doubt two texts keep different forms: they are then separate memories, and suggested to each other.
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -18,8 +18,8 @@ use unicode_normalization::UnicodeNormalization as _;
 /// ```
 pub fn normal_form(text: &str) -> String {
     let mut form = once(text);
-    // What one pass leaves may be taken further by the next: an accent behind ß goes to the second s of its ss. Each pass
-    // only takes away, or puts together; a few are enough.
+    // One pass may enable the next: an accent after ß moves to the second s of its ss. Each pass only removes or
+    // joins characters, so a few passes are enough.
     for _ in 0..8 {
         let next = once(&form);
         if next == form {
@@ -36,7 +36,7 @@ fn once(text: &str) -> String {
 
 fn by_rule(text: &str) -> String {
     let unified = unify(text);
-    // In Turkish and its relatives I is the capital of ı, and İ that of i. Such a text holds one of these two.
+    // In Turkish and related languages I is the capital of ı, and İ that of i. Such a text contains ı or İ.
     let turkic = unified.contains(['ı', 'İ']);
     let mut words = Vec::new();
     let mut quotes = Quotes::default();
@@ -58,14 +58,14 @@ fn by_rule(text: &str) -> String {
         form.push_str(&word);
     }
     if form.is_empty() {
-        // Nothing but punctuation: then that is what it says.
+        // The text has nothing but punctuation, which is then its content.
         return unified.split_whitespace().collect::<Vec<_>>().join(" ");
     }
     form
 }
 
-/// Small letters, digits, and single spaces between words: none of the rules changes any of it. Most texts are so once they have been
-/// through the rules, and each thing that is said is compared with many.
+/// True for lower-case letters, digits, and single spaces between words, which no rule changes. Most texts are so
+/// after the first pass, and each statement is compared with many texts, so this check saves time.
 fn is_plain(text: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
@@ -73,10 +73,10 @@ fn is_plain(text: &str) -> bool {
     text.split(' ').all(is_word)
 }
 
-/// One character for what is written in several ways and means the same everywhere.
+/// Replaces characters with several spellings and one meaning by a single character.
 fn unify(text: &str) -> String {
     if text.is_ascii() {
-        // Most texts are, and each thing that is said is compared with many: none of the rest does anything to them.
+        // Most texts are ASCII, and each statement is compared with many: the other rules do not change ASCII text.
         return text.replace('`', "'");
     }
     unified(text)
@@ -86,8 +86,8 @@ fn unified(text: &str) -> String {
     text.chars().flat_map(of_one_width).filter_map(plain).nfc().collect()
 }
 
-/// Wide and narrow forms, ligatures and the forms that Arabic letters take in a word. Not the other compatibility forms:
-/// these would make ² a 2 and ½ a 1⁄2.
+/// Replaces wide and narrow forms, ligatures and the positional forms of Arabic letters. Other compatibility forms
+/// are unchanged: they would make ² a 2 and ½ a 1⁄2.
 fn of_one_width(c: char) -> impl Iterator<Item = char> {
     let variant = matches!(c, '\u{fb00}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}' | '\u{ff00}'..='\u{ffef}' | '\u{1d400}'..='\u{1d7ff}');
     let whole = variant.then(|| std::iter::once(c).nfkc());
@@ -97,7 +97,8 @@ fn of_one_width(c: char) -> impl Iterator<Item = char> {
 
 fn plain(c: char) -> Option<char> {
     Some(match c {
-        // Shows nothing: soft hyphen, zero width, direction, variation. Not the joiners, which make other letters.
+        // Invisible characters: soft hyphen, zero width, direction, variation. Not the joiners, which make other
+        // letters.
         '\u{ad}'
         | '\u{200b}'
         | '\u{200e}'
@@ -126,7 +127,7 @@ fn plain(c: char) -> Option<char> {
     })
 }
 
-/// The zeros of the decimal digits of other scripts; nine more follow each.
+/// The zeros of the decimal digits of other scripts; nine more digits follow each.
 const ZEROS: [u32; 37] = [
     0x0660, 0x06f0, 0x07c0, 0x0966, 0x09e6, 0x0a66, 0x0ae6, 0x0b66, 0x0be6, 0x0c66, 0x0ce6, 0x0d66, 0x0de6,
     0x0e50, 0x0ed0, 0x0f20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0,
@@ -139,7 +140,7 @@ fn digit(c: char) -> Option<char> {
     char::from_digit(code - zero, 10)
 }
 
-/// A word, cut where punctuation inside of it separates: not between digits, nor in an address.
+/// The parts of a word, cut at separating punctuation: not between digits, and not in an address.
 fn parts(word: &str) -> Vec<String> {
     if is_address(word) || is_emoticon(word) {
         return vec![word.to_owned()];
@@ -170,7 +171,7 @@ fn parts(word: &str) -> Vec<String> {
     parts
 }
 
-/// `1..5` is a range.
+/// True if there are digits on both sides of the dots: `1..5` is a range.
 fn around_dots(chars: &[char], i: usize) -> bool {
     let is_digit = |c: Option<&char>| c.is_some_and(char::is_ascii_digit);
     let before = chars[..i].iter().rev().find(|c| **c != '.');
@@ -178,13 +179,13 @@ fn around_dots(chars: &[char], i: usize) -> bool {
     is_digit(before) && is_digit(after)
 }
 
-/// A place to be found by its exact letters.
+/// True for an address or a path, whose exact letters matter.
 fn is_address(word: &str) -> bool {
     let path = word.strip_prefix('/').is_some_and(|rest| rest.contains(char::is_alphanumeric));
     path || word.contains("://") || word.contains('\\')
 }
 
-/// `:)` and `:(` are the whole difference.
+/// True for an emoticon: `:)` and `:(` differ in punctuation only.
 fn is_emoticon(word: &str) -> bool {
     let mut chars = word.chars();
     let eyes = chars.next().is_some_and(|c| matches!(c, ':' | ';' | '='));
@@ -194,7 +195,7 @@ fn is_emoticon(word: &str) -> bool {
         && mouth.contains(['(', ')', '[', ']', 'D', 'P', 'p', '/', '|', '*', '3', '<', '>', 'O', 'o'])
 }
 
-/// Which quotation marks are open.
+/// The quotation marks that are open.
 #[derive(Default)]
 struct Quotes {
     single: bool,
@@ -207,7 +208,7 @@ impl Quotes {
     }
 }
 
-/// Takes off what stands around a word and says nothing.
+/// Removes the punctuation around a word that carries no meaning.
 fn trimmed(part: &str, quotes: &mut Quotes, words: &mut Vec<String>) {
     if part == "-" || part == "?" || is_emoticon(part) {
         words.push(part.to_owned());
@@ -238,7 +239,7 @@ fn trimmed(part: &str, quotes: &mut Quotes, words: &mut Vec<String>) {
         let Some(last) = rest.next_back() else { return };
         let before = rest.clone().next_back();
         let strips = match last {
-            // Behind a digit: inches, feet, minutes; unless it ends what was opened.
+            // After a digit the mark means inches, feet or minutes, unless it closes an open quotation.
             '"' | '\'' => {
                 let open = std::mem::take(quotes.of(last));
                 open || !before.is_some_and(|c| c.is_ascii_digit())
@@ -256,7 +257,7 @@ fn trimmed(part: &str, quotes: &mut Quotes, words: &mut Vec<String>) {
     words.push(word.to_owned());
 }
 
-/// An amount in brackets is a negative one in some books.
+/// True if the word ends with a closing bracket: some books write a negative amount in brackets.
 fn in_brackets(word: &str) -> bool {
     word.trim_end_matches(['.', ',', ';', ':', '!', '"', '\'']).ends_with(')')
 }
@@ -265,7 +266,7 @@ fn is_numeric(c: char) -> bool {
     c.is_ascii_digit() || matches!(c, '$' | '€' | '£' | '¥' | '₹' | '.' | '-')
 }
 
-/// A dash by itself is a minus where there is a number beside it.
+/// True if a number is beside this word: a single dash is then a minus.
 fn joins_numbers(words: &[String], i: usize) -> bool {
     let has_digit = |i: Option<usize>| {
         i.and_then(|i| words.get(i)).is_some_and(|word| word.contains(|c: char| c.is_ascii_digit()))
@@ -273,13 +274,13 @@ fn joins_numbers(words: &[String], i: usize) -> bool {
     has_digit(i.checked_sub(1)) || has_digit(i.checked_add(1))
 }
 
-/// Units that another case makes another unit: milli and mega, bits and bytes.
+/// Units whose case distinguishes them: milli and mega, bits and bytes.
 const UNITS: [&str; 27] = [
     "m", "b", "mm", "mg", "ml", "mw", "mv", "ma", "mj", "mpa", "mhz", "mb", "kb", "gb", "tb", "pb", "mbit",
     "mbps", "kbps", "gbps", "mib", "kib", "gib", "mbq", "mn", "k", "g",
 ];
 
-/// In lower case, unless the case is a part of what it says.
+/// The word in lower case, except where the case carries meaning.
 fn folded(word: &str, behind_digit: bool, turkic: bool) -> String {
     if is_address(word) || is_emoticon(word) || is_opaque(word) {
         return word.to_owned();
@@ -303,7 +304,7 @@ fn folded(word: &str, behind_digit: bool, turkic: bool) -> String {
     folded
 }
 
-/// Letters of both cases and digits, as nobody would write a word: `dQw4w9`.
+/// True for a mix of letters of both cases and digits, which is no word: `dQw4w9`.
 fn is_opaque(word: &str) -> bool {
     let mut letters = word.chars().filter(char::is_ascii_alphabetic);
     let lower = word.contains(|c: char| c.is_ascii_lowercase());
@@ -311,7 +312,8 @@ fn is_opaque(word: &str) -> bool {
     lower && letters.any(|c| c.is_ascii_uppercase()) && word.contains(|c: char| c.is_ascii_digit())
 }
 
-/// Chinese and Japanese are written without spaces; a space in them, or beside a number, is only set that way.
+/// True if a space belongs between both. Chinese and Japanese have no spaces between words; a space in such a text,
+/// or beside a number, has no meaning.
 fn is_apart(before: char, word: &str) -> bool {
     let Some(after) = word.chars().next() else { return false };
     if word == "%" && before.is_ascii_digit() {
@@ -322,7 +324,7 @@ fn is_apart(before: char, word: &str) -> bool {
     !(joins(before, after) || joins(after, before))
 }
 
-/// A character of a script without spaces between words.
+/// True for a character of a script without spaces between words.
 pub(super) const fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{323af}' | '々' | '〇')

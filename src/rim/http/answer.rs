@@ -64,6 +64,7 @@ pub(super) fn response(
             let detail = "The request was handled so long ago that its response is no longer kept. It was not done again.";
             Details::of(Problem::ResponseGone, detail)
         }
+        Outcome::Refused(error) => Details::of(Problem::Misconfigured, error.to_string()),
     };
     details.response(&config.types)
 }
@@ -112,7 +113,9 @@ fn conflict(config: &Config, diff: &Diff) -> Details {
 /// The ledger could not be asked, or not be written to.
 pub(super) fn failed(config: &Config, error: &ExecError) -> Response<Bytes> {
     let details = match error {
-        ExecError::Key(_) | ExecError::Payload(_) => Details::of(Problem::Misconfigured, error.to_string()),
+        ExecError::Request(_) | ExecError::Payload(_) => {
+            Details::of(Problem::Misconfigured, error.to_string())
+        }
         // Its text names hosts and files.
         _ => {
             let detail = "The ledger does not answer. Come again with the same key: nothing is done twice.";

@@ -48,7 +48,7 @@ pub(super) async fn answer(
     };
     match executor.recorded_outcome(&scope.tenant, key).await {
         Ok(None) => nowhere(),
-        Ok(Some(Outcome::InProgress)) => {
+        Ok(Some(Outcome::InProgress | Outcome::Pending { .. })) => {
             let detail = "The request is being handled. Come again to this URL.";
             let details =
                 Details::of(Problem::InProgress, detail).status(StatusCode::ACCEPTED).retry_after(1);

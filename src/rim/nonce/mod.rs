@@ -37,7 +37,7 @@ pub use form::{Nonce, NonceFormError};
 use under::{InTransaction, Make, Met, Under};
 
 use super::door::{Decided, DoorDecision, LogFields};
-use crate::exec::{ExecError, Executor, Outcome, OwnConnection, Wait};
+use crate::exec::{ExecError, Executor, Outcome, OwnConnection, ResponseTooLarge, Wait};
 use crate::id::{IdError, Name, QuestionId, Tenant, checked};
 use crate::ledger::{
     Backoff, Contract, ContractClass, EffectClass, ErrorKind, Key, RecordedFailure, Retention, RetryPolicy,
@@ -81,6 +81,9 @@ pub enum NonceError {
     /// Nobody knew whether it was made, and somebody has decided to leave it at that, or it was undone.
     #[error("it was settled by hand: {0}; send another nonce to have it made once more")]
     Settled(String),
+    /// It was made, and is over the limit of what is kept. Another nonce would make it once more.
+    #[error(transparent)]
+    TooLarge(Box<ResponseTooLarge>),
     /// What was made cannot be written down, or not be read as this type.
     #[error(transparent)]
     Payload(#[from] PayloadError),
@@ -225,7 +228,8 @@ impl Nonces {
                 Err(NonceError::Unknown(question))
             }
             Outcome::Abandoned { reason } => Err(NonceError::Settled(reason)),
-            settled => Err(NonceError::Settled(format!("{settled:?}"))),
+            Outcome::ResponseTooLarge(made) => Err(NonceError::TooLarge(made)),
+            other => Err(NonceError::Settled(other.for_model().text)),
         }
     }
 }

@@ -112,7 +112,7 @@ pub enum WebhookConfigError {
     /// Events without ids are told apart by their bodies for a while, which is at least as long as a delivery is tolerated.
     #[error(
         "{source_name} tells events apart by their bodies for {window:?}, and tolerates deliveries that are {tolerance:?} old: one \
-         would be known no longer when it comes again. Choose a longer window"
+         would be known no longer when it comes again. Choose a window of at least twice that age, and of a second"
     )]
     WindowTooShort {
         /// Of which source.
@@ -255,7 +255,7 @@ impl WebhookBuilder {
             source, scheme, secrets, tolerance, max_body, tries, identity, tenant, version, log, ..
         } = self;
         if let Identity::Body(window) = identity
-            && window < tolerance.saturating_mul(2)
+            && window < tolerance.saturating_mul(2).max(Duration::from_secs(1))
         {
             return Err(WebhookConfigError::WindowTooShort { source_name: source, window, tolerance });
         }

@@ -60,6 +60,8 @@ pub struct Model {
     clock: Option<SharedClock>,
     /// Wakes the workers that are told of something.
     hints: Notify,
+    /// No history is kept: a crash loses everything.
+    volatile: bool,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +87,11 @@ impl Model {
     /// An empty store that several workers share, each with a lease by this clock.
     pub fn shared(clock: SharedClock) -> Self {
         Self { clock: Some(clock), ..Self::default() }
+    }
+
+    /// An empty store that keeps no history: a crash of it leaves nothing, and its memory grows with its rows only.
+    pub fn volatile() -> Self {
+        Self { volatile: true, ..Self::default() }
     }
 
     /// From now on commits are written and not durable: they stay pending until [`sync`](Self::sync).
@@ -248,7 +255,7 @@ impl Model {
 
 impl State {
     /// Writes a batch. Returns how many batches must be durable for this one to be.
-    fn write(&mut self, changes: &[Change]) -> Result<(Vec<Verdict>, usize), StoreError> {
+    fn write(&mut self, changes: &[Change], volatile: bool) -> Result<(Vec<Verdict>, usize), StoreError> {
         if self.crashed {
             return Err(StoreError::Closed);
         }
@@ -256,6 +263,9 @@ impl State {
             return Err(error);
         }
         let verdicts = self.tables.judge(changes);
+        if volatile {
+            return Ok((verdicts, 0));
+        }
         let admitted = changes.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_admitted());
         self.log.push(admitted.map(|(change, _)| change.clone()).collect());
         if !self.held {
@@ -280,7 +290,7 @@ macro_rules! answer {
 impl Store for Model {
     fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async move {
-            let (verdicts, batches) = self.state().write(changes)?;
+            let (verdicts, batches) = self.state().write(changes, self.volatile)?;
             self.durable(batches).await?;
             Ok(verdicts)
         })

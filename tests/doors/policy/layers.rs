@@ -87,7 +87,7 @@ async fn a_layer_requires_compares_and_answers_as_its_policy_says() {
         "{problem}"
     );
     assert_eq!(shop.calls(), 1);
-    executor.close(Duration::from_secs(1)).await;
+    executor.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn a_layer_lets_keys_and_bodies_be_where_its_policy_says_so() {
     let (status, problem) = strict.post(Some("k1"), r#"{"cents": 1}"#).await;
     assert_eq!(status, StatusCode::CONFLICT);
     assert!(serde_json::from_str::<Value>(&problem).unwrap()["diff"].is_null(), "{problem}");
-    executor.close(Duration::from_secs(1)).await;
+    executor.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn a_layer_that_lacks_what_its_policy_counts_on_is_refused() {
     assert!(book().transactional::<sqlx::SqliteConnection>().layer().is_ok());
     let both = policy.http("both").unwrap().idempotency(&executor, scope);
     assert!(both.layer().is_err(), "there is no status URL");
-    executor.close(Duration::from_secs(1)).await;
+    executor.shutdown(Duration::from_secs(1)).await;
 }
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn nonces_have_the_window_of_their_policy() {
         );
     }
     assert!(policy.nonce("short").unwrap().nonces(&executor).is_err(), "shorter than a try and its retries");
-    executor.close(Duration::from_secs(1)).await;
+    executor.shutdown(Duration::from_secs(1)).await;
 }
 
 #[test]
@@ -298,5 +298,5 @@ async fn doors_log_the_fields_that_their_policy_includes_and_no_others() {
         assert!(logged.contains(&("idempotency_key".to_owned(), format!("{key:?}"))), "{logged:?}");
         assert!(logged.contains(&("decision".to_owned(), "\"executed\"".to_owned())), "{logged:?}");
     }
-    executor.close(Duration::from_secs(1)).await;
+    executor.shutdown(Duration::from_secs(1)).await;
 }

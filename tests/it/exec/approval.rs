@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, Timestamp};
-use counterfoil::exec::ExecError;
+use counterfoil::exec::RequestError;
 use counterfoil::ledger::{
     ApprovalError, Basis, Contract, ContractClass, EffectClass, ErrorKind, Key, State,
 };
@@ -60,12 +60,21 @@ async fn recorded(executor: &Executor) -> Option<State> {
     executor.record(&acme(), &key).await.unwrap().map(|(record, _)| record.state)
 }
 
+/// Why an approval was refused.
+fn refusal(outcome: Outcome) -> ApprovalError {
+    match outcome {
+        Outcome::Refused(error) => match *error {
+            RequestError::Approval(error) => error,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Refused, with nothing recorded and nothing sent.
 async fn refused(scene: &Scene, executor: &Executor, request: ToolRequest) -> ApprovalError {
-    let error = match executor.execute(request).await {
-        Err(ExecError::Approval(error)) => error,
-        other => panic!("{other:?}"),
-    };
+    let outcome = executor.execute(request).await.unwrap();
+    let error = refusal(outcome);
     assert_eq!((recorded(executor).await, scene.world.requests()), (None, 0));
     error
 }
@@ -151,8 +160,8 @@ async fn an_approval_that_expires_during_the_backoff_stops_the_next_attempt() {
     let call = process.execute(request("Dear Ann").approved_by(&approval));
     scene.clock.slept(after).await;
     scene.clock.advance(after);
-    let stopped = call.await.unwrap().unwrap_err();
-    assert!(matches!(stopped, ExecError::Approval(ApprovalError::Expired { .. })), "{stopped:?}");
+    let stopped = refusal(call.await.unwrap().unwrap());
+    assert!(matches!(stopped, ApprovalError::Expired { .. }), "{stopped:?}");
     assert_eq!((scene.world.count(), scene.world.requests()), (0, 1));
 
     // A fresh decision on the same content lets it go on, under the same key.

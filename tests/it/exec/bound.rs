@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::exec::{ExecError, StartError};
+use counterfoil::exec::{RequestError, StartError};
 use counterfoil::ledger::{BoundFields, Contract, ContractClass, EffectClass, FinalState, Retention};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Executor, Key, Outcome, Secret, ToolRequest};
@@ -113,7 +113,7 @@ on_both_stores! {
             let noted = transfer(&executor, 100, "the rent").await;
             let is_bound = rule == BoundFields::All || rule == BoundFields::only(2, ["/note", "/cents"]);
             assert_eq!(matches!(noted, Outcome::Conflict(_)), is_bound, "{rule:?}: {noted:?}");
-            executor.close(Duration::ZERO).await;
+            executor.shutdown(Duration::ZERO).await;
         }
         assert_eq!(world.count(), 1);
     }
@@ -141,7 +141,7 @@ on_both_stores! {
             Ok::<_, ()>(())
         };
         soon("the record is not swept".to_owned(), gone).await;
-        executor.close(Duration::ZERO).await;
+        executor.shutdown(Duration::ZERO).await;
         let executor = with(BoundFields::All).await;
         let same = transfer(&executor, 100, "the rent").await;
         assert_eq!(same, Outcome::Expired { was: FinalState::Committed });
@@ -154,8 +154,9 @@ on_both_stores! {
 async fn an_input_without_a_bound_field_is_refused_at_the_call() {
     let (place, world) = (Place::sqlite(), World::new(Keys::Ignores));
     let executor = open(&place, &world, cents()).await;
-    let error = executor.execute(asked(json!({"case": "c1", "amount": 100}))).await.unwrap_err();
-    assert!(matches!(error, ExecError::UnboundField { .. }), "{error:?}");
+    let outcome = executor.execute(asked(json!({"case": "c1", "amount": 100}))).await.unwrap();
+    let Outcome::Refused(error) = outcome else { panic!("{outcome:?}") };
+    assert!(matches!(*error, RequestError::UnboundField { .. }), "{error:?}");
     for words in ["nothing was recorded or sent", "\"transfer\"", "no field /cents", "as `null`"] {
         assert!(error.to_string().contains(words), "{words}: {error}");
     }

@@ -172,7 +172,7 @@ async fn a_dropped_call_is_not_sent_again() {
     assert!(call.await.unwrap_err().is_cancelled());
     scene.clock.advance(brief().attempt_timeout);
     let closing = executor.clone();
-    closing.close(Duration::from_secs(1000)).await; // waits for what is under way
+    closing.shutdown(Duration::from_secs(1000)).await; // waits for what is under way
     assert_eq!(scene.world.requests(), 1);
     assert_eq!(executor.record(&acme(), &key()).await.unwrap().unwrap().0.state, State::Started);
 }
@@ -186,7 +186,7 @@ async fn closing_drains_what_is_under_way() {
     let call = process.execute(request("pay_out"));
     scene.world.requested(1).await;
     let (executor, drain) = (process.executor(), Duration::from_secs(1000));
-    let closing = process.spawn(process.executor().close(drain));
+    let closing = process.spawn(process.executor().shutdown(drain));
     scene.clock.slept(drain).await;
 
     let other = request("pay_out").key(Key::of("pay_out").target("another"));
@@ -214,7 +214,7 @@ async fn what_is_not_drained_stays_ambiguous() {
     let call = process.execute(request("pay_out"));
     scene.world.requested(1).await;
     let drain = Duration::from_secs(5);
-    let closing = process.spawn(process.executor().close(drain));
+    let closing = process.spawn(process.executor().shutdown(drain));
     scene.clock.slept(drain).await;
     scene.clock.advance(drain);
     closing.await.unwrap();

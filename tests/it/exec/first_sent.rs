@@ -46,7 +46,7 @@ async fn told(place: &Place, contract: Contract) -> Vec<(&'static str, u32, Opti
     assert!(outcome.answer().is_some(), "{outcome:?}");
     let key = Key::of("book").target("c1").render().unwrap();
     let (record, _) = executor.record(&acme(), &key).await.unwrap().unwrap();
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
     let mut told = told.lock().unwrap().clone();
     // Where it is known, it is the beginning of the first attempt.
     for (_, _, at) in &mut told {

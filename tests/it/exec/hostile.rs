@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::exec::{ExecError, StartError};
+use counterfoil::exec::{ExecError, RequestError, StartError};
 use counterfoil::flow::RunError;
 use counterfoil::id::IdError;
 use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind, KeyError, Retention};
@@ -45,11 +45,13 @@ impl Scene {
         Self { executor: executor.open().await.unwrap(), dir, world }
     }
 
-    async fn refused(&self, request: ToolRequest) -> ExecError {
-        let error = self.executor.execute(request).await.unwrap_err();
+    async fn refused(&self, request: ToolRequest) -> RequestError {
+        let outcome = self.executor.execute(request).await.unwrap();
+        assert!(outcome.for_model().is_error, "{outcome:?}");
+        let Outcome::Refused(error) = outcome else { panic!("{outcome:?}") };
         assert_eq!(self.world.requests(), 0, "{error}");
         self.goes_on().await;
-        error
+        *error
     }
 
     /// A normal call still works, and is still there when it is made again.
@@ -88,7 +90,7 @@ async fn a_payload_that_cannot_be_carried_exactly_is_refused() {
     ];
     for (payload, says) in cases {
         let error = scene.refused(input(payload)).await;
-        assert!(matches!(error, ExecError::Payload(_)), "{error:?}");
+        assert!(matches!(error, RequestError::Payload(_)), "{error:?}");
         let text = error.to_string();
         assert!(text.starts_with("nothing was recorded or sent: ") && text.contains(says), "{text:.200}");
     }
@@ -153,18 +155,21 @@ async fn names_that_cannot_be_part_of_a_key_are_refused() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_not_there_or_has_no_key_is_an_error() {
+async fn a_tool_that_is_not_there_or_has_no_key_is_refused() {
     let scene = Scene::new().await;
     for name in NASTY.into_iter().chain(["", "pay\u{0}out", "PAY_OUT"]) {
         let error = scene.refused(request(name)).await;
-        assert!(matches!(error, ExecError::UnknownTool { .. }), "{error:?}");
+        assert!(matches!(error, RequestError::UnknownTool { .. }), "{error:?}");
     }
     let error = scene.refused(ToolRequest::new(acme(), "pay_out", json!({"no": "case"}))).await;
-    assert!(matches!(error, ExecError::NoKey { .. }), "{error:?}");
+    assert!(matches!(error, RequestError::NoKey { .. }), "{error:?}");
     let once =
         scene.executor.execute_once(&acme(), Key::of("a\u{7}b").target("c"), &1, || async { Ok(1) }).await;
     assert!(
-        matches!(once, Err(ExecError::Key(KeyError::Empty { .. } | KeyError::Control { .. }))),
+        matches!(
+            once,
+            Err(ExecError::Request(RequestError::Key(KeyError::Empty { .. } | KeyError::Control { .. })))
+        ),
         "{once:?}"
     );
 }

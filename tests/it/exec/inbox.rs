@@ -88,7 +88,7 @@ macro_rules! on {
         #[tokio::test]
         async fn a_late_delivery_is_told_that_its_message_has_expired() {
             let (place, executor, own) = $open.await;
-            executor.close(Duration::from_secs(5)).await;
+            executor.shutdown(Duration::from_secs(5)).await;
             let kept = MessageRetention::tombstone_after(Duration::from_millis(1));
             let executor = reopen(&place).messages("billing", kept).open().await.unwrap();
             for message in ["a", "b"] {
@@ -105,7 +105,7 @@ macro_rules! on {
         #[tokio::test]
         async fn a_forgotten_message_is_new() {
             let (place, executor, own) = $open.await;
-            executor.close(Duration::from_secs(5)).await;
+            executor.shutdown(Duration::from_secs(5)).await;
             let window = Duration::from_millis(1);
             let executor =
                 reopen(&place).messages("billing", MessageRetention::forget_after(window, window)).open().await.unwrap();
@@ -121,7 +121,7 @@ macro_rules! on {
         #[tokio::test]
         async fn a_window_shorter_than_redelivery_is_refused() {
             let (place, executor, _own) = $open.await;
-            executor.close(Duration::from_secs(5)).await;
+            executor.shutdown(Duration::from_secs(5)).await;
             let short = MessageRetention::forget_after(Duration::from_hours(1), Duration::from_hours(2));
             let refused = reopen(&place).messages("billing", short).open().await.unwrap_err();
             assert!(matches!(&refused, StartError::Messages { consumer, .. } if consumer == "billing"), "{refused}");
@@ -451,7 +451,7 @@ pub(crate) mod sqlite {
     async fn a_redelivery_to_the_next_process_is_no_operation() {
         let (folder, executor, own) = open().await;
         assert_eq!(process(&executor, "a").await, Processed::Now(1));
-        executor.close(Duration::from_secs(5)).await;
+        executor.shutdown(Duration::from_secs(5)).await;
         drop(own);
         let executor = Executor::sqlite(folder.path().join("test.db")).open().await.unwrap();
         assert_eq!(process(&executor, "a").await, Processed::Before(1));

@@ -145,7 +145,7 @@ async fn each(new: fn() -> Place, test: impl AsyncFn(Of, Place, Arc<World>)) {
 async fn is_no_conflict(of: Of, place: Place, world: Arc<World>) {
     let executor = of.build(&place, &world, 1).open().await.unwrap();
     assert!(execute(&executor, json!({"to": "ann", "euros": 5})).await.answer().unwrap().first);
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
     let executor = of.build(&place, &world, 2).open().await.unwrap();
     let again = execute(&executor, json!({"to": "ann", "cents": 500})).await;
     assert!(!again.answer().unwrap_or_else(|| panic!("{again:?}")).first);
@@ -218,7 +218,7 @@ async fn an_input_that_is_not_upgraded_is_a_question() {
     process.kill();
     let builder = place.executor().dynamic_tool(dynamic(&world, 1).input_version(2, |_, _| None));
     let process = Process::start(builder).await.unwrap();
-    process.spawn(process.executor().close(Duration::from_mins(1))).await.unwrap();
+    process.spawn(process.executor().shutdown(Duration::from_mins(1))).await.unwrap();
     let asked = process.executor().questions(&acme()).await.unwrap();
     assert_eq!((asked.len(), asked[0].kind), (1, QuestionKind::UnknownTool), "{asked:?}");
     for words in ["does not take its stored request", "stored as version 1"] {
@@ -235,7 +235,7 @@ async fn a_failed_call_goes_again_in_the_later_form() -> Result<(), ExecError> {
         let executor = of.build(&place, &world, 1).open().await.unwrap();
         let failed = execute(&executor, json!({"to": "ann", "euros": 5})).await;
         assert!(matches!(failed, Outcome::Failed(_)), "{failed:?}");
-        executor.close(Duration::ZERO).await;
+        executor.shutdown(Duration::ZERO).await;
         let executor = of.build(&place, &world, 2).open().await.unwrap();
         let done = execute(&executor, json!({"to": "ann", "cents": 500})).await;
         assert!(done.answer().is_some(), "{done:?}");

@@ -80,7 +80,7 @@ impl Scene {
 /// What is listed when everything that is under way has been finished.
 async fn listed(process: Process) -> Vec<Question> {
     let executor = process.executor();
-    process.spawn(process.executor().close(SETTLE * 1000)).await.unwrap();
+    process.spawn(process.executor().shutdown(SETTLE * 1000)).await.unwrap();
     executor.questions(&acme()).await.unwrap()
 }
 
@@ -215,7 +215,7 @@ struct Closer(OnceLock<Executor>);
 impl Watch for Closer {
     fn at(&self, point: CrashPoint) {
         if let (CrashPoint::AfterConfirming, Some(executor)) = (point, self.0.get()) {
-            tokio::spawn(executor.clone().close(SETTLE * 1000));
+            tokio::spawn(executor.clone().shutdown(SETTLE * 1000));
         }
     }
 }

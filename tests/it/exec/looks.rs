@@ -80,7 +80,7 @@ impl Scene {
 /// The kinds of the open questions, when everything that is under way has been finished.
 async fn asked(process: Process) -> Vec<QuestionKind> {
     let executor = process.executor();
-    process.spawn(process.executor().close(SETTLE * 1000)).await.unwrap();
+    process.spawn(process.executor().shutdown(SETTLE * 1000)).await.unwrap();
     executor.questions(&acme()).await.unwrap().into_iter().map(|open| open.kind).collect()
 }
 

@@ -82,7 +82,7 @@ fn pay_out() -> OperationKey {
 /// Ends in order, when what a start takes up is finished, and says what is then listed.
 async fn listed(process: Process) -> Vec<Question> {
     let executor = process.executor();
-    process.spawn(process.executor().close(SETTLE * 1000)).await.unwrap();
+    process.spawn(process.executor().shutdown(SETTLE * 1000)).await.unwrap();
     executor.questions(&acme()).await.unwrap()
 }
 
@@ -143,7 +143,7 @@ async fn a_caller_who_comes_back_at_once_is_not_asked_twice() {
         for caller in callers {
             outcomes.push(caller.await.unwrap());
         }
-        executor.clone().close(SETTLE).await;
+        executor.clone().shutdown(SETTLE).await;
         let asked = executor.questions(&acme()).await.unwrap();
         assert_eq!(asked.len(), 1, "round {round}: {asked:?}");
         let parked = Outcome::NeedsDecision { question: asked[0].id };
@@ -243,7 +243,7 @@ async fn late_evidence_settles_what_no_tool_is_there_for() {
     store.commit(&[fence_others(counterfoil::Fence(2))]).await.unwrap();
     learns(&store, known()).await;
     let executor = on(&scene, &store).open().await.unwrap();
-    executor.clone().close(SETTLE).await;
+    executor.clone().shutdown(SETTLE).await;
     is_settled(&scene, &executor).await;
     let asked = store.escalation_open(&acme(), QuestionId(i64::MIN), 10).await.unwrap();
     assert_eq!(asked, []);
@@ -267,9 +267,9 @@ async fn late_evidence_answers_an_open_question() {
             let outcome = once(&executor, &scene.world).await.unwrap();
             assert_eq!(outcome.answer().unwrap().response.as_str(), r#"{"id":"effect-1"}"#);
         } else {
-            executor.close(SETTLE).await;
+            executor.shutdown(SETTLE).await;
             executor = on(&scene, &store).open().await.unwrap();
-            executor.clone().close(SETTLE).await;
+            executor.clone().shutdown(SETTLE).await;
         }
         is_settled(&scene, &executor).await;
     }

@@ -84,7 +84,7 @@ on_both_stores! {
         let body = json!({"case": "c1", "text": "z".repeat(960)});
         let first = executor(&place, &world, looked_up(), small()).await;
         too_large(&print(&first, body.clone()).await);
-        first.close(std::time::Duration::ZERO).await;
+        first.shutdown(std::time::Duration::ZERO).await;
         let second = executor(&place, &world, looked_up(), roomy()).await;
         world.looks([Look::Unknown]);
         too_large(&print(&second, body.clone()).await);
@@ -96,7 +96,7 @@ on_both_stores! {
             assert_eq!(answer.external_ref.as_deref(), Some("effect-1"));
         }
         assert_eq!(world.lookups().len(), 2, "one that could not tell, and one that brought it");
-        second.close(std::time::Duration::ZERO).await;
+        second.shutdown(std::time::Duration::ZERO).await;
         let third = executor(&place, &world, looked_up(), small()).await;
         assert!(print(&third, body).await.answer().is_some(), "what is recorded is read under any limit");
         assert_eq!((world.requests(), world.count()), (1, 1));
@@ -108,7 +108,7 @@ on_both_stores! {
         let first = executor(&place, &world, contract(), small()).await;
         world.replies([Reply::AnswerWith(long())]);
         too_large(&print(&first, json!({"case": "c1"})).await);
-        first.close(std::time::Duration::ZERO).await;
+        first.shutdown(std::time::Duration::ZERO).await;
         let second = executor(&place, &world, contract(), roomy()).await;
         let told = print(&second, json!({"case": "c1"})).await;
         assert_eq!(too_large(&told).limit, 1 << 20);

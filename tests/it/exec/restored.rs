@@ -54,7 +54,7 @@ async fn lost(folder: &Folder, world: &Arc<World>, contract: &Contract) {
     for key in ["known", "lost"] {
         let executor = open(builder(&folder.ledger(), world, contract)).await;
         let _done = executor.execute(pay(key)).await.unwrap();
-        executor.close(Duration::from_secs(5)).await;
+        executor.shutdown(Duration::from_secs(5)).await;
         if key == "known" {
             std::fs::copy(folder.ledger(), folder.backup()).unwrap();
         }
@@ -90,7 +90,7 @@ async fn a_restored_ledger_looks_before_it_repeats_an_effect_that_it_lost() {
         let new = executor.execute(pay("new")).await.unwrap();
         assert!(new.answer().is_some(), "{new:?}");
         assert_eq!((world.count(), world.lookups().len()), (3, 2), "what the lookup does not show is sent");
-        executor.close(Duration::from_secs(5)).await;
+        executor.shutdown(Duration::from_secs(5)).await;
 
         // It is durable, asked once, and ends when somebody lifts it.
         let executor = open(builder(&path, &world, &contract)).await;
@@ -100,7 +100,7 @@ async fn a_restored_ledger_looks_before_it_repeats_an_effect_that_it_lost() {
         let _done = executor.execute(pay("later")).await.unwrap();
         assert_eq!(world.lookups().len(), 2, "it is sent at once again");
         assert_eq!((executor.restored().await.unwrap(), question(&executor).await), (None, None));
-        executor.close(Duration::from_secs(5)).await;
+        executor.shutdown(Duration::from_secs(5)).await;
     }
 }
 
@@ -117,14 +117,14 @@ async fn the_command_lifts_what_a_restore_has_brought_about() {
     };
     let executor = open(builder(&folder.backup(), &world, &contract)).await;
     assert!(question(&executor).await.is_some());
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
     assert_eq!(command(), (true, String::new()));
     let (lifted, why) = command();
     assert!(!lifted && why.contains("nothing to be lifted"), "{why}");
     let executor = open(builder(&folder.backup(), &world, &contract)).await;
     assert_eq!(executor.restored().await.unwrap(), None);
     assert_eq!(question(&executor).await, None);
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_ledger_that_goes_on_in_its_place_is_no_restore() {
         let executor = open(builder(&folder.ledger(), &world, &Contract::new(ContractClass::Lookup))).await;
         assert_eq!(executor.restored().await.unwrap(), None, "life {life}");
         let _done = executor.execute(pay(&life.to_string())).await.unwrap();
-        executor.close(Duration::from_secs(5)).await;
+        executor.shutdown(Duration::from_secs(5)).await;
         if life == 1 {
             std::fs::rename(folder.ledger(), folder.backup()).unwrap();
             std::fs::rename(folder.backup(), folder.ledger()).unwrap();
@@ -156,7 +156,7 @@ async fn after_a_restore_a_call_that_cannot_be_looked_up_asks() {
     let outcome = executor.execute(pay("c1")).await.unwrap();
     assert!(outcome.answer().is_some(), "{outcome:?}");
     assert_eq!(world.count(), 1);
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
 }
 
 /// A provider that remembers keys for a day, and the ledger's rows are of an hour ago, or of two days ago, or of nobody knows when.
@@ -176,7 +176,7 @@ async fn after_a_restore_the_age_of_a_key_counts_from_the_instant_of_the_backup(
         if let Some(answer) = outcome.answer() {
             assert_eq!(answer.basis, Basis::Declaration);
         }
-        executor.close(Duration::ZERO).await;
+        executor.shutdown(Duration::ZERO).await;
     }
 }
 
@@ -187,13 +187,13 @@ async fn a_tool_may_look_first_always() {
     let executor = open(builder(&folder.ledger(), &world, &contract)).await;
     let _done = executor.execute(pay("c1")).await.unwrap();
     assert_eq!((world.count(), world.lookups().len()), (1, 1));
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
     // Another ledger, as beside an older system: the effect is found.
     let executor = open(builder(&folder.backup(), &world, &contract)).await;
     let found = executor.execute(pay("c1")).await.unwrap();
     assert_eq!(found.answer().map(|answer| answer.basis), Some(Basis::Lookup));
     assert_eq!(world.count(), 1);
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
 }
 
 #[tokio::test]
@@ -213,5 +213,5 @@ async fn what_was_done_before_is_imported_and_not_done_again() {
     assert!(matches!(again, ExecError::Refused { .. }), "{again}");
     let other = ToolRequest { input: json!({"cents": 7}), ..pay("c1") };
     assert!(matches!(executor.execute(other).await.unwrap(), Outcome::Conflict(_)));
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
 }

@@ -38,7 +38,7 @@ async fn pays(url: &str, world: &Arc<World>, keys: &[&str]) {
     for key in keys {
         assert!(executor.execute(pay(key)).await.unwrap().answer().is_some());
     }
-    executor.close(Duration::from_secs(5)).await;
+    executor.shutdown(Duration::from_secs(5)).await;
 }
 
 async fn is_asked(executor: &Executor) -> bool {
@@ -51,7 +51,7 @@ async fn is_recognised(url: &str, world: &Arc<World>) -> bool {
     let executor = open(Executor::postgres(url), world).await;
     let asked = is_asked(&executor).await;
     assert_eq!(executor.restored().await.unwrap().is_some(), asked);
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
     asked
 }
 
@@ -102,7 +102,7 @@ async fn a_server_recovered_to_an_earlier_instant_looks_before_it_repeats_an_eff
     assert_eq!(found.answer().map(|answer| answer.basis), Some(Basis::Lookup), "{found:?}");
     assert_eq!(world.count(), 2, "nothing was repeated");
     executor.lift_restored("ann", "all is seen to").await.unwrap();
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
     assert!(!is_recognised(&backup.url(), &world).await, "the next start has nothing to say about it");
 }
 
@@ -111,7 +111,7 @@ async fn a_server_recovered_to_an_earlier_instant_looks_before_it_repeats_an_eff
 async fn a_dump_that_was_read_back_is_recognised() {
     let (world, schema) = (World::new(Keys::Ignores), Schema::new());
     let builder = || ExecutorBuilder::postgres_with(crate::server::url(), schema.options());
-    open(builder(), &world).await.close(Duration::ZERO).await;
+    open(builder(), &world).await.shutdown(Duration::ZERO).await;
     let mut other = schema.plain().await;
     let read_back = "ALTER TABLE record RENAME TO lost; CREATE TABLE record (LIKE lost INCLUDING ALL EXCLUDING GENERATED); \
                      INSERT INTO record SELECT * FROM lost; DROP TABLE lost";
@@ -119,10 +119,10 @@ async fn a_dump_that_was_read_back_is_recognised() {
     let executor = open(builder(), &world).await;
     assert!(is_asked(&executor).await);
     executor.lift_restored("ann", "it is a copy for tests").await.unwrap();
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
     let executor = open(builder(), &world).await;
     assert!(!is_asked(&executor).await);
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
 }
 
 /// The role may not ask for the number of the system: what is left is compared.
@@ -194,7 +194,7 @@ async fn a_living_worker_notices_that_its_database_went_back() {
         assert!(beats < 1000, "it notices nothing");
     }
     assert!(is_asked(&executor).await);
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
 }
 
 #[tokio::test]
@@ -221,6 +221,6 @@ async fn a_restore_that_one_worker_was_told_of_is_known_to_the_others() {
         () = looks => {}
     }
     for executor in [first, second] {
-        executor.close(Duration::ZERO).await;
+        executor.shutdown(Duration::ZERO).await;
     }
 }

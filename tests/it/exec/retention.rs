@@ -120,7 +120,7 @@ async fn a_late_retry_is_told_that_it_is_gone() {
     assert!(first(&executor.execute(again).await.unwrap()), "what is asked for on purpose is done");
 
     // The next process knows it, too.
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
     let executor = scene.open(Retention::tombstone_after(30 * DAY)).await;
     assert_eq!(executor.execute(call).await.unwrap(), Outcome::Expired { was: FinalState::Committed });
     assert_eq!(scene.world.count(), 2);
@@ -267,7 +267,7 @@ async fn the_declaration_of_today_counts() {
     for tool in ["pay", "ring"] {
         assert!(first(&before.execute(request(tool)).await.unwrap()));
     }
-    before.close(Duration::ZERO).await;
+    before.shutdown(Duration::ZERO).await;
     scene.clock.advance(2 * DAY);
     let pay = scene.tool("pay", ContractClass::Lookup, Retention::keep());
     let executor = executor(&scene.dir, &scene.clock).dynamic_tool(pay).sweep(true).open().await.unwrap();

@@ -74,7 +74,7 @@ on_both_stores! {
         assert_eq!(undone.sealed_at, Some(committed_at), "undoing does not move it");
         let declared = executor.declaration(&acme(), &key()).await.unwrap().unwrap();
         assert_eq!(declared.bound, BoundFields::only(3, ["/case"]));
-        executor.close(Duration::ZERO).await;
+        executor.shutdown(Duration::ZERO).await;
     }
 
     async fn a_call_under_way_is_not_settled(place) {

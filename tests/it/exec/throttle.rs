@@ -377,7 +377,7 @@ async fn tenants_take_turns_before_a_gate() {
     let passed = provider.wire().len() - before;
     assert!(passed <= 10, "three calls of the calm tenant wait for {passed} of all");
     assert!(executor.throttles()[0].waiting > 50);
-    let closing = tokio::spawn(executor.clone().close(SECOND));
+    let closing = tokio::spawn(executor.clone().shutdown(SECOND));
     for call in flooding {
         let _answered_or_closed = provider.until(call).await.unwrap();
     }

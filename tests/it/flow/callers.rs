@@ -143,7 +143,7 @@ fn a_blocked_run_goes_on_by_the_executor_of_its_engine_alone() {
             assert!(matches!(refused, ExecError::Unanswerable { .. }), "{refused:?}");
         }
         assert_eq!(alone.questions(&acme()).await.unwrap(), std::slice::from_ref(&asked));
-        alone.close(Duration::ZERO).await;
+        alone.shutdown(Duration::ZERO).await;
     });
     drop(runtime);
 

@@ -517,6 +517,27 @@ fn what_is_undone_after_a_review_takes_a_quorum() {
     }
 }
 
+// SAGA-2: reviewers decide whether something is done. That it was done by hand already is a fact, and anybody may say it.
+#[test]
+fn an_undoing_by_hand_is_said_by_one_person_while_reviewers_are_asked() {
+    let world = World::new();
+    let policy = Compensation::reviewed(["ann", "bob", "carl"], 2);
+    let process = start(&world, Way::by(policy));
+    process.on(async {
+        let acme = process.acme();
+        let run = acme.run(trip, stops(&["hotel", "sold out"])).key("r").start().await.unwrap();
+        process.until(async |acme| acme.reviews(None).await.unwrap().len() == 1).await;
+        process.state(run.id(), "waiting").await;
+        let asked = process.questions(QuestionKind::Compensation).await;
+        let undone = Resolution::Undone(serde_json::json!("cancelled by phone"));
+        acme.answer(asked[0].id, undone, "zoe").await.unwrap();
+        let failure = failure(run.result().await.unwrap_err());
+        assert_eq!(told(&failure), [("book:hotel", &EffectOutcome::Undone)]);
+        assert!(world.effects("unbook").is_empty(), "nobody undid it once more");
+        assert!(acme.reviews(None).await.unwrap().is_empty());
+    });
+}
+
 // A review that nobody can decide is refused before anything is sent.
 #[test]
 fn too_few_reviewers_are_refused_at_registration() {

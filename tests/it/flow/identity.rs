@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use counterfoil::exec::{ExecError, ExecutorBuilder, ToolRequest};
+use counterfoil::exec::{ExecError, ExecutorBuilder, Outcome, RequestError, ToolRequest};
 use counterfoil::flow::{EngineBuilder, RunError};
 use counterfoil::id::Entropy;
 use counterfoil::ledger::ErrorKind;
@@ -202,9 +202,9 @@ async fn an_unstable_key_is_refused_before_anything_is_recorded() {
     let executor = ExecutorBuilder::store(store).tool(Drawn(AtomicU64::new(0))).open().await.unwrap();
     let typed = executor.call::<Drawn>(&acme_tenant(), (), None).await.unwrap_err();
     let request = ToolRequest::new(acme_tenant(), "drawn", json!(null));
-    let untyped = executor.execute(request).await.unwrap_err();
-    for error in [typed, untyped] {
-        let ExecError::UnstableKey(unstable) = &error else { panic!("{error}") };
+    let Outcome::Refused(untyped) = executor.execute(request).await.unwrap() else { panic!() };
+    for error in [typed, ExecError::Request(*untyped)] {
+        let ExecError::Request(RequestError::UnstableKey(unstable)) = &error else { panic!("{error}") };
         assert_ne!(unstable.first, unstable.second);
         assert!(error.to_string().contains(&unstable.first) && error.to_string().contains(&unstable.second));
     }

@@ -118,7 +118,7 @@ async fn messages(path: &Path) {
         Box::pin(async { Err::<i64, _>("not yet") })
     });
     assert!(fails.await.is_err());
-    executor.close(std::time::Duration::from_secs(5)).await;
+    executor.shutdown(std::time::Duration::from_secs(5)).await;
 }
 
 async fn plain(path: &Path) -> SqliteConnection {

@@ -48,7 +48,7 @@ async fn an_answer_survives_its_process() {
     let Scene { dir, executor, shop, url } = Scene::new().await;
     let order = || answered(post_to(&format!("{url}/orders"), "a", &json!({})));
     let first = order().await;
-    executor.close(std::time::Duration::from_secs(1)).await;
+    executor.shutdown(std::time::Duration::from_secs(1)).await;
     assert_eq!(
         answered(post_to(&format!("{url}/orders"), "b", &json!({}))).await.problem().1,
         "ledger-unavailable"

@@ -177,7 +177,7 @@ mod sqlite {
     async fn what_a_dead_process_began_is_done_from_the_beginning() {
         use crate::world::Process;
         let (folder, executor, mut own) = open().await;
-        executor.close(Duration::from_secs(5)).await;
+        executor.shutdown(Duration::from_secs(5)).await;
         let path = folder.path().join("test.db");
         let process = Process::start(Executor::sqlite(&path)).await.unwrap();
         let (gate, executor) = (Gate::new(), process.executor());

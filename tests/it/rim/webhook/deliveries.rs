@@ -137,7 +137,7 @@ macro_rules! on {
             first.abort();
             assert!(first.await.unwrap_err().is_cancelled());
             gate.add_permits(2);
-            executor.close(Duration::from_secs(30)).await;
+            executor.shutdown(Duration::from_secs(30)).await;
             assert_eq!(lines(&mut own).await, 1, "the delivery was carried out to its end");
         }
 
@@ -176,7 +176,7 @@ mod sqlite {
     /// A source without ids, and the clock.
     async fn by_body() -> (tempfile::TempDir, TestClock, Executor, Webhook, SqliteConnection) {
         let (folder, executor, _own) = crate::exec::inbox::sqlite::open().await;
-        executor.close(Duration::from_secs(5)).await;
+        executor.shutdown(Duration::from_secs(5)).await;
         let clock = TestClock::breathing();
         let path = folder.path().join("test.db");
         let executor = Executor::sqlite(&path).clock(clock.clone()).open().await.unwrap();
@@ -223,8 +223,11 @@ mod sqlite {
     async fn a_window_that_is_shorter_than_the_tolerance_is_refused() {
         let (_folder, executor, _own) = crate::exec::inbox::sqlite::open().await;
         let short = standard().identify_by_body(Duration::from_mins(9));
-        let error = short.on(&executor, |_| async { Ok::<_, Infallible>(enter()) }).unwrap_err();
-        assert!(matches!(error, WebhookConfigError::WindowTooShort { .. }), "{error}");
+        let none = standard().tolerance(Duration::ZERO).identify_by_body(Duration::ZERO);
+        for refused in [short, none] {
+            let error = refused.on(&executor, |_| async { Ok::<_, Infallible>(enter()) }).unwrap_err();
+            assert!(matches!(error, WebhookConfigError::WindowTooShort { .. }), "{error}");
+        }
     }
 
     // J03: the process dies behind the effect, and before the sender hears of it.
@@ -233,7 +236,7 @@ mod sqlite {
         let (folder, executor, mut own) = crate::exec::inbox::sqlite::open().await;
         let webhook = enters(standard(), &executor);
         assert_eq!(decided(&webhook.receive(signed("evt_1", "{}")).await), Decided::Executed);
-        executor.close(Duration::from_secs(5)).await;
+        executor.shutdown(Duration::from_secs(5)).await;
         drop(webhook);
         let executor = Executor::sqlite(folder.path().join("test.db")).open().await.unwrap();
         let webhook = enters(standard(), &executor);

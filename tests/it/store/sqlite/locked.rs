@@ -77,7 +77,7 @@ async fn the_answer_of_a_call_is_kept_for_as_long_as_the_file_is_locked() {
     let outcome = call.await.unwrap().unwrap();
     assert!(outcome.answer().is_some(), "{outcome:?}");
     assert_eq!((world.count(), executor.questions(&acme()).await.unwrap().len()), (1, 0));
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
 }
 
 /// A shell that somebody has forgotten does not keep an engine from ending.
@@ -88,7 +88,7 @@ async fn a_shutdown_does_not_wait_for_a_lock_from_outside() {
     let executor = ExecutorBuilder::store(Arc::new(store)).open().await.unwrap();
     let mut shell = plain(&folder.database()).await;
     run(&mut shell, "BEGIN IMMEDIATE").await;
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
 }
 
 /// Keeps the numbers of pages that warnings tell.

@@ -68,7 +68,7 @@ async fn an_engine_whose_file_was_removed_or_replaced_sends_nothing_more() {
             "{error}"
         );
         assert_eq!(world.count(), 1, "replaced: {replaced}");
-        executor.close(Duration::ZERO).await;
+        executor.shutdown(Duration::ZERO).await;
     }
 }
 
@@ -111,7 +111,7 @@ async fn a_file_that_is_removed_between_the_intent_and_the_send_is_noticed() {
     let error = executor.execute(other).await.unwrap_err().to_string();
     assert!(error.contains("removed or replaced"), "{error}");
     assert_eq!(world.count(), 1);
-    executor.close(Duration::ZERO).await;
+    executor.shutdown(Duration::ZERO).await;
 }
 
 /// Readers are opened when they are needed, by name.
@@ -136,7 +136,7 @@ async fn a_copy_of_the_file_alone_after_a_shutdown_holds_everything() {
     let executor = builder(&folder, &world).open().await.unwrap();
     let _done = executor.execute(request("pay")).await.unwrap();
     executor.record(&acme(), &Key::of("pay").target("c1").render().unwrap()).await.unwrap(); // a reader is open
-    executor.close(Duration::from_secs(5)).await;
+    executor.shutdown(Duration::from_secs(5)).await;
     let copy = Folder::new();
     std::fs::copy(folder.database(), copy.database()).unwrap();
     let executor = builder(&copy, &world).open().await.unwrap();

@@ -1,5 +1,6 @@
 //! What a model is told that a tool takes, and what it gave instead.
 
+#[cfg(feature = "agent")]
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
@@ -8,16 +9,17 @@ const INPUT: &str = "input";
 
 /// How a model passes a tool's input.
 #[derive(Clone, Debug)]
-pub(super) struct Schema {
+pub(crate) struct Schema {
     /// Of an object: providers take nothing else.
-    pub(super) schema: Value,
+    pub(crate) schema: Value,
     /// The tool's input is no object, and stands in a field of one.
     wrapped: bool,
 }
 
 impl Schema {
     /// Derived from a tool's input type, with what its documentation says.
-    pub(super) fn of<T: JsonSchema>() -> (String, Self) {
+    #[cfg(feature = "agent")]
+    pub(crate) fn of<T: JsonSchema>() -> (String, Self) {
         let mut schema = schemars::schema_for!(T).to_value();
         let mut description = String::new();
         if let Some(fields) = schema.as_object_mut() {
@@ -30,7 +32,7 @@ impl Schema {
     }
 
     /// As the tool gives it.
-    pub(super) fn given(mut schema: Value) -> Self {
+    pub(crate) fn given(mut schema: Value) -> Self {
         if schema["type"] == "object" {
             return Self { schema, wrapped: false };
         }
@@ -46,8 +48,8 @@ impl Schema {
     /// The tool's input, from what a model wrote.
     ///
     /// A field that the tool does not know is refused and not passed over: it would make another operation of the
-    /// same call, and "retry with this new key" must not reach any key (HAZARDS L11).
-    pub(super) fn input(&self, arguments: Value) -> Result<Value, String> {
+    /// same call, and "retry with this new key" must not reach any key.
+    pub(crate) fn input(&self, arguments: Value) -> Result<Value, String> {
         let Value::Object(mut fields) = arguments else {
             return Err("the arguments are no JSON object".to_owned());
         };
@@ -75,7 +77,7 @@ impl Schema {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "agent"))]
 mod tests {
     use super::*;
 

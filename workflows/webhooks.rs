@@ -54,7 +54,8 @@ pub fn door(engine: &Engine) -> Result<Webhook, Failed> {
                 Some("paid") => {
                     let Said { order: number, cents } = event.json()?;
                     // A payment that overtakes its order fails here, and is delivered again.
-                    let run = shop.keyed(order, &number).await?.ok_or("the order was not placed yet")?;
+                    let run =
+                        shop.run_of(order, &number).find().await?.ok_or("the order was not placed yet")?;
                     Reaction::signal(run.signal("paid", cents))
                 }
                 _ => Reaction::ignore(),
@@ -101,7 +102,7 @@ async fn main() -> Result<(), Failed> {
     ] {
         println!("{} {what}", deliver(address, id, body).await?);
     }
-    let run = engine.tenant("acme")?.keyed(order, "9").await?.ok_or("the run is there")?;
+    let run = engine.tenant("acme")?.run_of(order, "9").find().await?.ok_or("the run is there")?;
     println!("{}", run.result().await?);
     Ok(())
 }

@@ -11,6 +11,7 @@ use super::engine::Engine;
 use super::guarantees::Guarantees;
 use super::inner::{Inner, MAX_RECOVERY_ATTEMPTS};
 use super::queue::Queues;
+use super::state::States;
 use super::workflow::{Workflow, Workflows};
 use crate::clock::Clock;
 use crate::exec::inbox::MessageRetention;
@@ -29,6 +30,7 @@ pub struct EngineBuilder {
     executor: ExecutorBuilder,
     workflows: Workflows,
     queues: Queues,
+    states: States,
     refused: Option<StartError>,
     max_recovery_attempts: u32,
 }
@@ -86,7 +88,8 @@ impl EngineBuilder {
         let (workflows, mut queues) = (Workflows::default(), Queues::default());
         #[cfg(feature = "schedule")]
         queues.declare_own(super::schedule::own_queue());
-        Self { executor, workflows, queues, refused: None, max_recovery_attempts: MAX_RECOVERY_ATTEMPTS }
+        let (states, max_recovery_attempts) = (States::default(), MAX_RECOVERY_ATTEMPTS);
+        Self { executor, workflows, queues, states, refused: None, max_recovery_attempts }
     }
 
     /// Registers a workflow under a name and version. Runs are found again by both: never change the name, and give
@@ -139,6 +142,13 @@ impl EngineBuilder {
     pub fn replaces(mut self, older: impl IntoIterator<Item = u32>) -> Self {
         let said = self.workflows.take_over(older);
         self.kept(said)
+    }
+
+    /// Hands the workflows a value, by its type: a connection pool, a client, settings. A workflow gets it by
+    /// [`Ctx::state`](crate::Ctx::state), so that it needs to be no closure. There is one value of each type: of several, the last counts.
+    pub fn state<S: Send + Sync + 'static>(mut self, state: S) -> Self {
+        self.states.add(state);
+        self
     }
 
     /// Declares a queue: runs can be [put into it](super::StartRun::queue), and this worker carries out what is its
@@ -360,6 +370,7 @@ impl EngineBuilder {
         let core = Core::enrol(self.executor.open_store().await?).await?;
         let mut inner = Inner::of(core.clone(), self.workflows, self.queues, carry_out);
         inner.max_recovery_attempts = self.max_recovery_attempts;
+        inner.states = self.states;
         let inner = Arc::new(inner);
         inner.cancel_overdue(core.now()).await; // before such a run goes on
         inner.claim_orphans().await?;

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
@@ -13,6 +14,7 @@ use super::check::undecided;
 use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode, misuse};
 use super::identity::Kind;
+use super::label::Label;
 use super::live::{self, Live, Open};
 use super::oversized;
 use super::past_call::{Past, past};
@@ -79,6 +81,16 @@ impl<T: Tool, A> ToolCall<T, A> {
     pub fn key(mut self, key: Key) -> Self {
         self.key = Some(key);
         self
+    }
+
+    /// Gives the wait for the call up after this long, durably: `None` if it has no result by then. The call is not cut off: what was
+    /// sent is followed to its end, as for a call that loses a [select](Ctx::select).
+    pub fn timeout(self, limit: Duration) -> BoxFuture<'static, Result<Option<T::Output>, Failure>>
+    where
+        Self: Future<Output = Result<T::Output, Failure>> + Send + 'static,
+    {
+        let (ctx, label) = (self.ctx.clone(), Label::of(T::NAME, self.id.clone()));
+        Box::pin(async move { ctx.in_time(label, limit, self).await })
     }
 
     fn begin(&mut self) -> BoxFuture<'static, Result<T::Output, Failure>> {

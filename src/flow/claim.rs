@@ -108,9 +108,8 @@ impl Inner {
     /// What the blocked run asked for is registered here.
     fn lacks_nothing(&self, run: &Run) -> bool {
         let RunState::Blocked { failure } = &run.state else { return false };
-        let Self { core, workflows, .. } = self;
-        workflows.find(run.workflow.as_str(), run.version).is_some()
-            && Unregistered::of(failure).is_none_or(|lacked| lacked.is_here(&core.registry, workflows))
+        self.workflows.find(run.workflow.as_str(), run.version).is_some()
+            && Unregistered::of(failure).is_none_or(|lacked| lacked.is_here(self))
     }
 
     /// Claims a run that has just parked, if an answer or a signal has come for it. Whoever gave that in another process while

@@ -85,7 +85,22 @@ impl Ctx {
         I: Serialize + ?Sized,
         T: Serialize + DeserializeOwned,
     {
-        let (open, hash) = self.open_step(label.into(), input).await?;
+        self.stepped(label.into(), input, closure, |_| None).await
+    }
+
+    /// A step whose output is recorded, unless `blocked_by` says that the run is blocked by it.
+    pub(super) async fn stepped<I, T>(
+        &self,
+        label: Label,
+        input: &I,
+        closure: impl FnOnce(&I) -> T,
+        blocked_by: impl Fn(&T) -> Option<Failure>,
+    ) -> Result<T, Failure>
+    where
+        I: Serialize + ?Sized,
+        T: Serialize + DeserializeOwned,
+    {
+        let (open, hash) = self.open_step(label, input).await?;
         if let Some(past) = self.live.recorded(&open).await? {
             if self.live.is_bound(&open.identity, hash, &past) {
                 return self.replayed(open, None, past).await;
@@ -100,6 +115,9 @@ impl Ctx {
             let _inside = self.live.inside();
             closure(input)
         };
+        if let Some(failure) = blocked_by(&output) {
+            return Err(self.live.unless_mendable(failure).await);
+        }
         self.record(open, Some(hash), &output).await
     }
 
@@ -119,7 +137,23 @@ impl Ctx {
         T: Serialize + DeserializeOwned,
         Fut: Future<Output = T>,
     {
-        let (open, hash) = self.open_step(label.into(), input).await?;
+        self.stepped_async(label.into(), input, closure, |_| None).await
+    }
+
+    /// An asynchronous step whose output is recorded, unless `blocked_by` says that the run is blocked by it.
+    pub(super) async fn stepped_async<I, T, Fut>(
+        &self,
+        label: Label,
+        input: &I,
+        closure: impl FnOnce() -> Fut,
+        blocked_by: impl Fn(&T) -> Option<Failure>,
+    ) -> Result<T, Failure>
+    where
+        I: Serialize + ?Sized,
+        T: Serialize + DeserializeOwned,
+        Fut: Future<Output = T>,
+    {
+        let (open, hash) = self.open_step(label, input).await?;
         if let Some(past) = self.live.recorded(&open).await? {
             return self.replayed(open, Some(hash), past).await;
         }
@@ -136,6 +170,9 @@ impl Ctx {
             })
             .await
         };
+        if let Some(failure) = blocked_by(&output) {
+            return Err(self.live.unless_mendable(failure).await);
+        }
         self.record(open, Some(hash), &output).await
     }
 

@@ -90,6 +90,16 @@ pub enum RunError {
         /// The run.
         run: RunId,
     },
+    /// No run of this workflow was started under this key.
+    #[error(
+        "no run of the workflow {workflow:?} was started under the key {key:?}: nothing was done; start it, or check the key"
+    )]
+    UnknownKey {
+        /// The workflow.
+        workflow: String,
+        /// The start key.
+        key: String,
+    },
     /// Input or result have no JSON form, or not the expected type.
     #[error(transparent)]
     Payload(#[from] PayloadError),

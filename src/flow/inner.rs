@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::queue::Queues;
 use super::runs::Runs;
+use super::state::States;
 use super::waiters::{AnswerWaiters, EndWaiters};
 use super::workflow::Workflows;
 use crate::exec::Core;
@@ -23,6 +24,8 @@ pub(super) struct Inner {
     pub(super) core: Arc<Core>,
     pub(super) workflows: Workflows,
     pub(super) queues: Queues,
+    /// What the host hands to its workflows.
+    pub(super) states: States,
     /// The runs that have a task here.
     pub(super) runs: Runs,
     /// Who waits here for the end of a run.
@@ -41,6 +44,7 @@ impl Inner {
             core,
             workflows,
             queues,
+            states: States::default(),
             runs,
             ends,
             answers,

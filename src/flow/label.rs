@@ -20,6 +20,12 @@ impl From<String> for Label {
     }
 }
 
+impl From<&String> for Label {
+    fn from(name: &String) -> Self {
+        Self { name: name.clone(), id: None }
+    }
+}
+
 impl<T: ToString> From<(&str, T)> for Label {
     fn from((name, id): (&str, T)) -> Self {
         Self { name: name.to_owned(), id: Some(id.to_string()) }

@@ -40,16 +40,20 @@ impl Ctx {
         self.select_all(label, vec![first, second]).await.map(|(_, output)| output)
     }
 
-    /// Waits for something, but not longer than this: a durable time-out, for a signal, a child, a call. What loses
-    /// is dropped.
+    /// Waits for something, but not longer than this: a durable time limit on any part of a workflow. What loses is dropped. A signal, a
+    /// child and a call have a [`timeout`](super::SignalWait::timeout) of their own, which is shorter to write.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use counterfoil::{Ctx, Failure};
-    /// async fn order(ctx: Ctx, _order: u32) -> Result<&'static str, Failure> {
-    ///     match ctx.timeout("payment", Duration::from_hours(72), ctx.signal::<u64>("paid")).await? {
-    ///         Ok(paid) => paid.map(|_| "paid"),
-    ///         Err(_elapsed) => Ok("forgotten"),
+    /// async fn both(ctx: Ctx, _order: u32) -> Result<bool, Failure> {
+    ///     let signed = async {
+    ///         ctx.signal::<()>("signed by ann").await?;
+    ///         ctx.signal::<()>("signed by bob").await
+    ///     };
+    ///     match ctx.timeout("signatures", Duration::from_hours(72), signed).await? {
+    ///         Ok(signed) => signed.map(|()| true),
+    ///         Err(_elapsed) => Ok(false),
     ///     }
     /// }
     /// ```
@@ -68,6 +72,19 @@ impl Ctx {
         match self.select(label, future, limited).await? {
             Either::Left(output) => Ok(Ok(output)),
             Either::Right(slept) => slept.map(|()| Err(Elapsed { limit })),
+        }
+    }
+
+    /// The same for what may fail: nothing if the time is over first.
+    pub(super) async fn in_time<T: Send>(
+        &self,
+        label: Label,
+        limit: Duration,
+        future: impl Future<Output = Result<T, Failure>> + Send,
+    ) -> Result<Option<T>, Failure> {
+        match self.timeout(label, limit, future).await? {
+            Ok(output) => output.map(Some),
+            Err(Elapsed { .. }) => Ok(None),
         }
     }
 

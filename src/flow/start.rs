@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::deadline::Deadline;
@@ -21,6 +22,7 @@ use crate::id::{RunId, Tenant};
 use crate::ledger::{RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::store::{Change, InQueue, OrderingKey, Refusal, Run, Store as _, Ticket, Verdict};
+use crate::tool::canonical;
 
 pub(super) type Canonical = dyn Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> + Send + Sync;
 
@@ -36,6 +38,27 @@ pub struct StartRun<O> {
     pub(super) choice: Choice,
     pub(super) deadline: Option<Deadline>,
     pub(super) _output: PhantomData<fn() -> O>,
+}
+
+impl<O> StartRun<O> {
+    pub(super) fn of<I: Serialize + Send + Sync + 'static>(
+        inner: Arc<Inner>,
+        tenant: Tenant,
+        workflow: Option<Registered>,
+        input: I,
+    ) -> Self {
+        Self {
+            inner,
+            tenant,
+            workflow,
+            input: Box::new(move |key| canonical(&input, key)),
+            key: None,
+            reject: false,
+            choice: Choice::default(),
+            deadline: None,
+            _output: PhantomData,
+        }
+    }
 }
 
 impl<O: DeserializeOwned + 'static> StartRun<O> {

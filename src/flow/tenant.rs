@@ -1,6 +1,5 @@
 //! The engine as one tenant sees it.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -10,7 +9,6 @@ use serde::de::DeserializeOwned;
 use super::error::RunError;
 use super::handle::RunHandle;
 use super::inner::Inner;
-use super::queue::Choice;
 use super::start::StartRun;
 use super::workflow::Workflow;
 use crate::exec::{GiveAnswer, Questions, Said, count_questions};
@@ -18,7 +16,6 @@ use crate::exec::{GiveAnswer, Questions, Said, count_questions};
 use crate::exec::{OwnConnection, inbox};
 use crate::id::{QuestionId, RunId, Tenant};
 use crate::store::{QuestionCount, Resolution, Run, Store as _};
-use crate::tool::canonical;
 
 /// The engine as one tenant sees it.
 #[derive(Clone)]
@@ -64,17 +61,7 @@ impl TenantClient {
         I: Serialize + Send + Sync + 'static,
     {
         let workflow = self.inner.workflows.of_function::<W>().cloned();
-        StartRun {
-            inner: self.inner.clone(),
-            tenant: self.tenant.clone(),
-            workflow,
-            input: Box::new(move |key| canonical(&input, key)),
-            key: None,
-            reject: false,
-            choice: Choice::default(),
-            deadline: None,
-            _output: PhantomData,
-        }
+        StartRun::of(self.inner.clone(), self.tenant.clone(), workflow, input)
     }
 
     pub(super) fn parts(&self) -> (Arc<Inner>, Tenant) {
@@ -89,25 +76,6 @@ impl TenantClient {
     /// A run that was started before.
     pub fn handle<O>(&self, run: RunId) -> RunHandle<O> {
         RunHandle::of(self.inner.clone(), self.tenant.clone(), run)
-    }
-
-    /// The run that was started under this [key](StartRun::key), if there is one.
-    ///
-    /// ```no_run
-    /// # async fn order(ctx: counterfoil::Ctx, order: String) -> Result<(), counterfoil::Failure> { Ok(()) }
-    /// # async fn paid(engine: counterfoil::Engine) -> Result<(), Box<dyn std::error::Error>> {
-    /// if let Some(run) = engine.tenant("acme")?.keyed(order, "order/9").await? {
-    ///     run.signal("paid", 4200).id("evt_1QzR").await?;
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub async fn keyed<W, I, O>(&self, _workflow: W, key: &str) -> Result<Option<RunHandle<O>>, RunError>
-    where
-        W: Workflow<I, O>,
-    {
-        let workflow = self.inner.workflows.of_function::<W>().ok_or(RunError::Unregistered)?;
-        let found = self.inner.core.group.run_keyed(&self.tenant, workflow.name.as_str(), key).await?;
-        Ok(found.map(|run| self.handle(run.id)))
     }
 
     /// The runs of this tenant, from behind `after` on: a page of at most a thousand. An empty page is the end.

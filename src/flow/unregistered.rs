@@ -3,9 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::failure::{Failure, FailureCode};
-use super::workflow::Workflows;
+use super::inner::Inner;
 use crate::payload::Payload;
-use crate::tool::Registry;
 
 /// What a run asks for and is not registered. It is stored with the blocked run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -15,6 +14,8 @@ pub(crate) enum Unregistered {
     Tool(String),
     /// The workflow of a child, by the type of its function: that is all that the code says of it.
     Child(String),
+    /// A value of the host, by its type.
+    State(String),
 }
 
 impl Unregistered {
@@ -24,10 +25,11 @@ impl Unregistered {
     }
 
     /// This engine knows it.
-    pub(super) fn is_here(&self, registry: &Registry, workflows: &Workflows) -> bool {
+    pub(super) fn is_here(&self, engine: &Inner) -> bool {
         match self {
-            Self::Tool(name) => registry.find(name).is_some(),
-            Self::Child(function) => workflows.has_function(function),
+            Self::Tool(name) => engine.core.registry.find(name).is_some(),
+            Self::Child(function) => engine.workflows.has_function(function),
+            Self::State(name) => engine.states.has(name),
         }
     }
 }
@@ -41,6 +43,9 @@ impl From<Unregistered> for Failure {
             Unregistered::Child(function) => format!(
                 "the child's workflow `{function}` is not registered with this engine: add `.workflow(name, version, function)` \
                  to the engine; the run waits for it"
+            ),
+            Unregistered::State(name) => format!(
+                "the engine has no state of the type `{name}`: add `.state(…)` to the engine; the run waits for it"
             ),
         };
         let detail = serde_json::to_value(what).unwrap_or_default();

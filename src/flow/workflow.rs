@@ -236,7 +236,6 @@ impl Workflows {
         versions.get(&version).or_else(heir)
     }
 
-    #[cfg(feature = "schedule")]
     pub(super) fn newest(&self, name: &str) -> Option<&Registered> {
         self.by_name.get(name)?.values().next_back()
     }

@@ -258,7 +258,7 @@ async fn called(executor: &Executor, request: ToolRequest) -> Result<Result<(), 
         Outcome::Conflict(conflict) => {
             Err(format!("another call was made under this key before: {conflict:?}"))
         }
-        Outcome::Refused(error) => return Err(ExecError::Request(*error).into()),
+        Outcome::Refused(error) => Err(error.to_string()),
         Outcome::InProgress | Outcome::Deferred { .. } => return Err(ReactionError::Unsettled),
     })
 }

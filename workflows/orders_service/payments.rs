@@ -43,7 +43,8 @@ pub(crate) fn door<C: Books>(policy: &Policy, engine: &Engine, secrets: &Secrets
                 Some("payment.settled") => {
                     let Payment { order, cents } = event.json()?;
                     // One that overtakes its announcement fails here, and is delivered again.
-                    let run = shop.keyed(payment::<C>, &order).await?.ok_or("it was not announced yet")?;
+                    let run =
+                        shop.run_of(payment::<C>, &order).find().await?.ok_or("it was not announced yet")?;
                     Reaction::signal(run.signal("settled", cents))
                 }
                 _ => Reaction::ignore(),

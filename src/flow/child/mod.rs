@@ -6,10 +6,13 @@ pub(super) mod farewell;
 pub(super) mod lineage;
 
 use std::any::type_name;
-use std::future::IntoFuture;
+use std::future::Future;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -52,14 +55,13 @@ impl Ctx {
         W: Workflow<I, O>,
         I: Serialize + Send + Sync + 'static,
     {
-        ChildRun {
-            ctx: self.clone(),
+        let asked = Asked {
             workflow: self.engine.workflows.of_function::<W>().cloned().ok_or(type_name::<W>()),
             input: Box::new(move |key| canonical(&input, key)),
             id: None,
             choice: Choice::default(),
-            _output: PhantomData,
-        }
+        };
+        ChildRun { ctx: self.clone(), asked: Some(asked), running: None }
     }
 }
 
@@ -67,12 +69,18 @@ impl Ctx {
 #[must_use = "a child does nothing until it is awaited or started"]
 pub struct ChildRun<O> {
     ctx: Ctx,
+    /// Absent from the first poll on.
+    asked: Option<Asked>,
+    running: Option<BoxFuture<'static, Result<O, Failure>>>,
+}
+
+/// A child that the run's code asks for.
+struct Asked {
     /// Or the type of its function, if that is not registered.
     workflow: Result<Registered, &'static str>,
     input: Box<Canonical>,
     id: Option<String>,
     choice: Choice,
-    _output: PhantomData<fn() -> O>,
 }
 
 /// A child that was begun, and is waited for or not.
@@ -130,30 +138,47 @@ impl<O> Child<O> {
     }
 }
 
-impl<O: DeserializeOwned + 'static> ChildRun<O> {
+impl<O: DeserializeOwned + Send + 'static> ChildRun<O> {
+    fn with(mut self, change: impl FnOnce(&mut Asked)) -> Self {
+        if let Some(asked) = &mut self.asked {
+            change(asked);
+        }
+        self
+    }
+
     /// Which child of this workflow it is: needed where several are open at once.
     #[allow(clippy::needless_pass_by_value, reason = "`.id(7)` and `.id(&name)` both read well")]
-    pub fn id(mut self, id: impl ToString) -> Self {
-        self.id = Some(id.to_string());
-        self
+    pub fn id(self, id: impl ToString) -> Self {
+        self.with(|asked| asked.id = Some(id.to_string()))
     }
 
     /// Puts it into a queue: it begins when it is its turn there. The parent waits outside, and has no place for it.
-    pub fn queue(mut self, name: impl Into<String>) -> Self {
-        self.choice.queue = Some(name.into());
-        self
+    pub fn queue(self, name: impl Into<String>) -> Self {
+        self.with(|asked| asked.choice.queue = Some(name.into()))
     }
 
     /// What it is counted under by [`Queue::per_key`](crate::Queue::per_key), beside its tenant.
-    pub fn queue_key(mut self, key: impl Into<String>) -> Self {
-        self.choice.key = Some(key.into());
-        self
+    pub fn queue_key(self, key: impl Into<String>) -> Self {
+        self.with(|asked| asked.choice.key = Some(key.into()))
     }
 
     /// Among the queued runs of its tenant a higher one begins first; 0 unless it is said.
-    pub fn priority(mut self, priority: i32) -> Self {
-        self.choice.priority = priority;
-        self
+    pub fn priority(self, priority: i32) -> Self {
+        self.with(|asked| asked.choice.priority = priority)
+    }
+
+    /// Gives the wait for its result up after this long, durably: `None` if it has not ended by then. The child lives on, and ends with
+    /// its parent.
+    pub fn timeout(self, limit: Duration) -> BoxFuture<'static, Result<Option<O>, Failure>> {
+        let ctx = self.ctx.clone();
+        let label = self.asked.as_ref().map(|Asked { workflow, id, .. }| {
+            let name = workflow.as_ref().map_or_else(|function| *function, |workflow| workflow.name.as_str());
+            Label::of(name, id.clone())
+        });
+        Box::pin(async move {
+            let label = label.ok_or_else(polled_again)?;
+            ctx.in_time(label, limit, self).await
+        })
     }
 
     /// Begins it and returns when that is durable. It ends with its parent: it is cancelled when this run is, or fails.
@@ -169,7 +194,8 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
     }
 
     async fn begin(self, attached: bool) -> Result<RunId, Failure> {
-        let Self { ctx, workflow, input, id, choice, .. } = self;
+        let Self { ctx, asked, .. } = self;
+        let Asked { workflow, input, id, choice } = asked.ok_or_else(polled_again)?;
         let live = &ctx.live;
         let workflow = workflow.map_err(|function| Unregistered::Child(function.to_owned()).into());
         let workflow = ctx.unless_mendable(workflow).await?;
@@ -199,11 +225,26 @@ impl<O: DeserializeOwned + 'static> ChildRun<O> {
     }
 }
 
-impl<O: DeserializeOwned + Send + 'static> IntoFuture for ChildRun<O> {
-    type Output = Result<O, Failure>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
+fn polled_again() -> Failure {
+    misuse("a child was polled after its end")
+}
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.start().await?.result().await })
+// Nothing of it is pinned but the boxed future, which moves freely.
+impl<O> Unpin for ChildRun<O> {}
+
+/// A future, and not only what turns into one, so that `join_all` and `select` take children.
+impl<O: DeserializeOwned + Send + 'static> Future for ChildRun<O> {
+    type Output = Result<O, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut running = self.running.take().unwrap_or_else(|| {
+            let child = Self { ctx: self.ctx.clone(), asked: self.asked.take(), running: None };
+            Box::pin(async move { child.start().await?.result().await })
+        });
+        let polled = running.as_mut().poll(cx);
+        if polled.is_pending() {
+            self.running = Some(running);
+        }
+        polled
     }
 }

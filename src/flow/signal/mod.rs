@@ -7,14 +7,16 @@
 pub(super) mod aside;
 pub(super) mod name;
 mod send;
+mod wait;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use self::aside::{Reads, reads};
+use self::aside::Reads;
+pub use self::name::{NamesSignal, SignalName};
 use self::name::{OWN, usable};
-pub(super) use self::send::NewSignal;
+pub(super) use self::send::{Addressee, NewSignal};
 pub use self::send::{SendSignal, Sent};
+pub use self::wait::SignalWait;
 use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode};
 use super::identity::Kind;
@@ -38,22 +40,6 @@ enum Told {
 }
 
 impl Ctx {
-    /// Waits for the next signal of this name, however long that takes, and holds nothing meanwhile. Signals that came
-    /// before anybody waited are kept; those of one sender are received in the order in which they were sent.
-    ///
-    /// A signal that cannot be read as `T` is set aside as a [question](crate::store::QuestionKind::Unread), and the run waits for the
-    /// next one.
-    ///
-    /// # Crash
-    /// A signal that was received is received again on resume, and the same one. One that was not is still there.
-    pub async fn signal<T: DeserializeOwned>(&self, label: impl Into<Label>) -> Result<T, Failure> {
-        let label = label.into();
-        self.unless_mendable(usable(&label.name).map_err(Failure::from)).await?;
-        let wanted = Wanted { name: label.name.clone(), id: None };
-        let body = self.receive(label, wanted, Some(reads::<T>)).await?;
-        self.decoded("signal", &body).await
-    }
-
     /// Receives a signal under an identity of its own. One that `reads` refuses is set aside.
     pub(super) async fn receive(
         &self,

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, try_join};
 use serde::Serialize;
 
-use super::name::{OWN, usable};
+use super::name::{NamesSignal, OWN, usable};
 use crate::exec::to_the_end;
 use crate::flow::command::is_command;
 use crate::flow::error::RunError;
 use crate::flow::handle::RunHandle;
 use crate::flow::inner::Inner;
+use crate::flow::keyed::Keyed;
+use crate::flow::label::Label;
 use crate::flow::start::Canonical;
 use crate::flow::wake::hears;
 use crate::id::{RunId, Tenant, checked};
@@ -37,19 +39,19 @@ impl<O> RunHandle<O> {
     /// run.signal("paid", 4200).id("evt_1QzR").await?; // the webhook may come twice
     /// # Ok(()) }
     /// ```
-    pub fn signal<B>(&self, name: impl Into<String>, body: B) -> SendSignal
+    pub fn signal<B>(&self, name: impl NamesSignal<B>, body: B) -> SendSignal
     where
         B: Serialize + Send + Sync + 'static,
     {
-        SendSignal {
-            inner: self.inner.clone(),
-            tenant: self.tenant.clone(),
-            run: self.id,
-            name: name.into(),
-            id: None,
-            body: Box::new(move |key| canonical(&body, key)),
-        }
+        SendSignal::to(Addressee::Run(self.id), self.inner.clone(), self.tenant.clone(), name, body)
     }
+}
+
+/// The run that a signal is sent to.
+pub(in crate::flow) enum Addressee {
+    Run(RunId),
+    /// The run of this workflow that was started under this key.
+    Keyed(Keyed),
 }
 
 /// A signal to be sent. Nothing happens before it is awaited; then it is durable.
@@ -60,13 +62,24 @@ impl<O> RunHandle<O> {
 pub struct SendSignal {
     inner: Arc<Inner>,
     tenant: Tenant,
-    run: RunId,
+    to: Addressee,
     name: String,
     id: Option<String>,
     body: Box<Canonical>,
 }
 
 impl SendSignal {
+    pub(in crate::flow) fn to<B: Serialize + Send + Sync + 'static>(
+        to: Addressee,
+        inner: Arc<Inner>,
+        tenant: Tenant,
+        name: impl NamesSignal<B>,
+        body: B,
+    ) -> Self {
+        let Label { name, id } = name.label();
+        Self { inner, tenant, to, name, id, body: Box::new(move |key| canonical(&body, key)) }
+    }
+
     /// Which one it is: the same name and id again is the same signal, and received once. Give the id of the event that
     /// it tells of wherever that event may be told of twice. Without one each signal is a new one.
     pub fn id(mut self, id: impl Into<String>) -> Self {
@@ -83,11 +96,15 @@ impl SendSignal {
 
     /// What is to be sent, if it can be.
     pub(in crate::flow) async fn checked(self) -> Result<(Arc<Inner>, NewSignal), RunError> {
-        let Self { inner, tenant, run, name, id, body } = self;
+        let Self { inner, tenant, to, name, id, body } = self;
         usable(&name)?;
         if let Some(id) = &id {
             checked("signal's id", id, Key::MAX_BYTES)?;
         }
+        let run = match to {
+            Addressee::Run(run) => run,
+            Addressee::Keyed(keyed) => keyed.id(&inner, &tenant).await?,
+        };
         let id = id.unwrap_or_else(|| inner.unique());
         let body: Result<_, RunError> = inner.core.canonical(&tenant, &*body).await;
         let body = body?.within(&inner.core.limits)?;

@@ -265,7 +265,7 @@ mod rows {
         assert_eq!(fence.claim("k", &holder, HOUR).await.unwrap(), Claimed::New);
         assert!(fence.seal("k", &holder, b"value", HOUR).await.unwrap());
         drop(fence);
-        executor.close(HOUR).await;
+        executor.shutdown(HOUR).await;
         let (fence, executor) = open().await;
         assert_eq!(fence.claim("k", &token(), HOUR).await.unwrap(), Claimed::Sealed(b"value".to_vec()));
         let theirs = SqlFence::new(&executor, Tenant::new("globex").unwrap());

@@ -41,6 +41,7 @@ mod replay;
 mod retention;
 mod schedule;
 mod select;
+mod shapes;
 mod signal;
 pub(crate) mod store;
 mod tenant;

@@ -1,8 +1,11 @@
 //! Signals, children and commands in the simulator: whatever dies, each is received, begun and obeyed once.
 
+use std::time::Duration;
+
+use counterfoil::flow::{Child, SignalName};
 use counterfoil::sim::{CrashPoint, Offer, Simulation};
 use counterfoil::{Ctx, Failure};
-use futures_util::future::try_join;
+use futures_util::future::{try_join, try_join_all};
 
 use crate::sim::Looks;
 
@@ -51,4 +54,41 @@ fn children_and_signals_survive_every_crash() {
     ] {
         assert!(!missed.contains(&point), "{} was not tried", point.name());
     }
+}
+
+const GO: SignalName<String> = SignalName::new("go");
+
+/// Waits for a word that comes, and for one that does not.
+async fn patient(ctx: Ctx, invoice: String) -> Result<String, Failure> {
+    let cents = ctx.try_step("cents", &invoice, |invoice| invoice.len().try_into()).await;
+    let cents: u8 = cents?;
+    let word = ctx.signal(GO).timeout(Duration::from_hours(24 * 30)).await?;
+    let nothing: Option<String> = ctx.signal("never sent").timeout(Duration::from_mins(1)).await?;
+    let paid = format!("{invoice} {cents} {word:?} {nothing:?}");
+    ctx.call::<Looks>(paid.clone()).await?;
+    Ok(paid)
+}
+
+/// Has two of them pay, and waits for each for a while.
+async fn desk(ctx: Ctx, _order: String) -> Result<String, Failure> {
+    let children = ["A", "B"].map(|invoice| ctx.child(patient, invoice.to_owned()).id(invoice).start());
+    let children = try_join_all(children).await?;
+    ctx.send(children[0].id(), "go", "now").await?;
+    let ended = try_join_all(children.iter().map(Child::result)).await?;
+    let late = ctx.child(patient, "C".to_owned()).timeout(Duration::from_secs(5)).await?;
+    Ok(format!("{} {late:?}", ended.join(", ")))
+}
+
+// A wait that has a limit comes to the same in every life: what was given up stays given up, and what was received stays received.
+#[test]
+fn waits_with_a_limit_come_to_the_same_after_every_crash() {
+    let simulation = Simulation::of(desk, "order".to_owned())
+        .engine(|engine, world| {
+            engine.tool(Looks(world.service("bank", Offer::Lookup))).workflow("patient", 1, patient)
+        })
+        .check("each child paid once", |end| {
+            end.exactly_once_if_succeeded("bank", "A 1 Some(\"now\") None")?;
+            end.exactly_once_if_succeeded("bank", "B 1 None None")
+        });
+    simulation.single_crashes().random(100).explore().assert_ok();
 }

@@ -36,7 +36,7 @@ fn orders(engine: &Engine) -> Webhook {
             let number = said["order"].as_str().unwrap_or_default().to_owned();
             let reaction: Reaction<SqliteConnection> = match event.kind() {
                 Some("placed") => Reaction::start(shop.run(order, number.clone()).key(number)),
-                Some("paid") => match shop.keyed(order, &number).await? {
+                Some("paid") => match shop.run_of(order, &number).find().await? {
                     Some(run) => Reaction::signal(run.signal("paid", said["cents"].clone())),
                     None => return Err(format!("there is no order {number}").into()),
                 },
@@ -54,7 +54,7 @@ async fn deliver(webhook: &Webhook, id: &str, body: &Value) -> (u16, Decided) {
 }
 
 async fn run(shop: &TenantClient, number: &str) -> RunHandle<String> {
-    shop.keyed(order, number).await.unwrap().unwrap()
+    shop.run_of(order, number).find().await.unwrap().unwrap()
 }
 
 #[tokio::test]

@@ -42,6 +42,38 @@ impl Timestamp {
     }
 }
 
+/// The instant in RFC 3339, in UTC, with microseconds.
+///
+/// ```
+/// use counterfoil::Timestamp;
+/// assert_eq!(Timestamp(1_793_923_200_000_001).to_string(), "2026-11-06T00:00:00.000001Z");
+/// assert_eq!(Timestamp(-1).to_string(), "1969-12-31T23:59:59.999999Z");
+/// ```
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, micros) = (self.0.div_euclid(1_000_000), self.0.rem_euclid(1_000_000));
+        let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        let (year, month, day) = civil(days);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+    }
+}
+
+/// The year, the month and the day of the Gregorian calendar, so many days after 1970-01-01. The calculation is that of
+/// H. Hinnant, "chrono-Compatible Low-Level Date Algorithms": it counts from the first of March, so that a leap day ends its year, and in eras of
+/// 400 years, which have the same number of days.
+const fn civil(days: i64) -> (i64, i64, i64) {
+    let since = days + 719_468; // days from 0000-03-01 to 1970-01-01
+    let (era, day_of_era) = (since.div_euclid(146_097), since.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year_of_era + era * 400 + (month <= 2) as i64;
+    (year, month, day)
+}
+
 /// A reading of the boot clock, comparable only with other readings of the same machine since its boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Boot(pub Duration);

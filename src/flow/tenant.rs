@@ -11,7 +11,7 @@ use super::handle::RunHandle;
 use super::inner::Inner;
 use super::start::StartRun;
 use super::workflow::Workflow;
-use crate::exec::{GiveAnswer, Questions, Said, count_questions};
+use crate::exec::{GiveAnswer, QuestionView, Questions, Said, count_questions, view_question};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::exec::{OwnConnection, inbox};
 use crate::id::{QuestionId, RunId, Tenant};
@@ -86,6 +86,11 @@ impl TenantClient {
     /// The open questions, the oldest first: all of them, or a [page](Questions::limit).
     pub fn questions(&self) -> Questions<RunError> {
         Questions::of(self.inner.core.clone(), self.tenant.clone())
+    }
+
+    /// A question with everything that its answer takes: see [`Executor::question`](crate::Executor::question).
+    pub async fn question(&self, question: QuestionId) -> Result<Option<QuestionView>, RunError> {
+        Ok(view_question(&self.inner.core, &self.tenant, question).await?)
     }
 
     /// The answered questions, the oldest first: also those that the engine [answered itself](crate::store::Answer::is_by_engine).

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use counterfoil::exec::ExecutorBuilder;
+use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind};
 use counterfoil::store::conformance::sample::{Sample, answered};
 use counterfoil::store::sqlite::Sqlite;
-use counterfoil::store::{Change, Model, Question, QuestionCount, Store};
-use counterfoil::{Executor, QuestionId, Tenant};
+use counterfoil::store::{Change, Model, Question, QuestionCount, Resolution, Store};
+use counterfoil::{Executor, Outcome, QuestionId, Tenant, ToolRequest};
+use serde_json::json;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Executor as _};
+
+use crate::world::{Keys, Reply, World, acme};
 
 /// More than any store reads at once.
 const MANY: usize = 2500;
@@ -135,4 +139,48 @@ async fn a_damaged_question_hides_no_other() {
     all.drain(10..1200);
     let executor = ExecutorBuilder::store(Arc::new(store)).open().await.unwrap();
     assert_eq!(executor.questions(&tenant).await.unwrap(), all);
+}
+
+// An operator sees what the answer takes: by what to search the provider, what was asked for, and what each answer does.
+#[tokio::test]
+async fn a_question_shows_everything_that_its_answer_takes() {
+    let world = World::new(Keys::Ignores);
+    let contract = Contract::new(ContractClass::Blind);
+    let tool = world.tool("pay_out", EffectClass::InternalMutation, contract);
+    let executor = Executor::in_memory().dynamic_tool(tool).open().await.unwrap();
+    world.replies([Reply::EffectThenFail(ErrorKind::Disconnected)]);
+    let long = "x".repeat(5_000);
+    let request = ToolRequest::new(acme(), "pay_out", json!({ "case": "c1", "note": long }));
+    let outcome = executor.execute(request).await.unwrap();
+    let Outcome::NeedsDecision { question } = outcome else { panic!("{outcome:?}") };
+
+    let view = executor.question(&acme(), question).await.unwrap().unwrap();
+    let call = view.call.as_ref().unwrap();
+    assert_eq!((call.tool.as_str(), call.key.as_str(), call.state), ("pay_out", "pay_out:c1", "started"));
+    assert_eq!(world.wire_keys(), [call.wire_key.as_str()]);
+    assert_eq!(
+        (call.attempts, call.request.as_ref().unwrap().as_str().unwrap().len()),
+        (1, 4096 + "…".len())
+    );
+    let shown = serde_json::to_value(&view).unwrap();
+    assert_eq!((&shown["id"], &shown["kind"]), (&json!(question.to_string()), &json!("ambiguous")));
+    assert!(shown["opened_at"].as_str().unwrap().ends_with('Z'), "{shown}");
+    assert!(
+        shown["answers"].as_array().unwrap().iter().any(|answer| answer["name"] == "happened"),
+        "{shown}"
+    );
+    let text = view.to_string();
+    for part in ["pay_out:c1", &call.wire_key, "answer        `happened`", "attempts      1"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+
+    let answer = executor.answer(&acme(), question, Resolution::Happened(json!({ "id": "e-1" })), "ann");
+    answer.because("seen in the portal").await.unwrap();
+    let answered = executor.question(&acme(), question).await.unwrap().unwrap();
+    let answer = answered.answer.as_ref().unwrap();
+    assert_eq!((answer.by.as_str(), answer.because.as_deref()), ("ann", Some("seen in the portal")));
+    assert_eq!(answered.call.as_ref().unwrap().state, "committed");
+    assert!(answered.to_string().contains("answered      happened by ann"), "{answered}");
+    // Another tenant's question is none.
+    assert!(executor.question(&Tenant::default(), question).await.unwrap().is_none());
 }

@@ -1,0 +1,268 @@
+//! A question with everything that its answer takes: the run, the call, what the provider is searched by, and the possible answers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::core::Core;
+use super::executor::Executor;
+use super::outcome::{ExecError, failed};
+use crate::clock::Timestamp;
+use crate::id::{QuestionId, RunId, Tenant};
+use crate::ledger::{Record, RecordedFailure, State};
+use crate::store::{Answer, PossibleAnswer, Question, QuestionKind, Resolution, Store as _, StoreError};
+
+/// The longest request that a view shows, in bytes. Of a longer one it shows the beginning, as a text.
+const REQUEST: usize = 4 * 1024;
+
+/// A question with everything that its answer takes. It is written as JSON with times in RFC 3339, or shown as a text of several lines.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct QuestionView {
+    /// The name of the question, as it is given to `answer`.
+    #[serde(serialize_with = "text")]
+    pub id: QuestionId,
+    /// The tenant of the question.
+    pub tenant: Tenant,
+    /// The kind of the question.
+    pub kind: QuestionKind,
+    /// The question in words.
+    pub question: String,
+    /// The instant at which the question was opened (UTC).
+    #[serde(serialize_with = "text")]
+    pub opened_at: Timestamp,
+    /// The answers that the question takes, each with its consequence.
+    pub answers: Vec<PossibleAnswer>,
+    /// An answer that takes effect later: see [`Question::waiting`].
+    pub waiting: Option<QuestionAnswer>,
+    /// The answer, if the question was answered.
+    pub answer: Option<QuestionAnswer>,
+    /// The run that waits for the answer, or that the question is about.
+    pub run: Option<QuestionRun>,
+    /// The call that the question is about.
+    pub call: Option<QuestionCall>,
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct QuestionAnswer {
+    /// The name of the person who answered; `counterfoil` for the engine itself.
+    pub by: String,
+    /// The answer.
+    pub resolution: Resolution,
+    /// The reason in that person's words, if one was given.
+    pub because: Option<String>,
+    /// The reason why the answer does not count, if it does not: its result is not what the tool returns.
+    pub misfit: Option<String>,
+    /// The instant of the answer (UTC).
+    #[serde(serialize_with = "text")]
+    pub at: Timestamp,
+}
+
+impl From<Answer> for QuestionAnswer {
+    fn from(Answer { by, resolution, because, misfit, at }: Answer) -> Self {
+        Self { by, resolution, because, misfit, at }
+    }
+}
+
+/// The run of a question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct QuestionRun {
+    /// The run.
+    #[serde(serialize_with = "text")]
+    pub id: RunId,
+    /// The name of its workflow.
+    pub workflow: String,
+    /// The version of its workflow.
+    pub version: u32,
+    /// The state of the run, in a word.
+    pub state: &'static str,
+    /// The key that the run was started under.
+    pub key: Option<String>,
+}
+
+/// The call of a question.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct QuestionCall {
+    /// The name of the tool.
+    pub tool: String,
+    /// The effect class of the tool, in a word.
+    pub effect: &'static str,
+    /// The key of the operation.
+    pub key: String,
+    /// The key as it went to the provider: the reference to search the provider by.
+    pub wire_key: String,
+    /// The id that the provider gave to the effect, if one is known.
+    pub external_ref: Option<String>,
+    /// The state of the record, in a word.
+    pub state: &'static str,
+    /// The number of attempts that were begun.
+    pub attempts: u32,
+    /// The instant at which the operation was recorded (UTC): no request of it left before.
+    #[serde(serialize_with = "text")]
+    pub created_at: Timestamp,
+    /// The instant of the last change of the record (UTC).
+    #[serde(serialize_with = "text")]
+    pub updated_at: Timestamp,
+    /// The failure that is recorded, if the call failed for certain.
+    pub failure: Option<RecordedFailure>,
+    /// The request, with digests in place of secrets; the first 4 KiB, as a text, of a longer one. Absent where it is not kept.
+    pub request: Option<Value>,
+    /// The late answers of workers that had lost the call.
+    pub evidence: Vec<QuestionEvidence>,
+}
+
+/// The late answer of a worker that had lost the call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct QuestionEvidence {
+    /// The attempt that was answered.
+    pub attempt: u32,
+    /// The id that the provider gave to the effect.
+    pub external_ref: Option<String>,
+    /// The instant at which the answer came (UTC).
+    #[serde(serialize_with = "text")]
+    pub at: Timestamp,
+}
+
+fn text<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+impl Executor {
+    /// A question with everything that its answer takes: the run, the call, the keys and ids to search the provider by, the request and the
+    /// possible answers. `None` if there is no such question.
+    ///
+    /// ```no_run
+    /// # async fn page(executor: counterfoil::Executor, id: counterfoil::QuestionId) -> Result<(), Box<dyn std::error::Error>> {
+    /// # let acme = counterfoil::Tenant::new("acme")?;
+    /// if let Some(question) = executor.question(&acme, id).await? {
+    ///     println!("{question}");
+    ///     println!("{}", serde_json::to_string(&question)?);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn question(
+        &self,
+        tenant: &Tenant,
+        question: QuestionId,
+    ) -> Result<Option<QuestionView>, ExecError> {
+        view(&self.core, tenant, question).await
+    }
+}
+
+/// The view of a question.
+pub(crate) async fn view(
+    core: &Arc<Core>,
+    tenant: &Tenant,
+    id: QuestionId,
+) -> Result<Option<QuestionView>, ExecError> {
+    let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
+    let found = core.group.escalation_find(tenant, id).await.map_err(store_failed)?;
+    let Some(asked) = found else { return Ok(None) };
+    let run = match asked.run {
+        Some(run) => core.group.run_find(tenant, run).await.map_err(store_failed)?,
+        None => None,
+    };
+    let record = match asked.record {
+        Some(record) => core.group.record_at(tenant, record).await.map_err(store_failed)?,
+        None => None,
+    };
+    let run = run.map(|run| QuestionRun {
+        id: run.id,
+        workflow: run.workflow.to_string(),
+        version: run.version,
+        state: run.state.name(),
+        key: run.key,
+    });
+    let call = match record {
+        Some(record) => Some(call(core, &record).await?),
+        None => None,
+    };
+    let answers = asked.answers().to_vec();
+    let Question { id, tenant, kind, question, opened_at, waiting, answer, .. } = asked;
+    let (waiting, answer) = (waiting.map(QuestionAnswer::from), answer.map(QuestionAnswer::from));
+    Ok(Some(QuestionView { id, tenant, kind, question, opened_at, answers, waiting, answer, run, call }))
+}
+
+async fn call(core: &Arc<Core>, record: &Record) -> Result<QuestionCall, ExecError> {
+    let store_failed = |source| failed(&record.key, source);
+    let declaration = core.declaration(record).await.map_err(store_failed)?;
+    let evidence = core.group.record_evidence(&record.tenant, record.id).await.map_err(store_failed)?;
+    let evidence = evidence.into_iter().map(|late| QuestionEvidence {
+        attempt: late.attempt,
+        external_ref: late.external_ref,
+        at: late.at,
+    });
+    Ok(QuestionCall {
+        tool: record.operation.to_string(),
+        effect: record.class.name(),
+        key: record.key.to_string(),
+        wire_key: declaration.wire_key(&record.key, &record.tenant),
+        external_ref: record.external_ref.clone(),
+        state: record.state.name(),
+        attempts: record.attempts,
+        created_at: record.created_at,
+        updated_at: record.updated_at,
+        failure: match &record.state {
+            State::Failed { failure } => Some(failure.clone()),
+            _ => None,
+        },
+        request: request(core, record).await?,
+        evidence: evidence.collect(),
+    })
+}
+
+async fn request(core: &Core, record: &Record) -> Result<Option<Value>, ExecError> {
+    if matches!(record.state, State::Gone { .. }) {
+        return Ok(None);
+    }
+    let payload = core.load(&record.tenant, &record.request).await?;
+    if payload.as_str().len() <= REQUEST {
+        return Ok(Some(payload.value()?));
+    }
+    let mut end = REQUEST;
+    while !payload.as_str().is_char_boundary(end) {
+        end -= 1;
+    }
+    Ok(Some(Value::String(format!("{}…", &payload.as_str()[..end]))))
+}
+
+impl fmt::Display for QuestionView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} ({}), opened {}", self.id, self.kind.name(), self.opened_at)?;
+        writeln!(f, "  {}", self.question)?;
+        if let Some(QuestionRun { id, workflow, version, state, .. }) = &self.run {
+            writeln!(f, "run           {id} of {workflow} version {version}, {state}")?;
+        }
+        if let Some(call) = &self.call {
+            writeln!(f, "call          {} ({}), {}", call.key, call.effect, call.state)?;
+            writeln!(f, "wire key      {}", call.wire_key)?;
+            writeln!(f, "provider's id {}", call.external_ref.as_deref().unwrap_or("unknown"))?;
+            writeln!(
+                f,
+                "attempts      {}, recorded {}, last change {}",
+                call.attempts, call.created_at, call.updated_at
+            )?;
+            if let Some(failure) = &call.failure {
+                writeln!(f, "failure       {}: {}", failure.kind.name(), failure.message)?;
+            }
+            if let Some(request) = &call.request {
+                writeln!(f, "request       {request}")?;
+            }
+            for QuestionEvidence { attempt, external_ref, at } in &call.evidence {
+                let id = external_ref.as_deref().unwrap_or("without an id");
+                writeln!(f, "late answer   attempt {attempt}, {id}, {at}")?;
+            }
+        }
+        match &self.answer {
+            Some(answer) => writeln!(f, "answered      {} by {}", answer.resolution.name(), answer.by),
+            None => self.answers.iter().try_for_each(|answer| writeln!(f, "answer        {answer}")),
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io::Write as _;
 
-use counterfoil::flow::{TenantClient, Workflow};
+use counterfoil::flow::{TenantClient, WorkflowFn};
 
 use crate::options::ChildTask;
 use crate::speed::multi_thread;
@@ -30,7 +30,7 @@ pub(crate) fn run(task: &ChildTask) -> Result<(), Box<dyn Error>> {
 }
 
 /// One run of `n` steps.
-fn in_run(task: &ChildTask, workflow: impl Workflow<u32, usize>) -> Result<(), Box<dyn Error>> {
+fn in_run(task: &ChildTask, workflow: impl WorkflowFn<u32, usize>) -> Result<(), Box<dyn Error>> {
     multi_thread().block_on(async {
         let engine = subject::engine(&task.db.clone().into()).await;
         engine.tenant(subject::TENANT)?.run(workflow, task.n).await?;

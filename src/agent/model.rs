@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::bounds::bounded;
 use super::message::{Prompt, Reply};
-use crate::flow::EngineBuilder;
+use crate::flow::{EngineBuilder, Workflow};
 use crate::id::Name;
 use crate::ledger::{Backoff, Contract, ContractClass, EffectClass, ErrorKind, Key, Quota, RetryPolicy};
 use crate::payload::{DigestKey, Payload, PayloadError};
@@ -86,11 +86,12 @@ impl EngineBuilder {
             })
         })
     }
+}
 
-    /// Declares that the workflow registered last asks this model. Needed if the workflow declares the tools that it
-    /// [calls](Self::calls).
+impl Workflow {
+    /// A model that the workflow asks. Needed if the workflow names the tools that it [calls](Self::calls).
     pub fn calls_model(self, route: &str) -> Self {
-        self.calls_named(&operation(route))
+        self.calls_named(operation(route))
     }
 }
 

@@ -12,14 +12,13 @@ use super::guarantees::Guarantees;
 use super::inner::{Inner, MAX_RECOVERY_ATTEMPTS};
 use super::queue::Queues;
 use super::state::States;
-use super::workflow::{Workflow, Workflows};
+use super::workflow::{Workflow, WorkflowFn, Workflows};
 use crate::clock::Clock;
 use crate::exec::inbox::MessageRetention;
 use crate::exec::{
     Core, Due, ExecutorBuilder, StartError, beat, outbox::Publisher, run_agenda, take_up_orphans,
 };
 use crate::id::Entropy;
-use crate::ledger::{Budget, Retention};
 use crate::payload::Limits;
 use crate::store::{Queue, Store};
 use crate::tool::{DynamicTool, Registry, Tool};
@@ -92,11 +91,11 @@ impl EngineBuilder {
         Self { executor, workflows, queues, states, refused: None, max_recovery_attempts }
     }
 
-    /// Registers a workflow under a name and version. Runs are found again by both: never change the name, and give
+    /// Registers a workflow under a name and version; what else is to be said of it, a [`Workflow`] says. Runs are found again by both: never change the name, and give
     /// code whose runs are not to be carried on by its successor a version of its own.
     ///
     /// Several versions of one name may be registered. A run stays with the version that began it for as long as that
-    /// one is registered; without it, a newer version that [takes it over](Self::replaces) goes on with it. If there
+    /// one is registered; without it, a newer version that [takes it over](Workflow::replaces) goes on with it. If there
     /// is none, the run waits: as an open question that names the versions there are, withdrawn by the engine when
     /// the version is here again; in a store that several workers share, for a worker that knows it.
     ///
@@ -118,30 +117,22 @@ impl EngineBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn workflow<W, I, O>(mut self, name: &str, version: u32, workflow: W) -> Self
+    pub fn workflow<W, I, O>(self, name: &str, version: u32, workflow: W) -> Self
     where
-        W: Workflow<I, O>,
+        W: WorkflowFn<I, O>,
         I: DeserializeOwned + Send + 'static,
         O: Serialize + Send + 'static,
     {
-        if let Err(reason) = self.workflows.add(name, version, workflow) {
-            self.refused.get_or_insert(StartError::Workflow { name: name.to_owned(), reason });
-        }
-        self
+        self.register(Workflow::new(name, workflow).version(version))
     }
 
-    /// Lets the workflow that was registered last carry on the runs of older versions that are not registered any
-    /// more. Say so only of versions whose recorded steps and calls it asks for under their names: what it does not
-    /// ask for is found before its next effect goes out, and blocks the run. From then on the run is its own.
-    ///
-    /// ```
-    /// # use counterfoil::{Ctx, Engine, Failure};
-    /// # async fn greet(ctx: Ctx, name: String) -> Result<String, Failure> { Ok(name) }
-    /// let engine = Engine::sqlite("agents.db").workflow("greet", 3, greet).replaces([1, 2]);
-    /// ```
-    pub fn replaces(mut self, older: impl IntoIterator<Item = u32>) -> Self {
-        let said = self.workflows.take_over(older);
-        self.kept(said)
+    /// Registers a workflow with everything that is said of it: see [`Workflow`].
+    pub fn register(mut self, workflow: Workflow) -> Self {
+        let name = workflow.name().to_owned();
+        if let Err(reason) = self.workflows.add(workflow) {
+            self.refused.get_or_insert(StartError::Workflow { name, reason });
+        }
+        self
     }
 
     /// Hands the workflows a value, by its type: a connection pool, a client, settings. A workflow gets it by
@@ -157,88 +148,6 @@ impl EngineBuilder {
         let name = queue.name().to_owned();
         if let Err(reason) = self.queues.declare(queue) {
             self.refused.get_or_insert(StartError::Queue { name, reason });
-        }
-        self
-    }
-
-    /// Puts the runs of the workflow that was registered last into this queue, unless another one is chosen at the start.
-    pub fn in_queue(mut self, queue: &str) -> Self {
-        let said = self.workflows.queue(queue);
-        self.kept(said)
-    }
-
-    /// Says that the workflow that was registered last calls this tool; said once or more, it calls no others, and a call of
-    /// another is refused. Its table in the [guarantee report](Self::guarantees) lists just these.
-    pub fn calls<T: Tool>(self) -> Self {
-        self.calls_named(T::NAME)
-    }
-
-    /// The same of a tool that is known by its name only.
-    pub fn calls_named(mut self, tool: &str) -> Self {
-        let said = self.workflows.calls(tool);
-        self.kept(said)
-    }
-
-    /// What each run of the workflow that was registered last may use up: attempts, time and cost, of all its calls together.
-    /// A call that it cannot afford is not made, and fails with [`FailureCode::BudgetExceeded`](super::FailureCode), which
-    /// names the budget. What a run has used up is counted by its records: a crash gives nothing back. Its children have
-    /// budgets of their own.
-    ///
-    /// ```
-    /// # use counterfoil::{Ctx, Engine, Failure};
-    /// use std::time::Duration;
-    /// use counterfoil::ledger::Budget;
-    ///
-    /// # async fn research(ctx: Ctx, question: String) -> Result<String, Failure> { Ok(question) }
-    /// let engine = Engine::sqlite("agents.db")
-    ///     .workflow("research", 1, research)
-    ///     .budget(Budget::default().attempts(200).cost("cent", 150).timeout(Duration::from_hours(2)));
-    /// ```
-    pub fn budget(mut self, budget: Budget) -> Self {
-        let said = self.workflows.budget(budget);
-        self.kept(said)
-    }
-
-    /// How long each run of the workflow that was registered last may take, from its start on, unless the start
-    /// [says otherwise](super::StartRun::deadline). A run that has not ended by then is cancelled, whatever it waits for: a call that is
-    /// under way is followed to its end, and what the run did is undone as by [`RunHandle::cancel`](super::RunHandle::cancel). Its
-    /// children end with it.
-    ///
-    /// ```
-    /// # use counterfoil::{Ctx, Engine, Failure};
-    /// use std::time::Duration;
-    ///
-    /// # async fn order(ctx: Ctx, order: String) -> Result<String, Failure> { Ok(order) }
-    /// let engine = Engine::sqlite("agents.db").workflow("order", 1, order).deadline(Duration::from_hours(48));
-    /// ```
-    pub fn deadline(mut self, after: Duration) -> Self {
-        let said = self.workflows.deadline(after);
-        self.kept(said)
-    }
-
-    /// How long the runs of the workflow that was registered last are kept once they have ended: what they were given, did and
-    /// returned, and the signals that they were sent. 90 days, and then a tombstone, unless it is said: the start key stays taken, and
-    /// whoever starts or signals the run again is told [`RunError::Expired`](super::RunError). Under
-    /// [`forget_after`](Retention::forget_after) the start key is new afterwards, so the window must outlast everybody who may start the
-    /// run again. A child is kept for as long as its parent. The records of the run's calls have retentions of their own.
-    ///
-    /// ```
-    /// # use counterfoil::{Ctx, Engine, Failure};
-    /// use std::time::Duration;
-    /// use counterfoil::ledger::Retention;
-    ///
-    /// # async fn order(ctx: Ctx, order: String) -> Result<String, Failure> { Ok(order) }
-    /// let year = Duration::from_hours(365 * 24);
-    /// let engine = Engine::sqlite("agents.db").workflow("order", 1, order).retention(Retention::tombstone_after(year));
-    /// ```
-    pub fn retention(mut self, retention: Retention) -> Self {
-        let said = self.workflows.retention(retention);
-        self.kept(said)
-    }
-
-    fn kept(mut self, said: Result<(), (String, String)>) -> Self {
-        if let Err((name, reason)) = said {
-            self.refused.get_or_insert(StartError::Workflow { name, reason });
         }
         self
     }

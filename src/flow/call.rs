@@ -207,7 +207,7 @@ fn may_call(ctx: &Ctx, tool: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(misuse(format!(
-        "the tool {tool:?} is not among those that this workflow was registered to call: add `.calls_named({tool:?})`"
+        "the tool {tool:?} is not among those that this workflow was registered to call: add `.calls_named({tool:?})` to its `Workflow`"
     )))
 }
 

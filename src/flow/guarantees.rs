@@ -32,7 +32,7 @@ use crate::tool::{Guarantee, Registry};
 ///     ctx.call::<OpenTicket>(report).await
 /// }
 ///
-/// let engine = Engine::sqlite("agents.db").workflow("triage", 1, triage).calls::<OpenTicket>().tool(OpenTicket);
+/// let engine = Engine::sqlite("agents.db").register(Workflow::new("triage", triage).calls::<OpenTicket>()).tool(OpenTicket);
 /// let report = engine.guarantees()?;
 /// assert_eq!(report.workflows[0].calls[0].worst_case_words, "at most once, then a person decides");
 /// println!("{report}");

@@ -14,7 +14,7 @@ use super::inner::Inner;
 use super::signal::{Addressee, NamesSignal, SendSignal};
 use super::start::StartRun;
 use super::tenant::TenantClient;
-use super::workflow::Workflow;
+use super::workflow::WorkflowFn;
 use crate::id::{RunId, Tenant};
 use crate::store::{Run, Store as _};
 
@@ -62,7 +62,7 @@ impl TenantClient {
     /// ```
     pub fn run_of<W, I, O>(&self, _workflow: W, key: impl Into<String>) -> RunOf<O>
     where
-        W: Workflow<I, O>,
+        W: WorkflowFn<I, O>,
     {
         let (inner, tenant) = self.parts();
         let workflow = inner.workflows.of_function::<W>().map(|workflow| workflow.name.to_string());

@@ -101,4 +101,4 @@ pub use try_step::TryStep;
 pub use turns::{Loop, Turn};
 #[cfg(feature = "agent")]
 pub(crate) use unregistered::Unregistered;
-pub use workflow::Workflow;
+pub use workflow::{Workflow, WorkflowFn};

@@ -10,7 +10,7 @@ use super::error::RunError;
 use super::handle::RunHandle;
 use super::inner::Inner;
 use super::start::StartRun;
-use super::workflow::Workflow;
+use super::workflow::WorkflowFn;
 use crate::exec::{GiveAnswer, QuestionView, Questions, Said, count_questions, view_question};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::exec::{OwnConnection, inbox};
@@ -57,7 +57,7 @@ impl TenantClient {
     /// Starts a run of a registered workflow. Await it for its result, or [`StartRun::start`] it for a handle.
     pub fn run<W, I, O>(&self, _workflow: W, input: I) -> StartRun<O>
     where
-        W: Workflow<I, O>,
+        W: WorkflowFn<I, O>,
         I: Serialize + Send + Sync + 'static,
     {
         let workflow = self.inner.workflows.of_function::<W>().cloned();

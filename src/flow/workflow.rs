@@ -18,21 +18,21 @@ use crate::id::Name;
 use crate::ledger::{Budget, CountedFrom, Retention};
 use crate::payload::{Payload, PayloadError};
 use crate::store::Run;
-use crate::tool::Registry;
+use crate::tool::{Registry, Tool};
 
 /// A workflow: any `async fn(Ctx, Input) -> Result<Output, Failure>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a workflow",
     note = "a workflow is an `async fn(ctx: Ctx, input: Input) -> Result<Output, Failure>` whose future is `Send`"
 )]
-pub trait Workflow<I, O>: Send + Sync + 'static {
+pub trait WorkflowFn<I, O>: Send + Sync + 'static {
     /// Its execution.
     type Run: Future<Output = Result<O, Failure>> + Send + 'static;
     /// Starts it.
     fn start(&self, ctx: Ctx, input: I) -> Self::Run;
 }
 
-impl<F, I, O, Fut> Workflow<I, O> for F
+impl<F, I, O, Fut> WorkflowFn<I, O> for F
 where
     F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<O, Failure>> + Send + 'static,
@@ -53,7 +53,7 @@ type Start = dyn Fn(Ctx, &Payload) -> Result<Body, PayloadError> + Send + Sync;
 /// A workflow, its types forgotten.
 pub(super) fn erased<W, I, O>(workflow: W) -> Arc<Start>
 where
-    W: Workflow<I, O>,
+    W: WorkflowFn<I, O>,
     I: DeserializeOwned + Send + 'static,
     O: Serialize + Send + 'static,
 {
@@ -91,89 +91,189 @@ impl Registered {
     }
 }
 
+/// A workflow with everything that is said of it, to be [registered](super::EngineBuilder::register).
+///
+/// Runs are found again by the name and the version of their workflow: never change the name, and give code whose runs are not to be
+/// carried on by its successor a version of its own.
+///
+/// ```
+/// use std::time::Duration;
+/// use counterfoil::flow::Workflow;
+/// use counterfoil::ledger::Budget;
+/// use counterfoil::{Ctx, Engine, Failure};
+///
+/// async fn research(ctx: Ctx, question: String) -> Result<String, Failure> {
+///     ctx.step("answer", &question, |question| format!("nobody knows {question}")).await
+/// }
+///
+/// let research = Workflow::new("research", research)
+///     .version(3)
+///     .replaces([1, 2])
+///     .deadline(Duration::from_hours(48))
+///     .budget(Budget::default().attempts(200).cost("cent", 150).timeout(Duration::from_hours(2)));
+/// let engine = Engine::sqlite("agents.db").register(research);
+/// ```
+#[must_use = "a workflow is registered with an engine"]
+pub struct Workflow {
+    name: String,
+    function: (TypeId, &'static str),
+    version: u32,
+    start: Arc<Start>,
+    replaces: BTreeSet<u32>,
+    calls: Option<BTreeSet<String>>,
+    queue: Option<String>,
+    budget: Option<Budget>,
+    deadline: Option<Deadline>,
+    retention: Retention,
+}
+
+impl std::fmt::Debug for Workflow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (name, version) = (&self.name, &self.version);
+        f.debug_struct("Workflow").field("name", name).field("version", version).finish_non_exhaustive()
+    }
+}
+
+impl Workflow {
+    /// A workflow of this name, in version 1.
+    pub fn new<W, I, O>(name: impl Into<String>, workflow: W) -> Self
+    where
+        W: WorkflowFn<I, O>,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+    {
+        Self {
+            name: name.into(),
+            function: (TypeId::of::<W>(), type_name::<W>()),
+            version: 1,
+            start: erased(workflow),
+            replaces: BTreeSet::new(),
+            calls: None,
+            queue: None,
+            budget: None,
+            deadline: None,
+            retention: Retention::tombstone_after(KEPT),
+        }
+    }
+
+    /// The version of its code.
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Lets it carry on the runs of older versions that are not registered any more. Say so only of versions whose recorded steps and
+    /// calls it asks for under their names: a record that it does not ask for is found before its next effect goes out, and blocks the
+    /// run. From then on the run is its own.
+    pub fn replaces(mut self, older: impl IntoIterator<Item = u32>) -> Self {
+        self.replaces.extend(older);
+        self
+    }
+
+    /// The queue of its runs, unless another one is chosen at the start.
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// A tool that it calls. Said once or more, it calls no others, and a call of another is refused. Its table in the
+    /// [guarantee report](super::EngineBuilder::guarantees) lists just these.
+    pub fn calls<T: Tool>(self) -> Self {
+        self.calls_named(T::NAME)
+    }
+
+    /// The same of a tool that is known by its name only.
+    pub fn calls_named(mut self, tool: impl Into<String>) -> Self {
+        self.calls.get_or_insert_default().insert(tool.into());
+        self
+    }
+
+    /// The budget of each of its runs: attempts, time and cost, of all its calls together. A call that the run cannot afford is not made,
+    /// and fails with [`FailureCode::BudgetExceeded`](super::FailureCode), which names the budget. The records of a run count what it has
+    /// used up: a crash gives nothing back. Its children have budgets of their own.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// The longest time of each of its runs, from its start on, unless the start [says otherwise](super::StartRun::deadline). A run that
+    /// has not ended by then is cancelled, whatever it waits for: a call that is under way is followed to its end, and what the run did is
+    /// undone as by [`RunHandle::cancel`](super::RunHandle::cancel). Its children end with it.
+    pub fn deadline(mut self, after: Duration) -> Self {
+        self.deadline = Some(Deadline::After(after));
+        self
+    }
+
+    /// The retention of its runs, counted from their ends: of what they were given, did and returned, and of the signals that they were
+    /// sent. Default: 90 days, and then a tombstone: the start key stays taken, and a later start or signal is told
+    /// [`RunError::Expired`](super::RunError). Under [`forget_after`](Retention::forget_after) the start key is new afterwards, so the
+    /// window must outlast everybody who may start the run again. A child is kept for as long as its parent. The records of the run's calls
+    /// have retentions of their own.
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Why it cannot be registered.
+    fn objection(&self) -> Option<String> {
+        if let Err(error) = Name::new(&self.name) {
+            return Some(error.to_string());
+        }
+        if let Some(not_older) = self.replaces.iter().find(|older| **older >= self.version) {
+            return Some(format!("version {} replaces older ones only, not {not_older}", self.version));
+        }
+        (self.retention.from == CountedFrom::LastAccess)
+            .then(|| "the retention of a run counts from its end: leave `from_last_access` out".to_owned())
+    }
+}
+
 /// The workflows of an engine, by name and version and by function.
 #[derive(Default)]
 pub(super) struct Workflows {
     by_name: HashMap<String, BTreeMap<u32, Registered>>,
     by_function: HashMap<TypeId, (String, u32)>,
     functions: HashSet<&'static str>,
-    /// The one that was registered last, which its author may say more about.
-    last: Option<(String, u32)>,
 }
 
 impl Workflows {
     /// Adds a version of a workflow, or says why not.
-    pub(super) fn add<W, I, O>(&mut self, name: &str, version: u32, workflow: W) -> Result<(), String>
-    where
-        W: Workflow<I, O>,
-        I: DeserializeOwned + Send + 'static,
-        O: Serialize + Send + 'static,
-    {
-        let checked = Name::new(name).map_err(|e| e.to_string())?;
-        let versions = self.by_name.entry(name.to_owned()).or_default();
+    pub(super) fn add(&mut self, workflow: Workflow) -> Result<(), String> {
+        if let Some(objection) = workflow.objection() {
+            return Err(objection);
+        }
+        let Workflow {
+            name,
+            function: (id, function),
+            version,
+            start,
+            replaces,
+            calls,
+            queue,
+            budget,
+            deadline,
+            retention,
+        } = workflow;
+        let checked = Name::new(&name).map_err(|e| e.to_string())?;
+        let versions = self.by_name.entry(name.clone()).or_default();
         if versions.contains_key(&version) {
             return Err(format!(
                 "there is a version {version} of it: their runs could not be told apart; give this one another \
                  version, or rename it"
             ));
         }
-        let place = (name.to_owned(), version);
-        if self.by_function.insert(TypeId::of::<W>(), place.clone()).is_some() {
+        if self.by_function.insert(id, (name, version)).is_some() {
             return Err("the same function is registered under another name or version".into());
         }
-        self.functions.insert(type_name::<W>());
-        self.last = Some(place);
-        let start = erased(workflow);
-        let replaces = BTreeSet::new();
-        let (name, calls, queue, budget, deadline) = (checked, None, None, None, None);
-        let retention = Retention::tombstone_after(KEPT);
+        self.functions.insert(function);
+        let name = checked;
         versions.insert(
             version,
             Registered { name, version, start, replaces, calls, queue, budget, deadline, retention },
         );
-        Ok(())
-    }
-
-    /// The one that was added last, to say more about it; or why that cannot be said.
-    fn last(&mut self, said: &str) -> Result<&mut Registered, (String, String)> {
-        let last =
-            self.last.clone().and_then(|(name, version)| self.by_name.get_mut(&name)?.get_mut(&version));
-        last.ok_or_else(|| (String::new(), format!("`{said}` comes after the workflow that it is said of")))
-    }
-
-    /// The one that was added last calls this tool.
-    pub(super) fn calls(&mut self, tool: &str) -> Result<(), (String, String)> {
-        self.last("calls")?.calls.get_or_insert_default().insert(tool.to_owned());
-        Ok(())
-    }
-
-    /// The runs of the one that was added last are put into this queue.
-    pub(super) fn queue(&mut self, queue: &str) -> Result<(), (String, String)> {
-        self.last("in_queue")?.queue = Some(queue.to_owned());
-        Ok(())
-    }
-
-    /// The runs of the one that was added last may use up so much.
-    pub(super) fn budget(&mut self, budget: Budget) -> Result<(), (String, String)> {
-        self.last("budget")?.budget = Some(budget);
-        Ok(())
-    }
-
-    /// Each run of the one that was added last may take so long.
-    pub(super) fn deadline(&mut self, after: Duration) -> Result<(), (String, String)> {
-        self.last("deadline")?.deadline = Some(Deadline::After(after));
-        Ok(())
-    }
-
-    /// The runs of the one that was added last are kept for so long once they have ended.
-    pub(super) fn retention(&mut self, retention: Retention) -> Result<(), (String, String)> {
-        let last = self.last("retention")?;
-        if retention.from == CountedFrom::LastAccess {
-            let reason =
-                "the retention of a run counts from its end: leave `from_last_access` out".to_owned();
-            return Err((last.name.to_string(), reason));
-        }
-        last.retention = retention;
         Ok(())
     }
 
@@ -214,19 +314,6 @@ impl Workflows {
     pub(super) fn all(&self) -> impl Iterator<Item = &Registered> {
         let by_name: BTreeMap<_, _> = self.by_name.iter().collect();
         by_name.into_values().flat_map(BTreeMap::values)
-    }
-
-    /// Lets the one that was added last carry on the runs of older versions; or its name and why not.
-    pub(super) fn take_over(&mut self, older: impl IntoIterator<Item = u32>) -> Result<(), (String, String)> {
-        let last = self.last("replaces")?;
-        for version in older {
-            if version >= last.version {
-                let reason = format!("version {} takes over older ones only, not {version}", last.version);
-                return Err((last.name.to_string(), reason));
-            }
-            last.replaces.insert(version);
-        }
-        Ok(())
     }
 
     /// What carries on a run that this version began: itself, or else the newest of those that take it over.

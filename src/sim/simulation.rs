@@ -13,11 +13,10 @@ use super::schedule::Schedule;
 use super::timeline::Happened;
 use super::world::World;
 use crate::exec::StartError;
-use crate::flow::{Engine, EngineBuilder, Guarantees, RunError, Workflow};
+use crate::flow::{Engine, EngineBuilder, Guarantees, RunError, Workflow, WorkflowFn};
 use crate::store::{Model, Resolution};
 
 type Check = dyn Fn(&End<'_>) -> Result<(), String>;
-type Register = dyn Fn(EngineBuilder) -> EngineBuilder;
 type Prepare = dyn Fn(EngineBuilder, &World) -> EngineBuilder;
 type Ask = dyn Fn(Engine) -> BoxFuture<'static, Option<Told>>;
 type Beside = dyn Fn(Engine, World) -> BoxFuture<'static, String>;
@@ -64,7 +63,7 @@ type Operator = dyn Fn(&OpenQuestion<'_>) -> Option<Resolution>;
 ///     .assert_ok();
 /// ```
 pub struct Simulation {
-    register: Box<Register>,
+    workflow: Box<dyn Fn() -> Workflow + Send + Sync>,
     prepare: Vec<Box<Prepare>>,
     pub(super) asks: Vec<Box<Ask>>,
     beside: Vec<(String, Box<Beside>)>,
@@ -82,7 +81,9 @@ pub struct Simulation {
 
 impl Body for Simulation {
     fn engine(&self, builder: EngineBuilder, world: &World) -> EngineBuilder {
-        self.prepare.iter().fold((self.register)(builder), |builder, prepare| prepare(builder, world))
+        self.prepare
+            .iter()
+            .fold(builder.register((self.workflow)()), |builder, prepare| prepare(builder, world))
     }
 
     fn workers(&self) -> u32 {
@@ -121,7 +122,7 @@ struct Caller {
 /// Asks for a run, and tells what its caller was told.
 async fn ask<W, I, O>(caller: Caller, workflow: W, input: I, engine: Engine) -> Option<Told>
 where
-    W: Workflow<I, O>,
+    W: WorkflowFn<I, O>,
     I: Serialize + Send + Sync + 'static,
     O: Serialize + DeserializeOwned + Send + 'static,
 {
@@ -151,13 +152,13 @@ impl Simulation {
     /// Of a workflow with this input.
     pub fn of<W, I, O>(workflow: W, input: I) -> Self
     where
-        W: Workflow<I, O> + Clone,
+        W: WorkflowFn<I, O> + Clone,
         I: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
         O: Serialize + DeserializeOwned + Send + 'static,
     {
         let registered = workflow.clone();
         let simulation = Self {
-            register: Box::new(move |builder| builder.workflow("simulated", 1, registered.clone())),
+            workflow: Box::new(move || Workflow::new("simulated", registered.clone())),
             prepare: Vec::new(),
             asks: Vec::new(),
             beside: Vec::new(),
@@ -174,12 +175,28 @@ impl Simulation {
         simulation.with_run(Self::TENANT, Self::KEY, workflow, input)
     }
 
+    /// Says more of the simulated workflow: its budget, its deadline, its queue, the tools that it calls.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use counterfoil::sim::Simulation;
+    /// # async fn pay(_: counterfoil::Ctx, _: String) -> Result<(), counterfoil::Failure> { Ok(()) }
+    /// let simulation = Simulation::of(pay, "order 17".to_owned())
+    ///     .workflow(|workflow| workflow.deadline(Duration::from_hours(1)));
+    /// ```
+    #[must_use]
+    pub fn workflow(mut self, said: impl Fn(Workflow) -> Workflow + Send + Sync + 'static) -> Self {
+        let workflow = self.workflow;
+        self.workflow = Box::new(move || said(workflow()));
+        self
+    }
+
     /// Asks for one more run at the same time: of the same workflow, or of one that [`engine`](Self::engine)
     /// registers; by this tenant, under this start key.
     #[must_use]
     pub fn with_run<W, I, O>(mut self, tenant: &str, key: &str, workflow: W, input: I) -> Self
     where
-        W: Workflow<I, O> + Clone,
+        W: WorkflowFn<I, O> + Clone,
         I: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
         O: Serialize + DeserializeOwned + Send + 'static,
     {

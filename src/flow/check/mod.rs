@@ -30,7 +30,7 @@ use super::error::RunError;
 use super::inner::Inner;
 use super::live::{Live, Rest, Stop};
 use super::replay::Replay;
-use super::workflow::{Body, Workflow, erased};
+use super::workflow::{Body, WorkflowFn, erased};
 use crate::exec::{Core, StartError};
 use crate::id::{RunId, Tenant};
 use crate::panics::message;
@@ -128,7 +128,7 @@ impl Replayer {
     /// step whose input has changed is run, to compare its result with the recorded one.
     pub async fn run<W, I, O>(&self, tenant: &Tenant, run: RunId, code: W) -> Result<ReplayReport, RunError>
     where
-        W: Workflow<I, O>,
+        W: WorkflowFn<I, O>,
         I: DeserializeOwned + Send + 'static,
         O: Serialize + Send + 'static,
     {

@@ -29,7 +29,7 @@ use super::label::Label;
 use super::queue::Choice;
 use super::start::Canonical;
 use super::unregistered::Unregistered;
-use super::workflow::{Registered, Workflow};
+use super::workflow::{Registered, WorkflowFn};
 use crate::id::RunId;
 use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
@@ -52,7 +52,7 @@ impl Ctx {
     /// The child's row and this run's record of it are one transaction.
     pub fn child<W, I, O>(&self, _workflow: W, input: I) -> ChildRun<O>
     where
-        W: Workflow<I, O>,
+        W: WorkflowFn<I, O>,
         I: Serialize + Send + Sync + 'static,
     {
         let asked = Asked {

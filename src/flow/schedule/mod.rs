@@ -20,7 +20,7 @@ use super::error::RunError;
 use super::inner::Inner;
 use super::queue::Choice;
 use super::tenant::TenantClient;
-use super::workflow::Workflow;
+use super::workflow::WorkflowFn;
 use crate::clock::Timestamp;
 use crate::exec::to_the_end;
 use crate::id::{Name, RunId, Tenant};
@@ -258,7 +258,7 @@ impl SetSchedule {
     /// [`RunError::Schedule`] if pattern, zone or interval make no sense; nothing was changed.
     pub async fn run<W, I, O>(self, _workflow: W, input: I) -> Result<ScheduleStatus, RunError>
     where
-        W: Workflow<I, O>,
+        W: WorkflowFn<I, O>,
         I: Serialize + Send + Sync + 'static,
     {
         let Self { handle, when, overlap, choice } = self;

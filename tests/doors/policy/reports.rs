@@ -1,7 +1,7 @@
 //! The check over what an application promises of its calls.
 
 use counterfoil::Engine;
-use counterfoil::flow::Guarantees;
+use counterfoil::flow::{Guarantees, Workflow};
 use counterfoil::ledger::{Contract, ContractClass, EffectClass, LookupOffer, Retention};
 use counterfoil::policy::{PolicyRule, check_guarantees};
 use counterfoil::tool::{Done, DynamicTool, ToolError};
@@ -32,7 +32,8 @@ fn pay(contract: Contract) -> DynamicTool {
 
 /// What a real engine with this tool reports.
 fn report(tool: DynamicTool) -> Guarantees {
-    let engine = Engine::sqlite("nothing-is-opened.db").workflow("shop", 1, shop).calls_named("pay");
+    let engine =
+        Engine::sqlite("nothing-is-opened.db").register(Workflow::new("shop", shop).calls_named("pay"));
     engine.dynamic_tool(tool).guarantees().unwrap()
 }
 

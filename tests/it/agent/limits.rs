@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use counterfoil::agent::{AgentAnswer, Message, Model, Prompt, Reply, Usage};
-use counterfoil::flow::{EngineBuilder, FailureCode, RunError};
+use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Workflow};
 use counterfoil::ledger::{Budget, Price, Quota};
 use counterfoil::tool::{Call, ToolError};
 use counterfoil::{Ctx, Failure};
@@ -35,7 +35,8 @@ async fn talks(ctx: Ctx, (): ()) -> Result<AgentAnswer, Failure> {
 fn engine(world: &Arc<World>, schema: &Schema, shared: bool) -> EngineBuilder {
     let engine = world.engine_in(schema, shared);
     let model = Priced(Asked::turns(world, ["a", "b", "c", "d"].map(|what| posts([what]))));
-    engine.model("m", model).workflow("talks", 1, talks).budget(Budget::default().cost("cent", 100))
+    let talks = Workflow::new("talks", talks).budget(Budget::default().cost("cent", 100));
+    engine.model("m", model).register(talks)
 }
 
 #[test]
@@ -92,8 +93,8 @@ fn an_answer_costs_what_it_has_really_taken() {
             let build = || {
                 let turns = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"].map(|what| posts([what]));
                 let model = Counted(Asked::turns(&world, turns));
-                let engine = world.engine_in(&schema, shared).model("m", model).workflow("talks", 1, talks);
-                engine.budget(Budget::default().cost("token", 100))
+                let talks = Workflow::new("talks", talks).budget(Budget::default().cost("token", 100));
+                world.engine_in(&schema, shared).model("m", model).register(talks)
             };
             let mut process = Process::start(&world, build());
             if dies {

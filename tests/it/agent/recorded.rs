@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::agent::{Agent, AgentAnswer, Message, Prompt, Reply, Usage};
-use counterfoil::flow::{EngineBuilder, FailureCode, RunError};
+use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Workflow};
 use counterfoil::ledger::{Approval, Contract, ContractClass, EffectClass, ErrorKind, ReviewPolicy};
 use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::tool::{Call, Done, DynamicTool, Tool, ToolError, contract, effect};
@@ -467,9 +467,12 @@ fn a_model_is_among_the_calls_of_its_workflow() {
         process.shut_down();
         end
     };
-    let builder = || engine(&world, [posts(["a"]), done()]).workflow("clerk", 1, clerk).calls::<Post>();
-    assert_eq!(end(builder().calls_model("m")).unwrap().text, "done");
-    assert!(end(builder()).unwrap_err().to_string().contains("\"model/m\""));
+    let builder = |said: fn(Workflow) -> Workflow| {
+        let clerk = Workflow::new("clerk", clerk).calls::<Post>();
+        engine(&world, [posts(["a"]), done()]).register(said(clerk))
+    };
+    assert_eq!(end(builder(|clerk| clerk.calls_model("m"))).unwrap().text, "done");
+    assert!(end(builder(|clerk| clerk)).unwrap_err().to_string().contains("\"model/m\""));
 }
 
 // A tool known only at run time brings its own schema. What is not in it does not reach the tool.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{EngineBuilder, Workflow};
+use counterfoil::flow::{EngineBuilder, WorkflowFn};
 use counterfoil::ledger::{
     Approval, BoundFields, Compensation, Contract, ContractClass, EffectClass, ErrorKind, LookupOffer,
     OperationKey, Record, State, Undone,
@@ -110,7 +110,7 @@ on_both_stores! {
     }
 }
 
-fn engine(world: &Arc<Runs>, place: &Place, code: impl Workflow<(), u32>) -> EngineBuilder {
+fn engine(world: &Arc<Runs>, place: &Place, code: impl WorkflowFn<(), u32>) -> EngineBuilder {
     world.equip(place.engine(), &world.tap).workflow(crate::flow::lives::NAME, 1, code)
 }
 

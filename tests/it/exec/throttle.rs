@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, Timestamp};
 use counterfoil::exec::BreakerState;
-use counterfoil::flow::{EngineBuilder, FailureCode, RunError};
+use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Workflow};
 use counterfoil::ledger::{
     self, Breaker, Budget, ContractClass, ErrorKind, LookupResult, Price, Quota, Rate, RetryPolicy, State,
     Throttle,
@@ -250,8 +250,8 @@ async fn retries_of_retries_end_with_the_budget_of_the_run_and_a_crash_gives_not
     let retry = RetryPolicy { attempts: 3, ..patient() };
     let engine = || {
         let post = Post(provider.clone(), Quota::default(), retry);
-        let engine = provider.engine(&store).workflow("stubborn", 1, stubborn);
-        engine.budget(Budget::default().attempts(10)).tool(post).start()
+        let stubborn = Workflow::new("stubborn", stubborn).budget(Budget::default().attempts(10));
+        provider.engine(&store).register(stubborn).tool(post).start()
     };
     let first = provider.until(engine()).await.unwrap();
     let tenant = first.tenant("acme").unwrap();
@@ -287,8 +287,8 @@ async fn a_run_spends_no_more_than_it_has() {
     }
     let (provider, store) = (Provider::new(), Arc::new(Model::new()));
     let post = Post(provider.clone(), Quota::default().price(Price::new(30, "cent")), patient());
-    let engine =
-        provider.engine(&store).workflow("five", 1, five).budget(Budget::default().cost("cent", 100));
+    let engine = provider.engine(&store);
+    let engine = engine.register(Workflow::new("five", five).budget(Budget::default().cost("cent", 100)));
     let engine = provider.until(engine.tool(post).start()).await.unwrap();
     let run = engine.tenant("acme").unwrap().run(five, 0);
     let made = provider.until(async { run.start().await.unwrap().result().await.unwrap() }).await;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{EngineBuilder, RunError, RunHandle, Sent, Turn, Workflow};
+use counterfoil::flow::{EngineBuilder, RunError, RunHandle, Sent, Turn, WorkflowFn};
 use counterfoil::ledger::OperationKey;
 use counterfoil::store::{QuestionKind, RunState};
 use counterfoil::{Ctx, Engine, Failure, Key, RunId};
@@ -24,7 +24,7 @@ fn paid(reference: &str) -> OperationKey {
 }
 
 /// A run of this code that failed.
-fn failed<W: Workflow<(), u32> + Clone>(process: &Process, code: W) -> RunHandle<u32> {
+fn failed<W: WorkflowFn<(), u32> + Clone>(process: &Process, code: W) -> RunHandle<u32> {
     process.on(async {
         let run = process.acme().run(code, ()).start().await.unwrap();
         let result = run.result().await;
@@ -34,7 +34,7 @@ fn failed<W: Workflow<(), u32> + Clone>(process: &Process, code: W) -> RunHandle
 }
 
 /// Pays between two steps, and then makes a call that fails for certain twice before it succeeds.
-fn errand(world: &Arc<World>) -> impl Workflow<(), u32> + Clone {
+fn errand(world: &Arc<World>) -> impl WorkflowFn<(), u32> + Clone {
     flow!(world, |ctx, _n: ()| {
         counted(&world, &ctx, "first", 1).await?;
         ctx.step_async("second", &1, || async { world.count("second") }).await?;
@@ -207,12 +207,12 @@ fn a_child_that_failed_is_begun_again_and_one_that_ended_well_is_not() {
 }
 
 /// Sends a letter.
-fn inner(world: &Arc<World>) -> impl Workflow<String, u32> + Clone {
+fn inner(world: &Arc<World>) -> impl WorkflowFn<String, u32> + Clone {
     flow!(world, |ctx, to: String| post(&ctx, &format!("first to {to}")).await)
 }
 
 /// Has a child of its own send a letter, sends another one, and fails the first time.
-fn posts(world: &Arc<World>) -> impl Workflow<String, u32> + Clone {
+fn posts(world: &Arc<World>) -> impl WorkflowFn<String, u32> + Clone {
     let (world, first) = (world.clone(), inner(world));
     move |ctx: Ctx, to: String| {
         let (world, first) = (world.clone(), first.clone());
@@ -228,7 +228,7 @@ fn posts(world: &Arc<World>) -> impl Workflow<String, u32> + Clone {
 }
 
 /// Has such a child write to somebody, where that one lives now.
-fn writes(world: &Arc<World>) -> impl Workflow<(), u32> + Clone {
+fn writes(world: &Arc<World>) -> impl WorkflowFn<(), u32> + Clone {
     let (world, child) = (world.clone(), posts(world));
     move |ctx: Ctx, _n: ()| {
         let (world, child) = (world.clone(), child.clone());

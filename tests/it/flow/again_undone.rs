@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use counterfoil::flow::{FailureCode, RunError, Workflow};
+use counterfoil::flow::{FailureCode, RunError, WorkflowFn};
 use counterfoil::ledger::{Compensation, OperationKey};
 use counterfoil::store::QuestionKind;
 use counterfoil::{Engine, Failure, Key};
@@ -18,7 +18,7 @@ fn booked(what: &str) -> OperationKey {
 }
 
 /// A process on either store. What it books is undone without asking, unless it is the hotel.
-fn life(world: &Arc<World>, schema: Option<&Schema>, code: &(impl Workflow<(), u32> + Clone)) -> Process {
+fn life(world: &Arc<World>, schema: Option<&Schema>, code: &(impl WorkflowFn<(), u32> + Clone)) -> Process {
     let engine = match schema {
         None => Engine::sqlite(world.path()),
         Some(schema) => Engine::postgres_with(crate::server::url(), schema.options()),

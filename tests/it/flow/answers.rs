@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use counterfoil::flow::{EngineBuilder, Workflow};
+use counterfoil::flow::{EngineBuilder, WorkflowFn};
 use counterfoil::store::{Question, QuestionKind, Resolution};
 use counterfoil::{Engine, RunId};
 use serde_json::json;
@@ -39,19 +39,19 @@ impl Place {
     }
 
     /// A process that knows all tools.
-    pub(crate) fn life<W: Workflow<(), u32>>(&self, world: &Arc<World>, code: W) -> Process {
+    pub(crate) fn life<W: WorkflowFn<(), u32>>(&self, world: &Arc<World>, code: W) -> Process {
         Process::start(world, self.engine(world).workflow(NAME, 1, code))
     }
 
     /// A process that knows the workflow and none of its tools.
-    fn without_tools<W: Workflow<(), u32>>(&self, world: &Arc<World>, code: W) -> Process {
+    fn without_tools<W: WorkflowFn<(), u32>>(&self, world: &Arc<World>, code: W) -> Process {
         let tap = world.tap.clone();
         let engine = self.bare(world).wrap_store(move |store| Tap::around(&tap, store));
         Process::start(world, engine.workflow(NAME, 1, code))
     }
 
     /// A run that nobody can tell of whether it rang: its process died behind the effect.
-    fn rang<W: Workflow<(), u32> + Clone>(&self, world: &Arc<World>, code: W) -> RunId {
+    fn rang<W: WorkflowFn<(), u32> + Clone>(&self, world: &Arc<World>, code: W) -> RunId {
         world.hold("ring after");
         let process = self.life(world, code.clone());
         let run = process.on(async {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{RunError, Turn, Workflow};
+use counterfoil::flow::{RunError, Turn, WorkflowFn};
 use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Ctx, Failure, RunId};
 use serde::Serialize;
@@ -31,13 +31,13 @@ impl Builds {
     }
 
     /// A process that knows this code.
-    fn deploy<W: Workflow<(), u32>>(&self, code: W) -> Process {
+    fn deploy<W: WorkflowFn<(), u32>>(&self, code: W) -> Process {
         let engine = self.world.engine_in(&self.schema, self.shared);
         Process::start(&self.world, engine.workflow(NAME, 1, code))
     }
 
     /// A run of this code that came to the stand, which its process did not outlive.
-    fn began_by<W: Workflow<(), u32> + Clone>(&self, code: W) -> RunId {
+    fn began_by<W: WorkflowFn<(), u32> + Clone>(&self, code: W) -> RunId {
         self.world.hold("stand");
         let process = self.deploy(code.clone());
         let run = process.on(async {
@@ -51,7 +51,7 @@ impl Builds {
     }
 
     /// A process with this code carries the run on to the stand, and does not outlive it.
-    fn comes_to_the_stand<W: Workflow<(), u32>>(&self, code: W) {
+    fn comes_to_the_stand<W: WorkflowFn<(), u32>>(&self, code: W) {
         self.world.hold("stand");
         let process = self.deploy(code);
         process.on(self.world.reached("stand"));
@@ -60,7 +60,7 @@ impl Builds {
     }
 
     /// The result of the run in a process with this code.
-    fn ended_by<W: Workflow<(), u32>>(&self, run: RunId, code: W) -> u32 {
+    fn ended_by<W: WorkflowFn<(), u32>>(&self, run: RunId, code: W) -> u32 {
         let process = self.deploy(code);
         let result = process.on(async { process.acme().handle::<u32>(run).result().await.unwrap() });
         process.shut_down();
@@ -68,7 +68,7 @@ impl Builds {
     }
 
     /// What a process with this code asks about the run, which it does not carry on.
-    fn blocked_by<W: Workflow<(), u32>>(&self, run: RunId, code: W) -> String {
+    fn blocked_by<W: WorkflowFn<(), u32>>(&self, run: RunId, code: W) -> String {
         let process = self.deploy(code);
         let asked = process.on(async {
             let blocked = process.acme().handle::<u32>(run).result().await;
@@ -80,7 +80,7 @@ impl Builds {
     }
 
     /// A person lets the blocked run go on with this code, which ends it.
-    fn goes_on_by<W: Workflow<(), u32>>(&self, run: RunId, code: W) -> u32 {
+    fn goes_on_by<W: WorkflowFn<(), u32>>(&self, run: RunId, code: W) -> u32 {
         let process = self.deploy(code);
         let result = process.on(async {
             let asked = process.question(QuestionKind::Diverged).await;
@@ -210,7 +210,7 @@ impl InFront {
 }
 
 /// The code before a change: pays, and comes to the stand.
-fn before(world: &Arc<World>) -> impl Workflow<(), u32> + Clone + use<> {
+fn before(world: &Arc<World>) -> impl WorkflowFn<(), u32> + Clone + use<> {
     flow!(world, |ctx, _n: ()| {
         let paid = pay(&ctx, "rent").await?;
         stand(&ctx, &world).await?;
@@ -219,7 +219,7 @@ fn before(world: &Arc<World>) -> impl Workflow<(), u32> + Clone + use<> {
 }
 
 /// The same with something in front, behind a patch or not.
-fn after(world: &Arc<World>, added: InFront, patched: bool) -> impl Workflow<(), u32> + Clone + use<> {
+fn after(world: &Arc<World>, added: InFront, patched: bool) -> impl WorkflowFn<(), u32> + Clone + use<> {
     flow!(world, |ctx, _n: ()| {
         if !patched || ctx.patched("added").await? {
             added.carry_out(&ctx, &world).await?;

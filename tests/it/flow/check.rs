@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::check::{Consequence, ReplayAnswer, ReplayOutcome, ReplayReport, Replayer, WaitsFor};
-use counterfoil::flow::{RunError, Turn, Workflow};
+use counterfoil::flow::{RunError, Turn, WorkflowFn};
 use counterfoil::ledger::EffectClass;
 use counterfoil::store::Model;
 use counterfoil::{Ctx, Engine, Failure, RunId, Tenant};
@@ -24,7 +24,7 @@ async fn pay(ctx: &Ctx, reference: &str, cents: u32) -> Result<u32, Failure> {
 }
 
 /// What most runs here have recorded: a step, a call without a key, one with a key, another step.
-fn recorded(world: &Arc<World>) -> impl Workflow<(), u32> + Clone {
+fn recorded(world: &Arc<World>) -> impl WorkflowFn<(), u32> + Clone {
     flow!(world, |ctx, _input: ()| {
         let one = counted(&world, &ctx, "first", 1).await?;
         post(&ctx, "note").await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::flow::check::{Consequence, ReplayAnswer, ReplayOutcome, ReplayReport, WaitsFor};
-use counterfoil::flow::{Turn, Workflow};
+use counterfoil::flow::{Turn, WorkflowFn};
 use counterfoil::store::QuestionKind;
 use counterfoil::{ApprovalSubject, Ctx, Failure, RunId};
 
@@ -47,7 +47,7 @@ fn posted(world: &Arc<World>) -> RunId {
 }
 
 /// What the check says, without and with new steps being run.
-fn said<W: Workflow<(), u32> + Clone>(world: &Arc<World>, run: RunId, edited: &W) -> [ReplayReport; 2] {
+fn said<W: WorkflowFn<(), u32> + Clone>(world: &Arc<World>, run: RunId, edited: &W) -> [ReplayReport; 2] {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let careful = world.engine().replayer().await.unwrap();
         let further = world.engine().replayer().await.unwrap().run_new_steps();
@@ -59,7 +59,7 @@ fn said<W: Workflow<(), u32> + Clone>(world: &Arc<World>, run: RunId, edited: &W
 }
 
 /// The state to which the engine brings the run with this code.
-fn comes_to<W: Workflow<(), u32>>(world: &Arc<World>, run: RunId, edited: W, state: &str) -> Process {
+fn comes_to<W: WorkflowFn<(), u32>>(world: &Arc<World>, run: RunId, edited: W, state: &str) -> Process {
     let process = life(world, edited);
     process.on(process.state(run, state));
     process
@@ -232,7 +232,7 @@ fn the_code_that_recorded_a_run_fits_it() {
 }
 
 /// A run that has come to its wait, and what the check says that it waits for.
-fn waits_for<W: Workflow<(), u32> + Clone>(code: impl Fn(&Arc<World>) -> W) -> Vec<WaitsFor> {
+fn waits_for<W: WorkflowFn<(), u32> + Clone>(code: impl Fn(&Arc<World>) -> W) -> Vec<WaitsFor> {
     let world = World::new();
     let code = code(&world);
     let process =

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{Failure, FailureCode, RunError, Sent, Workflow};
+use counterfoil::flow::{Failure, FailureCode, RunError, Sent, WorkflowFn};
 use counterfoil::store::{QuestionKind, RunState};
 use counterfoil::{Ctx, RunId};
 use futures_util::future::Either;
@@ -33,8 +33,8 @@ macro_rules! parent {
 fn family(
     world: &Arc<World>,
     hands: &TestClock,
-    parent: &(impl Workflow<u32, String> + Clone),
-    child: &(impl Workflow<u32, String> + Clone),
+    parent: &(impl WorkflowFn<u32, String> + Clone),
+    child: &(impl WorkflowFn<u32, String> + Clone),
 ) -> Process {
     let engine = world.engine_on(hands.clone());
     Process::start(world, engine.workflow("parent", 1, parent.clone()).workflow("child", 1, child.clone()))

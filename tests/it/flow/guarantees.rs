@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use counterfoil::exec::StartError;
-use counterfoil::flow::RunError;
+use counterfoil::flow::{RunError, Workflow};
 use counterfoil::ledger::WorstCase;
 use serde_json::{Value, json};
 
@@ -16,7 +16,8 @@ fn each_workflow_has_a_table_of_the_calls_that_it_names() {
     let world = World::new();
     let (some, all) =
         (flow!(world, |ctx, _n: u32| post(&ctx, "x").await), flow!(world, |_ctx, n: u32| Ok(n)));
-    let engine = world.engine().workflow("some", 2, some).calls::<Post>().calls_named("ring");
+    let some = Workflow::new("some", some).version(2).calls::<Post>().calls_named("ring");
+    let engine = world.engine().register(some);
     let engine = engine.workflow("all", 1, all);
     let report = engine.guarantees().unwrap();
     let calls = |place: usize| {
@@ -76,14 +77,15 @@ fn each_workflow_has_a_table_of_the_calls_that_it_names() {
 fn a_workflow_that_names_its_calls_makes_no_others() {
     let world = World::new();
     let code = flow!(world, |ctx, _n: u32| post(&ctx, "x").await);
-    let process = Process::start(&world, world.engine().workflow("rings", 1, code.clone()).calls::<Ring>());
+    let process =
+        Process::start(&world, world.engine().register(Workflow::new("rings", code.clone()).calls::<Ring>()));
     let result = process.on(async { process.acme().run(code.clone(), 1).await });
     let Err(RunError::Blocked { message, .. }) = result else { panic!("{result:?}") };
     assert!(message.contains("\"post\" is not among those"), "{message}");
     assert_eq!(world.effects("post").len(), 0);
     process.shut_down();
 
-    let unknown = world.engine().workflow("calls", 1, code).calls_named("fax");
+    let unknown = world.engine().register(Workflow::new("calls", code).calls_named("fax"));
     for refused in [unknown.guarantees().map(drop), Process::try_start(&world, unknown).map(drop)] {
         let Err(StartError::Workflow { name, reason }) = refused else { panic!("{refused:?}") };
         assert!(name == "calls" && reason.contains("\"fax\""), "{reason}");

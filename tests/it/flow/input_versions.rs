@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use counterfoil::flow::{FailureCode, Workflow};
+use counterfoil::flow::{FailureCode, WorkflowFn};
 use counterfoil::ledger::{BoundFields, ErrorKind};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Failure, Key};
@@ -60,7 +60,7 @@ impl<const VERSION: u32> Tool for Give<VERSION> {
     }
 }
 
-fn life<const VERSION: u32>(world: &Arc<World>, place: &Place, code: impl Workflow<(), u32>) -> Process {
+fn life<const VERSION: u32>(world: &Arc<World>, place: &Place, code: impl WorkflowFn<(), u32>) -> Process {
     let tap = world.tap.clone();
     let engine = place.engine().wrap_store(move |store| tap.around(store));
     Process::start(world, engine.tool(Give::<VERSION>(world.clone())).workflow(NAME, 1, code))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use counterfoil::flow::Workflow;
+use counterfoil::flow::WorkflowFn;
 use counterfoil::{Ctx, Failure, RunId};
 use sqlx::ConnectOptions as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -19,14 +19,14 @@ pub(crate) async fn stand(ctx: &Ctx, world: &Arc<World>) -> Result<(), Failure> 
 }
 
 /// A process that knows this code.
-pub(crate) fn life<W: Workflow<(), u32>>(world: &Arc<World>, code: W) -> Process {
+pub(crate) fn life<W: WorkflowFn<(), u32>>(world: &Arc<World>, code: W) -> Process {
     Process::start(world, world.engine().workflow(NAME, 1, code))
 }
 
 /// A run whose process died when somebody waited at `point`.
 pub(crate) fn died_at<W>(world: &Arc<World>, point: &str, code: W) -> RunId
 where
-    W: Workflow<(), u32> + Clone,
+    W: WorkflowFn<(), u32> + Clone,
 {
     world.hold(point);
     let process = life(world, code.clone());

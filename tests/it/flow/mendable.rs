@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use counterfoil::flow::{EngineBuilder, FailureCode, Workflow};
+use counterfoil::flow::{EngineBuilder, FailureCode, WorkflowFn};
 use counterfoil::ledger::{LookupResult, Undone};
 use counterfoil::payload::Limits;
 use counterfoil::store::{Question, QuestionKind, Resolution};
@@ -57,7 +57,7 @@ impl Compensate for Charge {
 }
 
 /// A life of the engine that knows this code and the charge, and what else `also` adds.
-fn life<W: Workflow<(), u32>>(
+fn life<W: WorkflowFn<(), u32>>(
     world: &Arc<World>,
     code: W,
     also: impl Fn(EngineBuilder) -> EngineBuilder,
@@ -92,8 +92,8 @@ fn mended<W, M>(
     also: impl Fn(EngineBuilder) -> EngineBuilder,
 ) -> (String, u32)
 where
-    W: Workflow<(), u32> + Clone,
-    M: Workflow<(), u32>,
+    W: WorkflowFn<(), u32> + Clone,
+    M: WorkflowFn<(), u32>,
 {
     let process = life(world, code.clone(), |engine| {
         engine.limits(Limits { inline_bytes: 16, max_bytes: 1000 }).tool(Post(world.clone()))

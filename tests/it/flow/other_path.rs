@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use counterfoil::flow::{FailureCode, RunError, Workflow};
+use counterfoil::flow::{FailureCode, RunError, WorkflowFn};
 use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Approval, ApprovalSubject, Ctx, Engine, Failure, Key, RunId};
 use futures_util::future::join;
@@ -25,7 +25,7 @@ async fn tell(ctx: &Ctx, what: &str) -> Result<u32, Failure> {
 }
 
 /// The life after the crash, when its run has stopped with a question.
-fn blocked<W: Workflow<(), u32>>(world: &Arc<World>, run: RunId, code: W) -> Process {
+fn blocked<W: WorkflowFn<(), u32>>(world: &Arc<World>, run: RunId, code: W) -> Process {
     let process = life(world, code);
     process.on(process.state(run, "blocked"));
     process
@@ -90,7 +90,7 @@ async fn asks(ctx: &Ctx, what: Ask) -> Result<u32, Failure> {
     }
 }
 
-fn errand(world: &Arc<World>, what: Ask) -> impl Workflow<(), u32> + Clone + use<> {
+fn errand(world: &Arc<World>, what: Ask) -> impl WorkflowFn<(), u32> + Clone + use<> {
     flow!(world, |ctx, _input: ()| {
         let number = asks(&ctx, what).await?;
         stand(&ctx, &world).await?;
@@ -215,7 +215,7 @@ fn branches(
     world: &Arc<World>,
     second: &'static str,
     new_first: bool,
-) -> impl Workflow<(), u32> + Clone + use<> {
+) -> impl WorkflowFn<(), u32> + Clone + use<> {
     flow!(world, |ctx, _input: ()| {
         let recorded = async {
             pay(&ctx, "rent").await?;

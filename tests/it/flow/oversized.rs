@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Turn, Workflow};
+use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Turn, WorkflowFn};
 use counterfoil::ledger::{LookupResult, Undone};
 use counterfoil::payload::Limits;
 use counterfoil::store::{Question, QuestionKind, Resolution};
@@ -76,7 +76,7 @@ impl Reconcile for Print {
 
 const LONG: usize = 2000;
 
-fn life<W: Workflow<(), u32>>(world: &Arc<World>, place: &Place, code: W, max_bytes: usize) -> Process {
+fn life<W: WorkflowFn<(), u32>>(world: &Arc<World>, place: &Place, code: W, max_bytes: usize) -> Process {
     Process::start(world, engine(world, place).limits(limits(max_bytes)).workflow(NAME, 1, code))
 }
 
@@ -90,7 +90,7 @@ const fn limits(max_bytes: usize) -> Limits {
     Limits { inline_bytes: 100, max_bytes }
 }
 
-fn start<W: Workflow<(), u32>>(process: &Process, code: W) -> RunId {
+fn start<W: WorkflowFn<(), u32>>(process: &Process, code: W) -> RunId {
     process.on(async { process.acme().run(code, ()).start().await.unwrap().id() })
 }
 

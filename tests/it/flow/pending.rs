@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::exec::ExecError;
-use counterfoil::flow::{FailureCode, RunError, Workflow};
+use counterfoil::flow::{FailureCode, RunError, WorkflowFn};
 use counterfoil::ledger::{LookupResult, Undone};
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Completed, Completion, RunId};
@@ -65,7 +65,7 @@ impl Compensate for Render {
     }
 }
 
-fn life<W: Workflow<(), u32>>(place: &Place, world: &Arc<World>, code: W) -> Process {
+fn life<W: WorkflowFn<(), u32>>(place: &Place, world: &Arc<World>, code: W) -> Process {
     Process::start(world, place.engine(world).tool(Render(world.clone())).workflow(NAME, 1, code))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::RunId;
-use counterfoil::flow::{Failure, RunError, Workflow};
+use counterfoil::flow::{Failure, RunError, WorkflowFn};
 use counterfoil::ledger::State;
 use counterfoil::store::{Change, RunState, Store, StoreError, StoreFuture, Verdict};
 
@@ -21,15 +21,15 @@ const PAUSES: [Duration; 3] =
 const RETRY: Duration = Duration::from_secs(1);
 
 /// On a clock that stands still nothing goes out by itself: what is written is what somebody waits for.
-fn life(world: &Arc<World>, hands: &TestClock, flow: &(impl Workflow<u32, u32> + Clone)) -> Process {
+fn life(world: &Arc<World>, hands: &TestClock, flow: &(impl WorkflowFn<u32, u32> + Clone)) -> Process {
     Process::start(world, world.engine_on(hands.clone()).workflow("pipeline", 1, flow.clone()))
 }
 
-fn run(process: &Process, flow: &(impl Workflow<u32, u32> + Clone), input: u32) -> Result<u32, RunError> {
+fn run(process: &Process, flow: &(impl WorkflowFn<u32, u32> + Clone), input: u32) -> Result<u32, RunError> {
     process.on(async { process.acme().run(flow.clone(), input).await })
 }
 
-fn begin(process: &Process, flow: &(impl Workflow<u32, u32> + Clone), input: u32) -> RunId {
+fn begin(process: &Process, flow: &(impl WorkflowFn<u32, u32> + Clone), input: u32) -> RunId {
     process.on(process.acme().run(flow.clone(), input).start()).unwrap().id()
 }
 
@@ -245,7 +245,11 @@ fn a_run_goes_on_when_the_disk_has_room_again() {
 }
 
 /// Awaits a run while the store takes no writes of it.
-fn cannot_begin(process: &Process, hands: &TestClock, flow: &(impl Workflow<u32, u32> + Clone)) -> RunError {
+fn cannot_begin(
+    process: &Process,
+    hands: &TestClock,
+    flow: &(impl WorkflowFn<u32, u32> + Clone),
+) -> RunError {
     let meanwhile = async {
         give_up(hands).await;
         hands.asleep_for(RETRY).await;

@@ -15,7 +15,7 @@ use crate::store::postgres::Schema;
 
 fn life<W>(world: &Arc<World>, url: &str, options: Options, code: W) -> Process
 where
-    W: counterfoil::flow::Workflow<(), u32>,
+    W: counterfoil::flow::WorkflowFn<(), u32>,
 {
     let engine = world.equip(Engine::postgres_with(url, options), &world.tap);
     Process::start(world, engine.workflow(NAME, 1, code))

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::flow::{EngineBuilder, FailureCode, QueueStatus, RunError, RunHandle, TenantClient};
+use counterfoil::flow::{
+    EngineBuilder, FailureCode, QueueStatus, RunError, RunHandle, TenantClient, Workflow,
+};
 use counterfoil::sim::{CrashPoint, Offer, Simulation};
 use counterfoil::store::{QuestionKind, RunState};
 use counterfoil::{Ctx, Engine, Failure, Queue};
@@ -127,7 +129,7 @@ fn held(world: &Arc<World>, queue: Queue) -> EngineBuilder {
     world.engine().workflow("work", 1, flow).queue(queue)
 }
 
-fn at_work(world: &Arc<World>) -> impl counterfoil::flow::Workflow<String, String> + Clone + use<> {
+fn at_work(world: &Arc<World>) -> impl counterfoil::flow::WorkflowFn<String, String> + Clone + use<> {
     flow!(world, |_ctx, name: String| {
         world.count(&format!("began {name}"));
         world.count("began");
@@ -280,7 +282,7 @@ fn a_rate_lets_so_many_begin() {
 }
 
 /// Waits for an hour and counts when it goes on.
-fn sleeper(world: &Arc<World>) -> impl counterfoil::flow::Workflow<String, String> + Clone + use<> {
+fn sleeper(world: &Arc<World>) -> impl counterfoil::flow::WorkflowFn<String, String> + Clone + use<> {
     flow!(world, |ctx, name: String| {
         world.count(&format!("began {name}"));
         if name == "sleeper" {
@@ -297,8 +299,9 @@ fn a_run_that_waits_keeps_its_place_or_gives_it_free() {
         let (world, hands) = (World::new(), TestClock::default());
         let queue = Queue::new("work").concurrency(1);
         let queue = if frees { queue.free_while_waiting() } else { queue };
-        let engine = world.engine_on(hands.clone()).workflow("sleeper", 1, sleeper(&world)).queue(queue);
-        let process = Process::start(&world, engine.in_queue("work"));
+        let sleepers = Workflow::new("sleeper", sleeper(&world)).queue("work");
+        let engine = world.engine_on(hands.clone()).register(sleepers).queue(queue);
+        let process = Process::start(&world, engine);
         process.on(async {
             let acme = process.acme();
             let run = acme.run(sleeper(&world), "sleeper".into()).start().await.unwrap();
@@ -347,7 +350,8 @@ fn what_could_never_begin_is_refused_at_the_start() {
         |engine: EngineBuilder| Process::try_start(&world, engine).map(drop).unwrap_err().to_string();
     let engine = || world.engine().workflow("work", 1, at_work(&world));
     assert!(refused(engine().queue(Queue::new("work").per_key(0))).contains("no run of it would ever begin"));
-    assert!(refused(engine().in_queue("work")).contains("is not declared"));
+    let queued = Workflow::new("work", at_work(&world)).queue("work");
+    assert!(refused(world.engine().register(queued)).contains("is not declared"));
     assert!(refused(engine().queue(Queue::new("a")).queue(Queue::new("a"))).contains("another queue"));
 }
 

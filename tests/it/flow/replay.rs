@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use counterfoil::flow::{FailureCode, RunError};
+use counterfoil::flow::{FailureCode, RunError, Workflow};
 use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Ctx, Failure, Timestamp};
 use tokio::join;
@@ -117,7 +117,10 @@ fn code_between_steps_may_change_and_steps_may_be_added() {
     });
     process.crash();
     world.release("post after");
-    let process = Process::start(&world, world.engine().workflow("edited", 2, new).replaces([1]));
+    let process = Process::start(
+        &world,
+        world.engine().register(Workflow::new("edited", new).version(2).replaces([1])),
+    );
     let result = process.on(async { process.acme().handle::<Vec<u32>>(run).result().await.unwrap() });
     assert_eq!(result, [11, 13, 12, 2]);
     assert_eq!(world.effects("post"), ["x", "y"]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::exec::StartError;
-use counterfoil::flow::{EngineBuilder, RunError};
+use counterfoil::flow::{EngineBuilder, RunError, Workflow};
 use counterfoil::ledger::Retention;
 use counterfoil::{Ctx, Failure, RunId};
 
@@ -31,7 +31,8 @@ async fn office(ctx: Ctx, to: String) -> Result<String, Failure> {
 }
 
 fn engine(engine: EngineBuilder, retention: Retention) -> EngineBuilder {
-    engine.workflow(NAME, 1, letter).retention(retention).workflow("office", 1, office).retention(retention)
+    let letters = Workflow::new(NAME, letter).retention(retention);
+    engine.register(letters).register(Workflow::new("office", office).retention(retention))
 }
 
 /// What was said of the run is in none of its views.

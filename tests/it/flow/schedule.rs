@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::clock::Clock as _;
-use counterfoil::flow::{EngineBuilder, Overlap, RunError, ScheduleStatus, Workflow};
+use counterfoil::flow::{EngineBuilder, Overlap, RunError, ScheduleStatus, WorkflowFn};
 use counterfoil::store::RunState;
 use counterfoil::{Engine, Failure};
 
@@ -15,7 +15,7 @@ use crate::store::postgres::Schema;
 use crate::world::TestClock;
 
 /// Counts its ticks, and waits at the point "work".
-fn worker(world: &Arc<World>) -> impl Workflow<String, i64> + Clone + use<> {
+fn worker(world: &Arc<World>) -> impl WorkflowFn<String, i64> + Clone + use<> {
     flow!(world, |ctx, name: String| {
         let tick = ctx.tick().expect("it is begun by a schedule");
         assert_eq!(tick.schedule, name);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use counterfoil::flow::{Failure, FailureCode, RunError, Sent, Workflow};
+use counterfoil::flow::{Failure, FailureCode, RunError, Sent, WorkflowFn};
 use counterfoil::store::conformance::sample::{Sample, inline};
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::{Change, Run, Signal, Store, StoreFuture, Verdict};
@@ -25,7 +25,7 @@ async fn listen(ctx: &Ctx, times: u32) -> Result<String, Failure> {
     Ok(heard.join(" "))
 }
 
-fn listener(world: &Arc<World>) -> impl Workflow<u32, String> + Clone + use<> {
+fn listener(world: &Arc<World>) -> impl WorkflowFn<u32, String> + Clone + use<> {
     flow!(world, |ctx, times: u32| {
         world.count("begun");
         listen(&ctx, times).await

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use counterfoil::flow::{RunError, Workflow};
+use counterfoil::flow::{RunError, WorkflowFn};
 use counterfoil::sim::{Offer, Simulation};
 use counterfoil::store::{
     Change, History, QuestionKind, Resolution, RunState, StepKind, Store, StoreFuture, Turns, Verdict,
@@ -44,7 +44,7 @@ impl Store for Read {
 }
 
 /// The next life of the run, its result, and how many rows it read to resume.
-fn resumed<W: Workflow<(), u32>>(world: &Arc<World>, run: RunId, code: W) -> (u32, usize) {
+fn resumed<W: WorkflowFn<(), u32>>(world: &Arc<World>, run: RunId, code: W) -> (u32, usize) {
     let read = Arc::new(AtomicUsize::new(0));
     let counting = read.clone();
     let engine = world.engine().wrap_store(move |store| Arc::new(Read(store, counting)));
@@ -55,7 +55,7 @@ fn resumed<W: Workflow<(), u32>>(world: &Arc<World>, run: RunId, code: W) -> (u3
 }
 
 /// The run of this code is blocked, and its question says this.
-fn blocks<W: Workflow<(), u32> + Clone>(code: W, world: &Arc<World>, says: &str) {
+fn blocks<W: WorkflowFn<(), u32> + Clone>(code: W, world: &Arc<World>, says: &str) {
     let process = life(world, code.clone());
     let blocked = process.on(async { process.acme().run(code, ()).await });
     let Err(RunError::Blocked { message, .. }) = blocked else { panic!("{blocked:?}") };
@@ -64,7 +64,7 @@ fn blocks<W: Workflow<(), u32> + Clone>(code: W, world: &Arc<World>, says: &str)
 }
 
 /// Counts up to `turns`, with a step and an effect in each turn, and stands in the last one.
-fn counting(world: &Arc<World>, turns: u32) -> impl Workflow<(), u32> + Clone + use<> {
+fn counting(world: &Arc<World>, turns: u32) -> impl WorkflowFn<(), u32> + Clone + use<> {
     flow!(world, |ctx, _input: ()| {
         counted(&world, &ctx, "before", 0).await?;
         let sum = ctx.turns("count", (1, 0), |(n, sum), ctx: Ctx| {
@@ -455,7 +455,7 @@ fn a_future_does_not_outlive_its_turn() {
 }
 
 /// A loop that keeps little of what is over.
-fn keeping(world: &Arc<World>, turns: u32, keep: u32) -> impl Workflow<(), u32> + Clone + use<> {
+fn keeping(world: &Arc<World>, turns: u32, keep: u32) -> impl WorkflowFn<(), u32> + Clone + use<> {
     flow!(world, |ctx, _input: ()| {
         let count = ctx.turns("count", 1, |n: u32, ctx: Ctx| {
             let world = world.clone();
@@ -508,7 +508,7 @@ fn finished_turns_are_shown_page_by_page_and_pruned_by_policy() {
 }
 
 /// Counts three turns, goes on as new with the sum, and so on up to `lives` times.
-fn renewing(world: &Arc<World>, lives: u32) -> impl Workflow<u32, u32> + Clone + use<> {
+fn renewing(world: &Arc<World>, lives: u32) -> impl WorkflowFn<u32, u32> + Clone + use<> {
     flow!(world, |ctx, lived: u32| {
         ctx.call::<Pay>(Bill::new(&format!("life {lived}"), 100)).await?;
         let name = counted(&world, &ctx, "own", lived).await?;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{RunError, Workflow};
+use counterfoil::flow::{RunError, WorkflowFn};
 use counterfoil::{Ctx, Engine, Failure};
 use tokio::join;
 
@@ -20,7 +20,7 @@ async fn letter(ctx: Ctx, what: String) -> Result<u32, Failure> {
 }
 
 /// Two workers that know the same code. The world's tap is the first one's.
-fn workers<W: Workflow<(), u32> + Clone>(world: &Arc<World>, schema: &Schema, code: &W) -> [Process; 2] {
+fn workers<W: WorkflowFn<(), u32> + Clone>(world: &Arc<World>, schema: &Schema, code: &W) -> [Process; 2] {
     [world.tap.clone(), Tap::default()].map(|tap| {
         let engine = Engine::postgres_with(crate::server::url(), schema.options());
         let engine = world.equip(engine, &tap).lease(Duration::from_secs(2));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::exec::StartError;
-use counterfoil::flow::{EngineBuilder, RunError, Workflow};
+use counterfoil::flow::{EngineBuilder, RunError, Workflow, WorkflowFn};
 use counterfoil::store::{Model, QuestionKind, Resolution, RunState};
 use counterfoil::{Engine, Failure, RunId};
 
@@ -17,7 +17,7 @@ use crate::flow::world::{Process, World};
 use crate::world::TestClock;
 
 /// Says which version it is, after a step of its own.
-fn version(world: &Arc<World>, version: u32) -> impl Workflow<(), u32> + Clone {
+fn version(world: &Arc<World>, version: u32) -> impl WorkflowFn<(), u32> + Clone {
     flow!(world, |ctx, _input: ()| {
         post(&ctx, "note").await?;
         stand(&ctx, &world).await?;
@@ -27,7 +27,7 @@ fn version(world: &Arc<World>, version: u32) -> impl Workflow<(), u32> + Clone {
 }
 
 /// The same code under another type: another function.
-fn another(world: &Arc<World>, number: u32) -> impl Workflow<(), u32> + Clone {
+fn another(world: &Arc<World>, number: u32) -> impl WorkflowFn<(), u32> + Clone {
     let code = version(world, number);
     move |ctx, input| code.start(ctx, input)
 }
@@ -44,6 +44,11 @@ fn row_version(process: &Process, run: RunId) -> u32 {
     process.on(async { process.acme().handle::<u32>(run).status().await.unwrap().version })
 }
 
+/// A version of a workflow, of which more is to be said.
+fn versioned<W: WorkflowFn<(), u32>>(name: &str, version: u32, code: W) -> Workflow {
+    Workflow::new(name, code).version(version)
+}
+
 #[test]
 fn a_version_is_registered_once_and_takes_over_older_ones_only() {
     let world = World::new();
@@ -53,11 +58,10 @@ fn a_version_is_registered_once_and_takes_over_older_ones_only() {
     let (_, reason) = refused(world.engine().workflow("x", 1, one.clone()).workflow("x", 2, one.clone()));
     assert!(reason.contains("the same function"), "{reason}");
     for not_older in [2, 3] {
-        let (_, reason) = refused(world.engine().workflow("x", 2, two.clone()).replaces([1, not_older]));
+        let (_, reason) =
+            refused(world.engine().register(versioned("x", 2, two.clone()).replaces([1, not_older])));
         assert!(reason.contains(&format!("not {not_older}")), "{reason}");
     }
-    let (_, reason) = refused(world.engine().replaces([1]).workflow("x", 2, two));
-    assert!(reason.contains("comes after"), "{reason}");
 }
 
 #[test]
@@ -65,7 +69,8 @@ fn a_run_stays_with_its_version_for_as_long_as_it_is_registered() {
     let world = World::new();
     let (one, two) = (version(&world, 1), another(&world, 2));
     let run = died_at(&world, "stand", one.clone());
-    let engine = world.engine().workflow(NAME, 1, one.clone()).workflow(NAME, 2, two.clone()).replaces([1]);
+    let engine =
+        world.engine().workflow(NAME, 1, one.clone()).register(versioned(NAME, 2, two.clone()).replaces([1]));
     let process = Process::start(&world, engine);
     process.on(async {
         assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1);
@@ -97,10 +102,10 @@ fn a_newer_version_takes_over_where_its_author_says_so_and_writes_itself_down() 
     let run = died_at(&world, "stand", version(&world, 1));
     world.hold("stand");
     let engine = || {
-        let three = another(&world, 3);
-        world.engine().workflow(NAME, 3, three).replaces([1, 2]).workflow(NAME, 2, version(&world, 2))
+        let three = versioned(NAME, 3, another(&world, 3)).replaces([1, 2]);
+        world.engine().register(three).register(versioned(NAME, 2, version(&world, 2)).replaces([1]))
     };
-    let process = Process::start(&world, engine().replaces([1]));
+    let process = Process::start(&world, engine());
     process.on(world.reached("stand"));
     assert_eq!(row_version(&process, run), 3, "the newest of two that would");
     process.crash();
@@ -119,9 +124,11 @@ fn a_newer_version_takes_over_where_its_author_says_so_and_writes_itself_down() 
 fn a_run_that_no_version_takes_over_waits_listed_until_one_does() {
     let world = World::new();
     let run = died_at(&world, "stand", version(&world, 1));
-    let strangers =
-        || world.engine().workflow(NAME, 2, version(&world, 2)).workflow(NAME, 4, another(&world, 4));
-    let process = Process::start(&world, strangers().replaces([2, 3]));
+    let strangers = |older: &[u32]| {
+        let four = versioned(NAME, 4, another(&world, 4)).replaces(older.iter().copied());
+        world.engine().workflow(NAME, 2, version(&world, 2)).register(four)
+    };
+    let process = Process::start(&world, strangers(&[2, 3]));
     process.on(process.state(run, "blocked"));
     let asked = process.on(process.question(QuestionKind::Unregistered));
     for said in ["version 1", "(2, 4)", ".replaces([1])", NAME] {
@@ -138,7 +145,7 @@ fn a_run_that_no_version_takes_over_waits_listed_until_one_does() {
     process.shut_down();
     assert_eq!(world.counted("version 2") + world.counted("version 4"), 0);
 
-    let process = Process::start(&world, strangers().replaces([1]));
+    let process = Process::start(&world, strangers(&[1]));
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 4);
     assert_eq!(process.on(process.acme().questions()).unwrap(), []);
     assert_eq!(row_version(&process, run), 4);
@@ -208,7 +215,7 @@ fn in_a_shared_store_a_version_is_left_to_workers_that_know_it() {
         assert!(matches!(left.state, RunState::Waiting { .. }) && left.version == 1, "{left:?}");
     });
     assert_eq!(store.escalations(), []);
-    let heir = Process::start(&world, engine().workflow(NAME, 2, two).replaces([1]));
+    let heir = Process::start(&world, engine().register(versioned(NAME, 2, two).replaces([1])));
     heir.on(async {
         let handle = heir.acme().handle::<u32>(run);
         assert_eq!(passing(&hands, handle.result()).await.unwrap(), 2);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{Failure, Workflow};
+use counterfoil::flow::{Failure, WorkflowFn};
 use counterfoil::store::{QuestionKind, Resolution, RunState, StepKind};
 use counterfoil::{Ctx, RunId};
 use futures_util::future::Either;
@@ -29,13 +29,13 @@ pub(crate) const HOUR: Duration = Duration::from_hours(1);
 pub(crate) fn life(
     world: &Arc<World>,
     hands: &TestClock,
-    flow: &(impl Workflow<u32, String> + Clone),
+    flow: &(impl WorkflowFn<u32, String> + Clone),
 ) -> Process {
     Process::start(world, world.engine_on(hands.clone()).workflow("wait", 1, flow.clone()))
 }
 
 #[track_caller]
-pub(crate) fn begin(process: &Process, flow: &(impl Workflow<u32, String> + Clone), input: u32) -> RunId {
+pub(crate) fn begin(process: &Process, flow: &(impl WorkflowFn<u32, String> + Clone), input: u32) -> RunId {
     process.on(process.acme().run(flow.clone(), input).start()).unwrap().id()
 }
 

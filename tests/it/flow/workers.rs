@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use counterfoil::clock::Clock as _;
 use counterfoil::exec::{ExecError, Outcome, Wait};
-use counterfoil::flow::{EngineBuilder, RunError, Workflow};
+use counterfoil::flow::{EngineBuilder, RunError, WorkflowFn};
 use counterfoil::id::Entropy;
 use counterfoil::store::{
     Model, QuestionKind, Refusal, Resolution, RunState, Store as _, Worker, WorkerChange,
@@ -54,7 +54,7 @@ impl Cluster {
         Self { world: World::new(), store: Arc::new(Model::shared(Arc::new(hands.clone()))), hands }
     }
 
-    fn worker<W: Workflow<(), u32>>(&self, code: W) -> Process {
+    fn worker<W: WorkflowFn<(), u32>>(&self, code: W) -> Process {
         self.tapped(code, &self.world.tap)
     }
 
@@ -65,7 +65,7 @@ impl Cluster {
     }
 
     /// A worker behind a tap of its own.
-    fn tapped<W: Workflow<(), u32>>(&self, code: W, tap: &Tap) -> Process {
+    fn tapped<W: WorkflowFn<(), u32>>(&self, code: W, tap: &Tap) -> Process {
         Process::start(&self.world, self.engine(tap).workflow(NAME, 1, code))
     }
 

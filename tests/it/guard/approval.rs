@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::exec::Reviewers;
-use counterfoil::flow::{EngineBuilder, FailureCode, RunError, RunHandle, TenantClient, Workflow};
+use counterfoil::flow::{EngineBuilder, FailureCode, RunError, RunHandle, TenantClient, WorkflowFn};
 use counterfoil::guard::approval::{ApprovalRefused, Decided, OpenReview};
 use counterfoil::ledger::{Review, ReviewOutcome, VoteRefused};
 use counterfoil::store::QuestionKind;
@@ -34,7 +34,7 @@ async fn tell(ctx: &Ctx, text: &str, approval: &counterfoil::Approval) -> Result
 }
 
 /// Asks, and tells.
-fn plain(world: &Arc<World>) -> impl Workflow<(), u32> + Clone {
+fn plain(world: &Arc<World>) -> impl WorkflowFn<(), u32> + Clone {
     flow!(world, |ctx, _n: ()| {
         let approval = ctx.approval(notice("granted")).reviewers(["ann", "bob", "carl"]).quorum(2).await?;
         world.count(&format!("approved by {}", approval.by));
@@ -42,12 +42,12 @@ fn plain(world: &Arc<World>) -> impl Workflow<(), u32> + Clone {
     })
 }
 
-fn life<W: Workflow<(), u32>>(engine: EngineBuilder, world: &Arc<World>, code: W) -> Process {
+fn life<W: WorkflowFn<(), u32>>(engine: EngineBuilder, world: &Arc<World>, code: W) -> Process {
     Process::start(world, engine.workflow(NAME, 1, code))
 }
 
 /// A run of this code, and what it asks.
-async fn asked<W: Workflow<(), u32> + Clone>(process: &Process, code: W) -> (RunHandle<u32>, OpenReview) {
+async fn asked<W: WorkflowFn<(), u32> + Clone>(process: &Process, code: W) -> (RunHandle<u32>, OpenReview) {
     let run = process.acme().run(code, ()).start().await.unwrap();
     (run, one_open(process).await)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Workflow};
+use counterfoil::flow::{EngineBuilder, FailureCode, RunError, WorkflowFn};
 use counterfoil::guard::approval::ApprovalRefused;
 use counterfoil::ledger::{ReviewPolicy, VoteRefused};
 use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, contract, effect};
@@ -50,7 +50,7 @@ async fn pays(ctx: Ctx, to: String) -> Result<u32, Failure> {
     ctx.call::<Transfer>(to).approved_by(&stale).await
 }
 
-fn start<W: Workflow<String, u32>>(engine: EngineBuilder, world: &Arc<World>, code: W) -> Process {
+fn start<W: WorkflowFn<String, u32>>(engine: EngineBuilder, world: &Arc<World>, code: W) -> Process {
     Process::start(world, engine.tool(Transfer(world.clone())).workflow(NAME, 1, code))
 }
 

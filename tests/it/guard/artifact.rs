@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{FailureCode, RunError, Workflow};
+use counterfoil::flow::{FailureCode, RunError, WorkflowFn};
 use counterfoil::guard::artifact::Artifact;
 use counterfoil::sim::{CrashPoint, Simulation};
 use counterfoil::{Ctx, Engine, Failure};
@@ -16,7 +16,7 @@ use crate::sim::quick;
 use crate::store::postgres::Schema;
 
 /// Puts this text as the report about a case.
-fn report(world: &Arc<World>) -> impl Workflow<(String, bool), Artifact> + Clone {
+fn report(world: &Arc<World>) -> impl WorkflowFn<(String, bool), Artifact> + Clone {
     flow!(world, |ctx, put: (String, bool)| {
         world.count("put");
         let artifact = ctx.artifact("report", "case 17").source(format!("mail {}", put.0.len()));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{FailureCode, RunError, TenantClient, Workflow};
+use counterfoil::flow::{FailureCode, RunError, TenantClient, WorkflowFn};
 use counterfoil::guard::entries::{Account, Amount, Balance, Entry, EntryError};
 use counterfoil::sim::{CrashPoint, Simulation};
 use counterfoil::{Ctx, Engine, Failure};
@@ -25,7 +25,7 @@ fn has(minor: i128, entries: u32) -> Option<Balance> {
 }
 
 /// Posts what it is given, one after the other.
-fn books(world: &Arc<World>) -> impl Workflow<Vec<(String, i64)>, Vec<Entry>> + Clone {
+fn books(world: &Arc<World>) -> impl WorkflowFn<Vec<(String, i64)>, Vec<Entry>> + Clone {
     flow!(world, |ctx, all: Vec<(String, i64)>| {
         let account = ctx.account("till/1");
         let mut entries = Vec::new();

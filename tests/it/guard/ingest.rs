@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{FailureCode, RunError, Workflow};
+use counterfoil::flow::{FailureCode, RunError, WorkflowFn};
 use counterfoil::guard::index::Alias;
 use counterfoil::guard::ingest::Ingested;
 use counterfoil::sim::{CrashPoint, Simulation};
@@ -20,7 +20,7 @@ use crate::store::postgres::Schema;
 /// A document's text, and what it is cut at.
 type Text = (String, String);
 
-fn ingests(world: &Arc<World>) -> impl Workflow<Text, Ingested> + Clone {
+fn ingests(world: &Arc<World>) -> impl WorkflowFn<Text, Ingested> + Clone {
     flow!(world, |ctx, text: Text| {
         let (text, at) = text;
         let cut: Vec<_> = text.split(at.as_str()).map(str::to_owned).collect();
@@ -43,7 +43,7 @@ fn hash(of: &str) -> String {
     Sha256(Payload::of(of).unwrap().digest().0).to_string()
 }
 
-fn indexes(world: &Arc<World>) -> impl Workflow<Deed, Option<Alias>> + Clone {
+fn indexes(world: &Arc<World>) -> impl WorkflowFn<Deed, Option<Alias>> + Clone {
     flow!(world, |ctx, deed: Deed| {
         let index = ctx.index("hand/book");
         let build = async |of: &String| {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, Timestamp};
-use counterfoil::flow::{RunError, RunHandle, Workflow};
+use counterfoil::flow::{RunError, RunHandle, WorkflowFn};
 use counterfoil::sim::{CrashPoint, End, Offer, Report, Simulation, World};
 use counterfoil::store::{Run, RunState};
 use counterfoil::{Ctx, Engine, Failure};
@@ -20,7 +20,7 @@ const OPENS: Timestamp = Timestamp(1_767_225_600_000_000 + 3_600_000_000);
 const COMMANDS: u32 = 8;
 
 /// Pays the rent, asks whether the shop is open, and buys what was wanted.
-fn errand(world: &World) -> impl Workflow<String, String> + Clone {
+fn errand(world: &World) -> impl WorkflowFn<String, String> + Clone {
     let clock = world.clock().clone();
     move |ctx: Ctx, wanted: String| {
         let clock = clock.clone();

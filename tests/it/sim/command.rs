@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use counterfoil::clock::Clock as _;
-use counterfoil::flow::{Failure, FailureCode, GiveCommand, RunError, RunHandle, Sent, Workflow};
+use counterfoil::flow::{Failure, FailureCode, GiveCommand, RunError, RunHandle, Sent, WorkflowFn};
 use counterfoil::sim::{CrashPoint, End, Offer, Simulation, World};
 use counterfoil::store::RunState;
 use counterfoil::{Ctx, Engine};
@@ -78,7 +78,7 @@ pub(crate) async fn asked<T, Fut: Future<Output = Option<T>> + Send>(
 }
 
 /// The run, as a client finds it.
-async fn found<W: Workflow<String, String> + Clone>(
+async fn found<W: WorkflowFn<String, String> + Clone>(
     engine: &Engine,
     world: &World,
     code: W,

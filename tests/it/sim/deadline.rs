@@ -30,9 +30,10 @@ async fn office(ctx: Ctx, invoice: String) -> Result<String, Failure> {
 fn a_run_past_its_deadline_is_cancelled_with_its_child_wherever_it_is_crashed() {
     let simulation = Simulation::of(office, "one".to_owned())
         .engine(|engine, world| {
-            let engine = engine.deadline(5 * DAY).workflow("pay", 1, pay);
+            let engine = engine.workflow("pay", 1, pay);
             engine.tool(Looks(world.service("bank", Offer::Lookup)))
         })
+        .workflow(|workflow| workflow.deadline(5 * DAY))
         .check("all are cancelled in time", |end| {
             for run in end.runs() {
                 let RunState::Failed { failure } = &run.state else {

@@ -1,7 +1,7 @@
 //! Drafts in the simulator: a draft of unknown outcome is looked up or asked about, like every other effect, and a run that
 //! fails can archive the draft it has made.
 
-use counterfoil::flow::Workflow;
+use counterfoil::flow::WorkflowFn;
 use counterfoil::ledger::{Contract, ContractClass, LookupResult, Undone};
 use counterfoil::sim::{End, Offer, Service, Simulation};
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
@@ -99,7 +99,7 @@ where
 
 fn of<W>(workflow: W) -> Simulation
 where
-    W: Workflow<String, String> + Clone,
+    W: WorkflowFn<String, String> + Clone,
 {
     Simulation::of(workflow, "case".to_owned())
 }

@@ -170,7 +170,7 @@ const UNASKED: &str = "nothing is left standing unasked";
 
 fn family<W>(workflow: W) -> Simulation
 where
-    W: counterfoil::flow::Workflow<String, String> + Clone,
+    W: counterfoil::flow::WorkflowFn<String, String> + Clone,
 {
     Simulation::of(workflow, "o1".to_owned())
         .fails(1)

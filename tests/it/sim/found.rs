@@ -24,7 +24,7 @@ async fn listens(ctx: Ctx, _: u32) -> Result<String, Failure> {
 
 fn of<I, O, W>(workflow: W, input: I) -> Simulation
 where
-    W: counterfoil::flow::Workflow<I, O> + Clone,
+    W: counterfoil::flow::WorkflowFn<I, O> + Clone,
     I: serde::Serialize + serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
     O: serde::Serialize + serde::de::DeserializeOwned + Send + 'static,
 {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counterfoil::clock::{Boot, Clock};
-use counterfoil::flow::Workflow;
+use counterfoil::flow::WorkflowFn;
 use counterfoil::ledger::{Basis, ErrorKind, OperationKey, Record, RecordedFailure, State};
 use counterfoil::payload::{Payload, Stored};
 use counterfoil::sim::{Failing, Offer, Rule, Service, SimClock, Simulation, truthful};
@@ -366,7 +366,7 @@ async fn hurries(ctx: Ctx, case: String) -> Result<(), Failure> {
 
 fn of_one<W, O>(workflow: W) -> Simulation
 where
-    W: Workflow<String, O> + Clone,
+    W: WorkflowFn<String, O> + Clone,
     O: Serialize + DeserializeOwned + Send + 'static,
 {
     Simulation::of(workflow, "case".to_owned())

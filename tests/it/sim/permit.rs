@@ -144,10 +144,8 @@ fn nothing_is_sent_when_the_run_has_no_time_left() {
     const TIME: Duration = Duration::from_secs(5);
     let simulation = || {
         Simulation::of(once::<Asked>, "case".to_owned())
-            .engine(|engine, world| {
-                let engine = engine.tool(Asked(world.service("desk", Offer::Blind)));
-                engine.budget(Budget::default().timeout(TIME))
-            })
+            .engine(|engine, world| engine.tool(Asked(world.service("desk", Offer::Blind))))
+            .workflow(|workflow| workflow.budget(Budget::default().timeout(TIME)))
             .check("nothing is sent late", |end| {
                 let late =
                     end.effects().into_iter().find(|effect| effect.at > TIME + Duration::from_millis(50));

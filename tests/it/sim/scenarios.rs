@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::flow::{FailureCode, RunError, Workflow};
+use counterfoil::flow::{FailureCode, RunError, Workflow, WorkflowFn};
 use counterfoil::ledger::{LookupResult, Retention};
 use counterfoil::payload::Stored;
 use counterfoil::sim::{
@@ -68,7 +68,7 @@ async fn pay(ctx: Ctx, bill: Bill) -> Result<Value, Failure> {
 /// A workflow that pays, and must not pay bill 7 twice.
 fn paying<W, O>(workflow: W) -> Simulation
 where
-    W: Workflow<Bill, O> + Clone,
+    W: WorkflowFn<Bill, O> + Clone,
     O: Serialize + DeserializeOwned + Send + 'static,
 {
     Simulation::of(workflow, bill(100))
@@ -107,7 +107,7 @@ fn each_class() -> [(Offer, Simulation); 6] {
 /// Asks for a run of its own, and says what it was told.
 async fn ask<W, O>(engine: Engine, workflow: W, bill: Bill, key: &'static str) -> String
 where
-    W: Workflow<Bill, O>,
+    W: WorkflowFn<Bill, O>,
     O: Serialize + DeserializeOwned + Send + 'static,
 {
     let tenant = engine.tenant(Simulation::TENANT).unwrap();
@@ -532,7 +532,7 @@ pub(crate) fn started_again_later(retention: Retention) -> Simulation {
         .engine(move |engine, world| {
             let engine = engine.tool(Pay(world.service("bank", Offer::Lookup), Retention::default()));
             let engine = engine.tool(Book(world.service("desk", Offer::Lookup)));
-            engine.workflow("book", 1, book).retention(retention).sweep(true)
+            engine.register(Workflow::new("book", book).retention(retention)).sweep(true)
         })
         .check("booked once", |end| {
             match end.effects().iter().filter(|effect| effect.system == "desk").count() {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use counterfoil::flow::{EngineBuilder, RunError};
+use counterfoil::flow::{EngineBuilder, RunError, Workflow};
 use counterfoil::sim::{CrashPoint, End, Offer, OpenQuestion, Simulation, World, truthful};
 use counterfoil::store::{QuestionKind, Resolution, Run, RunState};
 use counterfoil::{Ctx, Engine, Failure};
@@ -45,7 +45,7 @@ fn deployed(engine: EngineBuilder, world: &World, first_in: FirstIn) -> EngineBu
     if first_in(world.life()) {
         engine.workflow(NAME, 1, first)
     } else {
-        engine.workflow(NAME, 2, second).replaces([1])
+        engine.register(Workflow::new(NAME, second).version(2).replaces([1]))
     }
 }
 

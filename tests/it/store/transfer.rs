@@ -60,7 +60,7 @@ const CUT_OFF: u32 = 7;
 fn begin(
     process: &Process,
     tenant: &str,
-    flow: &(impl counterfoil::flow::Workflow<u32, String> + Clone),
+    flow: &(impl counterfoil::flow::WorkflowFn<u32, String> + Clone),
 ) -> Vec<RunId> {
     let tenant = process.engine().tenant(tenant).unwrap();
     for content in ["likes tea", "does not like tea"] {

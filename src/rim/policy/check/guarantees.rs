@@ -108,7 +108,7 @@ impl Reported {
                 PolicyRule::CallsUndeclared,
                 &format!("workflows[{number}]"),
                 &why,
-                ".calls::<Tool>() at its registration",
+                ".calls::<Tool>() of its `Workflow`",
             );
         }
     }

@@ -88,6 +88,8 @@ mod crash;
 pub mod exec;
 pub mod flow;
 pub mod guard;
+#[cfg(all(doctest, feature = "full"))]
+mod guides;
 pub mod id;
 pub mod ledger;
 mod panics;

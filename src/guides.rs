@@ -1,0 +1,19 @@
+//! The code of the guides, compiled and run as documentation tests: what a page shows, works.
+
+#[doc = include_str!("../docs/quick-start.md")]
+struct QuickStart;
+
+#[doc = include_str!("../docs/tutorial.md")]
+struct Tutorial;
+
+#[doc = include_str!("../docs/choose-a-contract.md")]
+struct ChooseAContract;
+
+#[doc = include_str!("../docs/questions.md")]
+struct Questions;
+
+#[doc = include_str!("../docs/production-checklist.md")]
+struct ProductionChecklist;
+
+#[doc = include_str!("../docs/coming-from.md")]
+struct ComingFrom;

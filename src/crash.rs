@@ -1,6 +1,6 @@
-//! The names of the moments at which a process can die, as far as it makes a difference to the world or to
-//! the records, and who is told when one is crossed. The engine crosses them where it writes and where it sends; without a
-//! watch a crossing does nothing.
+//! The names of the moments at which a process can die with a difference for the world or for the records, and the
+//! [`Watch`] that is called when one is crossed. The engine crosses them where it writes and where it sends. Without
+//! a watch a crossing does nothing.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -8,7 +8,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Is told of every crash point that is crossed, on the thread that crosses it and before it goes on.
+/// A receiver of every crash point that is crossed, called on the thread that crosses the point, before that thread
+/// goes on.
 ///
 /// ```
 /// use counterfoil::sim::{CrashPoint, Watch};
@@ -20,26 +21,27 @@ use std::task::Poll;
 /// }
 /// ```
 pub trait Watch: Send + Sync {
-    /// This point is being crossed. A *before* point: nothing of what follows has been done. An *after* point:
-    /// it has been done, and nobody has been told.
+    /// Called while this point is crossed. At a *before* point, nothing of the step that follows is done. At an
+    /// *after* point, the step is done, and nobody has been told.
     fn at(&self, point: CrashPoint);
 
-    /// The process is dead: whoever has crossed a point goes no further. A watch that kills its own process has no
-    /// need of this; a simulated process goes on to exist, and must do nothing any more.
+    /// True if the process is dead: a task that has crossed a point goes no further. A watch that kills its own
+    /// process does not need this. A simulated process still exists after its death and must do nothing more.
     fn is_dead(&self) -> bool {
         false
     }
 
-    /// The process is paused: whoever has crossed a point goes on later, when others may have taken its work over.
+    /// True if the process is paused: a task that has crossed a point goes on later, when another worker may have
+    /// taken its work over.
     fn is_paused(&self) -> bool {
         false
     }
 }
 
-// A watch is handed around as `dyn`.
+// `Watch` is passed around as `dyn`.
 const _: Option<&dyn Watch> = None;
 
-/// Where crossings are told. Nobody is told unless a [watch](Watch) was given.
+/// The place where crossings are reported. A crossing does nothing unless a [watch](Watch) was given.
 #[derive(Clone, Default)]
 pub(crate) struct Probe(Option<Arc<dyn Watch>>);
 
@@ -53,20 +55,21 @@ impl Probe {
         self.0.is_some()
     }
 
-    /// Tells of a point where nothing else may happen: inside a transaction, say.
+    /// Reports a point at which the task can neither stop nor pause, for example inside a transaction.
     pub(crate) fn at(&self, point: CrashPoint) {
         if let Some(watch) = &self.0 {
             watch.at(point);
         }
     }
 
-    /// Crosses a point. In a dead process nobody comes back from it; in a paused process nobody does before it goes on.
+    /// Crosses a point. In a dead process the future never resolves; in a paused process it resolves when the process
+    /// goes on.
     pub(crate) async fn cross(&self, point: CrashPoint) {
         let Some(watch) = &self.0 else { return };
         watch.at(point);
         poll_fn(|cx| {
             if watch.is_paused() {
-                cx.waker().wake_by_ref(); // it is not polled while it is paused
+                cx.waker().wake_by_ref(); // the task is not polled while the process is paused
                 return Poll::Pending;
             }
             Poll::Ready(())
@@ -80,11 +83,11 @@ impl Probe {
 
 macro_rules! points {
     ($(#[doc = $doc:literal] $point:ident = $name:literal,)*) => {
-        /// A moment at which a process can die: before and after every write that becomes durable, and before
-        /// and after every touch of the world.
+        /// A moment at which a process can die: before and after every write that becomes durable, and before and
+        /// after every call to the world.
         ///
-        /// Writes of several runs share transactions. *Before* a write, none of its transaction is durable;
-        /// *after* it, all of it is.
+        /// Writes of several runs share transactions. *Before* a write, nothing of its transaction is durable;
+        /// *after* it, the whole transaction is.
         ///
         /// ```
         /// use counterfoil::sim::CrashPoint;
@@ -99,17 +102,17 @@ macro_rules! points {
         }
 
         impl CrashPoint {
-            /// All of them, in the order in which the life of a run crosses them.
+            /// All crash points, in the order in which the life of a run crosses them.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$point),*];
 
-            /// The stable name.
+            /// The stable name of the point.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$point => $name,)*
                 }
             }
 
-            /// What has and what has not happened at this point, in one line.
+            /// One line that says which writes and calls have happened at this point, and which have not.
             pub fn about(self) -> &'static str {
                 match self {
                     $(Self::$point => $doc.trim_start(),)*
@@ -120,141 +123,141 @@ macro_rules! points {
 }
 
 points! {
-    /// The store is open; this worker is not enrolled, and those before it are not fenced.
+    /// The store is open. This worker is not enrolled, and earlier workers are not fenced.
     BeforeEnrolment = "before-enrolment",
-    /// This worker is enrolled and those before it are fenced; it has taken nothing over.
+    /// This worker is enrolled and earlier workers are fenced. It has taken no run over.
     AfterEnrolment = "after-enrolment",
-    /// A run was asked for; it is not recorded.
+    /// A run was requested. The run is not recorded.
     BeforeRunStart = "before-run-start",
-    /// A run is recorded; nobody knows, and its code has not run.
+    /// A run is recorded. No caller was told, and the code of the run has not started.
     AfterRunStart = "after-run-start",
-    /// A schedule is set or due; its next tick and the run of this one are not recorded.
+    /// A schedule is set or due. Its next tick and the run of this tick are not recorded.
     BeforeTick = "before-tick",
-    /// A schedule's next tick and the run of this one are durable; nobody knows, and its code has not run.
+    /// The next tick and the run of this tick are durable. No caller was told, and the run's code has not started.
     AfterTick = "after-tick",
-    /// A guard's row is to change: something is to be decided, or is; that is not durable.
+    /// A guard's row is about to change, because a decision is requested or made. The change is not durable.
     BeforeDocument = "before-document",
-    /// A guard's row has changed, with all that follows; nobody was told.
+    /// A guard's row has changed, with all consequences. No caller was told.
     AfterDocument = "after-document",
-    /// Runs of a queue are to begin; none of them has its place.
+    /// Runs of a queue are about to begin. None of them is admitted.
     BeforeAdmission = "before-admission",
-    /// The runs whose turn has come are this worker's; their code has not run.
+    /// The admitted runs belong to this worker. Their code has not started.
     AfterAdmission = "after-admission",
-    /// A run that was left behind, or whose time or answer has come, is found; it is not this worker's yet.
+    /// A run was found whose worker is gone, or whose timer or answer is due. It is not this worker's yet.
     BeforeTakeover = "before-takeover",
-    /// The run is this worker's; its code has not run again.
+    /// The run belongs to this worker. Its code has not started again.
     AfterTakeover = "after-takeover",
-    /// A step's result is there; its checkpoint is not durable.
+    /// A step has its result. The checkpoint is not durable.
     BeforeCheckpoint = "before-checkpoint",
-    /// A step's checkpoint is durable.
+    /// The checkpoint of a step is durable.
     AfterCheckpoint = "after-checkpoint",
-    /// Something is to be said to a run; it is not durable.
+    /// A signal is about to be sent to a run. The signal is not durable.
     BeforeSignal = "before-signal",
-    /// What was said to a run is durable; the run was not told.
+    /// A signal to a run is durable. The run was not told.
     AfterSignal = "after-signal",
-    /// A run is to receive what was said to it; that is not durable.
+    /// A run is about to receive a signal. The receipt is not durable.
     BeforeReceipt = "before-receipt",
-    /// A run has received what was said to it.
+    /// A run has received a signal, durably.
     AfterReceipt = "after-receipt",
-    /// A call was asked for; its intent is not durable, and nothing was sent.
+    /// A call was requested. Its intent is not durable, and nothing was sent.
     BeforeStarted = "before-started",
-    /// The intent of a call is durable; nothing was sent.
+    /// The intent of a call is durable. Nothing was sent.
     AfterStarted = "after-started",
-    /// A tool is about to be called: an attempt is durable, and nothing of it was sent.
+    /// A tool is about to be called. The attempt is durable, and nothing of it was sent.
     BeforeCall = "before-call",
-    /// A tool has returned: its effect may have happened, and nothing of its answer is recorded.
+    /// A tool has returned. Its effect may have happened, and nothing of its answer is recorded.
     AfterCall = "after-call",
-    /// A tool has learned the provider's id during its call; it is not durable.
+    /// A tool has learned the provider's id during its call. The id is not durable.
     BeforeNote = "before-note",
-    /// The provider's id is durable; the call goes on.
+    /// The provider's id is durable. The call goes on.
     AfterNote = "after-note",
-    /// It is certain that a call did not happen; that is not durable.
+    /// It is certain that a call did not happen. The failure is not durable.
     BeforeFailed = "before-failed",
-    /// It is durable that a call did not happen; it has not been tried again.
+    /// The failure of a call that did not happen is durable. The call has not been tried again.
     AfterFailed = "after-failed",
-    /// It is known that a call happened; that is not durable.
+    /// It is known that a call happened. The result is not durable.
     BeforeSeal = "before-seal",
     /// The result of a call is durable.
     AfterSeal = "after-seal",
-    /// A run has failed, and what it did is to be undone; that is not durable.
+    /// A run has failed, and its effects are to be undone. The plan to undo them is not durable.
     BeforeUndoing = "before-undoing",
-    /// What a failed run did is to be undone, durably; nothing of it was.
+    /// The plan to undo the effects of a failed run is durable. No effect was undone.
     AfterUndoing = "after-undoing",
-    /// An effect is undone; its own record does not say so.
+    /// An effect is undone. The record of the effect does not say so.
     BeforeCompensated = "before-compensated",
     /// The record of an effect says that it is undone.
     AfterCompensated = "after-compensated",
-    /// The time of some records is over; they are there as before.
+    /// The retention of some records is over. The records are still there, unchanged.
     BeforeForgetting = "before-forgetting",
-    /// Records whose time was over are gone, or digests are left of them.
+    /// Records whose retention was over are deleted, or only their digests are left.
     AfterForgetting = "after-forgetting",
-    /// Events are about to be published: they are durable, and nothing of this try was sent.
+    /// Events are about to be published. The events are durable, and nothing of this attempt was sent.
     BeforePublish = "before-publish",
-    /// The sink has answered; nothing of its answer is recorded.
+    /// The sink has answered. Nothing of its answer is recorded.
     AfterPublish = "after-publish",
-    /// It is known how far an aggregate is published; that is not durable.
+    /// The publisher knows how far an aggregate is published. The position is not durable.
     BeforePublished = "before-published",
-    /// How far an aggregate is published is durable.
+    /// The position up to which an aggregate is published is durable.
     AfterPublished = "after-published",
-    /// A message was processed in its transaction; neither what it changed nor that it is processed is durable.
+    /// A message was processed in its transaction. Neither its changes nor the fact that it is processed are durable.
     BeforeProcessed = "before-processed",
-    /// A message and what it changed are durable; it was not acknowledged.
+    /// A message is processed and its changes are durable. The message was not acknowledged.
     AfterProcessed = "after-processed",
-    /// The closure of a transaction has made its changes; neither they nor their checkpoint are durable.
+    /// The closure of a transaction has made its changes. Neither the changes nor their checkpoint are durable.
     BeforeTransaction = "before-transaction",
     /// The changes of a transaction and their checkpoint are durable.
     AfterTransaction = "after-transaction",
-    /// A dead attempt was found; it still belongs to the dead worker.
+    /// A dead attempt was found. The attempt still belongs to the dead worker.
     BeforeAdoption = "before-adoption",
-    /// A dead attempt belongs to this worker; nobody was asked what became of it.
+    /// A dead attempt belongs to this worker. The provider was not asked about its outcome.
     AfterAdoption = "after-adoption",
-    /// The provider is about to be asked what became of a call.
+    /// The provider is about to be asked about the outcome of a call.
     BeforeLookup = "before-lookup",
-    /// The provider has said what became of a call; nothing of it is recorded.
+    /// The provider has answered about the outcome of a call. Nothing of the answer is recorded.
     AfterLookup = "after-lookup",
-    /// A call may go out again; that attempt is not durable.
+    /// A call may go out again. The new attempt is not durable.
     BeforeAttempt = "before-attempt",
-    /// Another attempt is durable; nothing of it was sent.
+    /// Another attempt is durable. Nothing of it was sent.
     AfterAttempt = "after-attempt",
-    /// Only a person can say; the question is not durable.
+    /// Only a person can decide. The question is not durable.
     BeforeQuestion = "before-question",
     /// The question is durable and listed.
     AfterQuestion = "after-question",
-    /// A run waits for something durable; its row says that it is active.
+    /// A run waits for something durable. Its row says that it is active.
     BeforePark = "before-park",
-    /// A waiting run is a row, and holds no memory.
+    /// A waiting run is a row and holds no memory.
     AfterPark = "after-park",
-    /// A question was answered; that is not durable.
+    /// A question was answered. The answer is not durable.
     BeforeAnswer = "before-answer",
-    /// The answer and what follows from it are durable; nobody was woken.
+    /// The answer and its consequences are durable. Nobody was woken.
     AfterAnswer = "after-answer",
-    /// A confirming lookup is due; that it is being made is not durable.
+    /// A confirming lookup is due. The fact that it is being made is not durable.
     BeforeConfirming = "before-confirming",
-    /// A confirming lookup is about to be made; it is due again later, in case nothing comes of it.
+    /// A confirming lookup is about to be made. The lookup is due again later, in case its worker dies.
     AfterConfirming = "after-confirming",
-    /// The confirming lookup was made; it is still due.
+    /// The confirming lookup was made. The lookup is still due.
     BeforeConfirmed = "before-confirmed",
-    /// The confirming lookup is done with.
+    /// The confirming lookup is no longer due.
     AfterConfirmed = "after-confirmed",
-    /// A run was answered from another one's record; its use is not durable.
+    /// A run was answered from the record of another run. The use of that record is not durable.
     BeforeUse = "before-use",
     /// The use of another run's record is durable.
     AfterUse = "after-use",
-    /// A turn is over, or a run that had killed its process got somewhere; that is not durable.
+    /// A turn is over, or a run that had killed its process made progress. The progress is not durable.
     BeforeProgress = "before-progress",
-    /// The next turn has begun, or deaths of a run that got somewhere no longer count; that is durable.
+    /// The progress is durable: the next turn has begun, or the deaths of a run that made progress no longer count.
     AfterProgress = "after-progress",
-    /// A tenant's key for digests of secrets was drawn; it is not durable.
+    /// A tenant's key for digests of secrets was drawn. The key is not durable.
     BeforeDigestKey = "before-digest-key",
-    /// A tenant's key for digests of secrets is durable; nothing was digested with it.
+    /// A tenant's key for digests of secrets is durable. No secret was digested with it.
     AfterDigestKey = "after-digest-key",
-    /// A run has its result; that is not durable.
+    /// A run has its result. The result is not durable.
     BeforeRunEnd = "before-run-end",
-    /// The result of a run is durable; nobody was told.
+    /// The result of a run is durable. No caller was told.
     AfterRunEnd = "after-run-end",
-    /// This worker has finished its work; it has not signed off.
+    /// This worker has finished its work. The worker has not signed off.
     BeforeRetirement = "before-retirement",
-    /// This worker has signed off; its process is still there.
+    /// This worker has signed off. Its process still exists.
     AfterRetirement = "after-retirement",
 }
 
@@ -272,10 +275,10 @@ impl FromStr for CrashPoint {
     }
 }
 
-/// There is no crash point of that name.
+/// An error: no crash point has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no crash point {name:?}: `CrashPoint::ALL` lists them, as in `after-call`")]
 pub struct UnknownPoint {
-    /// The name.
+    /// The name that was given.
     pub name: String,
 }

@@ -204,7 +204,7 @@ macro_rules! number_id {
 }
 
 number_id!(
-    /// One execution of a workflow.
+    /// The id of a run: one execution of a workflow.
     RunId, "run-", "run id"
 );
 number_id!(
@@ -217,12 +217,12 @@ number_id!(
     RecordId, "rec-", "record id"
 );
 number_id!(
-    /// An open question that a person or a policy must answer.
+    /// The id of a question that a person or a policy must answer.
     QuestionId, "question-", "question id"
 );
 
 number_id!(
-    /// One remembered entry.
+    /// The id of a remembered entry.
     MemoryId, "mem-", "memory id"
 );
 

@@ -2,8 +2,8 @@
 //! silent loss.
 //!
 //! A tool call that touches the world leaves an idempotency record *before* it goes out. After a crash the run
-//! resumes from its records, asks the outside world about every call whose fate is unknown, and never repeats an
-//! effect that happened. Where nobody can know, it says so and waits for a decision.
+//! resumes from its records, asks the outside world about every call whose outcome is unknown, and never repeats an
+//! effect that happened. Where nobody can know, it asks a person and waits for the answer.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
@@ -56,23 +56,23 @@
 //! | a guarded tool call in an agent loop that you have | [`Executor`], [`ToolRequest`], [`Outcome`] |
 //! | to say what a tool does and what its provider offers | [`tool`] |
 //! | the rules themselves, pure | [`ledger`] |
-//! | to answer what nobody can know | [`flow::TenantClient::answer`], [`Executor::answer`] |
-//! | to see what may be promised of each call, before any is made | [`flow::Guarantees`] |
+//! | to answer open questions about calls and runs | [`flow::TenantClient::answer`], [`Executor::answer`] |
+//! | the guarantees of each call, before any is made | [`flow::Guarantees`] |
 //! | to check edited code against recorded runs | [`flow::check::Replayer`] |
 //! | people who decide before something goes out | [`Ctx::approval`], [`guard::approval`] |
 //! | a failed run's effects undone | [`tool::Compensate`] |
-//! | to ask what became of a call, or to be called back | [`tool::Reconcile`], [`tool::lookup`], [`Completion`] |
-//! | events told with a change, and messages processed once | [`Ctx::emit`], [`inbox`] |
+//! | to ask a provider about a call, or to be called back | [`tool::Reconcile`], [`tool::lookup`], [`Completion`] |
+//! | events published with a change, and messages processed once | [`Ctx::emit`], [`inbox`] |
 //! | to remember each thing once | `guard::memory` (feature `memory`) |
 //! | agents in a workflow | `agent` (feature `agent`) |
 //! | to crash your own workflow wherever it can die | `sim` (feature `sim`) |
-//! | another store, or to see what one must keep | [`store::Store`] |
+//! | another store, and the rules for one | [`store::Store`] |
 //!
 //! # What is promised
 //!
 //! *Exactly once* is said only of changes in the ledger's own database ([`Ctx::transaction`]). For everything else
-//! the promise depends on what the provider offers ([`ledger::ContractClass`]), and is never more than that: a
-//! duplicate is prevented, or found and listed, or its record is marked as resting on the provider's word alone.
+//! the promise depends on what the provider offers ([`ledger::ContractClass`]), and goes no further: a duplicate is
+//! prevented, or found and listed, or its record is marked as resting on the provider's word alone.
 
 // The codes and columns of rows are read and written by the SQL stores alone.
 #![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
@@ -130,13 +130,15 @@ pub use rim::sql_sink::{EventField, SqlSink, SqlSinkError};
 pub use rim::webhook;
 pub use store::Queue;
 
-/// The crates whose types stand in public signatures, in the versions that these are written with: an embedder needs none of its own.
+/// The crates whose types are in public signatures, in the versions that this crate uses: an embedder depends on none
+/// of them itself.
 pub mod types {
     #[cfg(all(feature = "nats", any(feature = "sqlite", feature = "postgres")))]
     pub use async_nats;
     #[cfg(any(feature = "http", feature = "webhook", feature = "_queue"))]
     pub use bytes;
-    /// The future that traits return whose calls are made through `dyn`: [`Clock::sleep`](crate::Clock::sleep), a sink's `publish`.
+    /// The future type of traits that are called through `dyn`: [`Clock::sleep`](crate::Clock::sleep), a sink's
+    /// `publish`.
     pub use futures_util::future::BoxFuture;
     #[cfg(any(feature = "http", feature = "webhook"))]
     pub use http;

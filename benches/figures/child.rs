@@ -1,4 +1,4 @@
-//! What a child process does: work whose whole process is measured, from outside or by itself.
+//! The child processes: work whose whole process is measured, from outside or by itself.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -10,7 +10,8 @@ use crate::speed::multi_thread;
 use crate::waiting::{self, For};
 use crate::{raw, subject};
 
-/// Says on its standard output when its work is done and durable, and how much memory it has by then.
+/// Runs the task. Writes to standard output when its work is done and durable, and how much memory the process has
+/// then.
 pub(crate) fn run(task: &ChildTask) -> Result<(), Box<dyn Error>> {
     match task.name.as_str() {
         "guarded" => in_engine(task, 1),
@@ -29,7 +30,7 @@ pub(crate) fn run(task: &ChildTask) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// One run of `n` steps.
+/// Runs one workflow of `n` steps.
 fn in_run(task: &ChildTask, workflow: impl WorkflowFn<u32, usize>) -> Result<(), Box<dyn Error>> {
     multi_thread().block_on(async {
         let engine = subject::engine(&task.db.clone().into()).await;
@@ -40,7 +41,7 @@ fn in_run(task: &ChildTask, workflow: impl WorkflowFn<u32, usize>) -> Result<(),
     })
 }
 
-/// So many runs at once, each of `n` guarded calls.
+/// Runs `runs` workflows at once, each with `n` guarded calls.
 fn in_engine(task: &ChildTask, runs: usize) -> Result<(), Box<dyn Error>> {
     multi_thread().block_on(async {
         let engine = subject::engine(&task.db.clone().into()).await;
@@ -51,8 +52,8 @@ fn in_engine(task: &ChildTask, runs: usize) -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// Leaves `n` runs waiting behind, and says what they have added to what the process had after as many before them: by
-/// then caches and queues have come to their size.
+/// Leaves `n` waiting runs, and reports the memory that they added after as many runs before them: by then caches and
+/// queues have reached their size.
 fn waiting(task: &ChildTask) -> Result<(), Box<dyn Error>> {
     const AT_ONCE: u32 = 5000;
     let park = async |tenant: &TenantClient, n: u32| {

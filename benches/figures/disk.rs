@@ -10,18 +10,18 @@ use crate::report::{Finding, Values};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT};
 
-/// Calls or steps, in ten runs.
+/// The number of calls or steps, in ten runs.
 const N: u32 = 10_000;
 const RUNS: u32 = 10;
 
 struct Sizes {
-    /// Of the database after a truncating checkpoint, in bytes.
+    /// The size of the database after a truncating checkpoint, in bytes.
     db: f64,
-    /// Of the WAL at its longest, in MB: while it is open it is never cut.
+    /// The largest size of the WAL, in MB. An open WAL is never truncated.
     wal_mb: f64,
 }
 
-/// One round says it all: the bytes are the same in each.
+/// Measures the bytes in one round, because they are the same in each.
 pub(crate) fn bytes(options: &Options) -> Result<Vec<Finding>, String> {
     let folder = options.folder();
     let path = |name: &str| folder.path().join(name);
@@ -45,7 +45,7 @@ pub(crate) fn bytes(options: &Options) -> Result<Vec<Finding>, String> {
     ])
 }
 
-/// The sizes of a database with ten runs of so many calls and steps.
+/// The sizes of a database with ten runs, each with this number of calls and steps.
 async fn engine_file(db: &Path, calls: u32, steps: u32) -> Sizes {
     let engine = subject::engine(&db.to_owned().into()).await;
     let tenant = engine.tenant(TENANT).expect("a tenant");
@@ -66,7 +66,7 @@ async fn raw_file(db: &Path) -> Sizes {
     Sizes { db: truncated(db).await, wal_mb }
 }
 
-/// The size of a database whose WAL has been cut to nothing.
+/// The size of a database whose WAL was truncated to nothing.
 async fn truncated(db: &Path) -> f64 {
     let mut connection = raw::sqlite::connect(db).await;
     sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await.expect("a checkpoint");

@@ -1,4 +1,4 @@
-//! Rows about HTTP writes: how fast a first answer is given again, and what the layer costs the first request.
+//! Rows about HTTP writes: the speed of a replayed answer, and the cost of the layer for the first request.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use crate::report::{Finding, Values};
 use crate::speed::multi_thread;
 use crate::subject::TENANT;
 
-/// Connections at once, and the requests of each in a round.
+/// The number of concurrent connections, and the requests of each in a round.
 const CONNECTIONS: usize = 64;
 const REQUESTS: usize = 50;
 const BODY: &str = r#"{"cents": 100, "to": "ann"}"#;
@@ -40,7 +40,8 @@ async fn serve(app: Router) -> std::net::SocketAddr {
     address
 }
 
-/// Sends its requests one after the other over one connection. A client that does no more than that, so that the server is measured.
+/// Sends requests one after the other over one connection. The client does no more than that, so that the server is
+/// measured.
 async fn connection(address: std::net::SocketAddr, keys: Vec<String>) {
     let mut stream = TcpStream::connect(address).await.expect("the server");
     stream.set_nodelay(true).expect("a socket");
@@ -63,7 +64,7 @@ async fn connection(address: std::net::SocketAddr, keys: Vec<String>) {
     }
 }
 
-/// Headers, and a body of the announced length.
+/// True if the answer has its headers, and a body of the announced length.
 fn is_whole(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
@@ -92,7 +93,7 @@ fn layered(executor: &Executor) -> Router {
     Router::new().route("/orders", post(|| async { "order 1" })).layer(layer.layer().expect("a layer"))
 }
 
-/// The same handler without the layer, which reads one row by the key.
+/// The handler without the layer, which reads one row by the key.
 async fn reading(State(pool): State<SqlitePool>, request: Request) -> String {
     let key = request.headers()["idempotency-key"].to_str().expect("a key").to_owned();
     let row = sqlx::query_scalar("SELECT answer FROM reply WHERE key = ?").bind(key).fetch_one(&pool);
@@ -155,7 +156,7 @@ pub(crate) fn first(options: &Options) -> Result<Vec<Finding>, String> {
     Ok(vec![Finding::ratio("http-first", measure, subject, raw).at_least(0.5, 0.7)])
 }
 
-/// The same calls without HTTP.
+/// Calls per second without HTTP.
 async fn calls(executor: &Arc<Executor>, round: usize) -> f64 {
     let start = Instant::now();
     let callers = (0..CONNECTIONS).map(|one| {

@@ -1,4 +1,4 @@
-//! The row about idleness: what an engine with nothing to do asks of its store.
+//! The row about idleness: the statements of an engine with nothing to do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,8 +26,8 @@ pub(crate) fn statements(options: &Options) -> Result<Vec<Finding>, String> {
     [(1000, For::Timer, "timers"), (10_000, For::Signal, "signals")].into_iter().map(finding).collect()
 }
 
-/// What an engine asks of its store while so many runs wait, and nothing else happens: for a whole minute, because
-/// half of one is seven or eight heartbeats, which the figure would tell apart.
+/// The number of statements of an engine while this number of runs waits and nothing else happens. Counted over a whole
+/// minute, because half a minute is seven or eight heartbeats, and the figure would show that difference.
 pub(crate) async fn asked_a_minute(place: &Place, runs: usize, wait: For) -> f64 {
     let asked = Arc::new(AtomicU64::new(0));
     let counted = asked.clone();
@@ -44,7 +44,7 @@ pub(crate) async fn asked_a_minute(place: &Place, runs: usize, wait: For) -> f64
     asked as f64
 }
 
-/// Counts what a store is asked, reads and writes alike.
+/// A store that counts its statements, reads and writes alike.
 #[derive(Debug)]
 struct Counting {
     store: Arc<dyn Store>,
@@ -66,7 +66,7 @@ impl Store for Counting {
         None
     }
 
-    /// Waiting for a hint asks the database nothing.
+    /// Not counted, because waiting for a hint sends no statement.
     fn woken(&self) -> StoreFuture<'_, ()> {
         self.store.woken()
     }

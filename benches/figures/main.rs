@@ -9,11 +9,11 @@
 //!
 //! `--rounds N` (5), `--dir PATH` (a folder beside the binary: never a RAM disk), `--json`.
 //!
-//! Each round measures the subject and its raw line one after the other, and takes their ratio; what is printed
-//! is the median of the rounds with the least and the greatest. A figure that misses its `must` in every round fails the
-//! benchmark. The first round is thrown away: it grows the WAL
-//! to its steady size, so these are figures of a database in use and not of a new one. The PostgreSQL is the one that
-//! `TEST_DATABASE_URL` names; it must sync, as with `--durable`.
+//! Each round measures the subject and its raw line one after the other, and takes their ratio. The printed value is
+//! the median of the rounds with the least and the greatest. A figure that misses its `must` in every round fails the
+//! benchmark. The first round is thrown away: it grows the WAL to its steady size, so these are figures of a database
+//! in use and not of a new one. The PostgreSQL is the one that `TEST_DATABASE_URL` names; it must sync, as with
+//! `--durable`.
 
 #![allow(missing_docs, reason = "a program")]
 #![allow(clippy::unnecessary_wraps, reason = "all rows of the table have one form")]
@@ -59,7 +59,7 @@ mod webhooks;
 use options::Options;
 use report::{Finding, Report};
 
-/// A row of the table: its name for `--only`, and what measures it.
+/// A row of the table: its name for `--only`, and the function that measures it.
 type Row = (&'static str, fn(&Options) -> Result<Vec<Finding>, String>);
 
 const ROWS: &[Row] = &[

@@ -1,4 +1,4 @@
-//! Rows about messages: how fast events come out of the outbox, and what it costs to process a message once.
+//! Rows about messages: the speed of events through the outbox, and the cost of processing a message once.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,10 +18,10 @@ use crate::report::{Finding, Values};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT, text};
 
-/// Runs at once, and the events of each.
+/// The number of concurrent runs, and the events of each.
 const RUNS: usize = 64;
 const EVENTS: u32 = 100;
-/// Messages of a round, one after the other.
+/// The number of messages in a round, one after the other.
 const MESSAGES: u32 = 300;
 
 pub(crate) fn outbox(options: &Options) -> Result<Vec<Finding>, String> {
@@ -32,7 +32,7 @@ pub(crate) fn inbox(options: &Options) -> Result<Vec<Finding>, String> {
     processed::<SqliteConnection>(options, Database::Sqlite, "inbox")
 }
 
-/// Takes everything at once, and counts it.
+/// A sink that takes everything at once, and counts it.
 #[derive(Clone)]
 struct Counts(Arc<Semaphore>);
 
@@ -51,7 +51,7 @@ async fn tell(ctx: Ctx, (order, events): (usize, u32)) -> Result<(), Failure> {
     Ok(())
 }
 
-/// From the start of the runs that emit them until the sink has taken the last one.
+/// Measures from the start of the runs that emit the events until the sink has taken the last event.
 pub(crate) fn published(
     options: &Options,
     database: Database,
@@ -97,7 +97,7 @@ async fn tells(engine: &Engine) {
     try_join_all(runs).await.expect("all runs end well");
 }
 
-/// A connection of the measured database, as its user has it.
+/// A connection to the measured database, as its user opens it.
 pub(crate) trait Own: OwnConnection + 'static {
     fn open(place: &Place) -> impl Future<Output = Self>;
     fn run<'c>(&'c mut self, sql: &'static str) -> BoxFuture<'c, Result<(), sqlx::Error>>;
@@ -137,7 +137,7 @@ pub(crate) const TABLES: [&str; 2] = [
 pub(crate) const ENTER: &str = "INSERT INTO entry VALUES ('a row of the effect')";
 const SEEN: &str = "INSERT INTO seen SELECT coalesce(max(id), 0) + 1 FROM seen";
 
-/// One after the other, each with one statement of its own; the raw line writes the mark by hand.
+/// Measures messages one after the other, each with one statement of its own; the raw line writes the mark by hand.
 pub(crate) fn processed<C: Own>(
     options: &Options,
     database: Database,

@@ -1,7 +1,7 @@
-//! Rows about queue consumers: what it costs to process each message of NATS JetStream once.
+//! Rows about queue consumers: the cost of processing each message of NATS JetStream once.
 //!
-//! One server, one stream, two consumers of it: ours, and a raw one that pulls, inserts a row, and acknowledges. Both find the same messages
-//! waiting, and are measured from their start until the broker holds nothing for them any more.
+//! One server and one stream with two consumers: ours, and a raw one that pulls, inserts a row, and acknowledges. Both
+//! find the same messages waiting, and are measured from their start until the broker holds nothing for them any more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,14 +28,14 @@ use crate::server::{self, Daemon};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT};
 
-/// Messages of a round.
+/// The number of messages in a round.
 const MESSAGES: usize = 1000;
 const STREAM: &str = "FIGURES";
 const OURS: &str = "ours";
 const RAW: &str = "raw";
 
 pub(crate) fn sqlite(options: &Options) -> Result<Vec<Finding>, String> {
-    // A file has one writer: more than one raw connection would wait for each other.
+    // A file has one writer: several raw connections would wait for each other.
     [(1, 1), (16, 1)]
         .into_iter()
         .map(|(hands, raw)| consumed::<SqliteConnection>(options, Database::Sqlite, "nats", hands, raw))
@@ -49,7 +49,7 @@ pub(crate) fn postgres(options: &Options) -> Result<Vec<Finding>, String> {
     [1, 16].into_iter().map(measure).collect()
 }
 
-/// With so many messages in hand, against so many raw connections.
+/// Measures our consumer with `hands` messages in flight, against `raw_hands` raw connections.
 fn consumed<C: Own + Send>(
     options: &Options,
     database: Database,
@@ -135,7 +135,7 @@ impl Broker {
         self.nats.get_consumer_from_stream(name, STREAM).await.expect("a consumer")
     }
 
-    /// Until the broker holds nothing for this consumer any more.
+    /// Waits until the broker holds nothing for this consumer any more.
     async fn settled(&self, name: &str) {
         let mut consumer = self.consumer(name).await;
         loop {
@@ -163,7 +163,7 @@ impl Broker {
         MESSAGES as f64 / seconds
     }
 
-    /// Messages per second by the raw one.
+    /// Messages per second by the raw consumer.
     async fn inserted<C: Own + Send>(&self, connections: Vec<C>) -> (Vec<C>, f64) {
         let start = Instant::now();
         let pulled = self.consumer(RAW).await.messages().await.expect("messages");
@@ -176,7 +176,7 @@ impl Broker {
     }
 }
 
-/// Takes messages while there are any left: a durable row, and then the acknowledgement.
+/// Takes messages while there are any left: writes a durable row, and then acknowledges.
 async fn insert<C: Own>(mut own: C, pulled: Arc<Mutex<Pulled>>, left: Arc<AtomicUsize>) -> C {
     while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
         let message = pulled.lock().await.next().await.expect("a message").expect("a message");

@@ -1,16 +1,16 @@
-//! What the command line says.
+//! The options on the command line.
 
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// What this process is to do.
+/// The task of this process.
 pub(crate) enum Task {
     Measure(Options),
     Child(ChildTask),
 }
 
-/// How to measure.
+/// The options of the measurement.
 pub(crate) struct Options {
     pub(crate) rounds: usize,
     pub(crate) json: bool,
@@ -51,7 +51,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Task, Str
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         let number = |text: String| text.parse::<u32>().map_err(|_| format!("{text:?} is not a number"));
         match argument.as_str() {
-            "--bench" => {} // cargo says so
+            "--bench" => {} // cargo adds it
             "--json" => options.json = true,
             "--only" => options.only.push(value()?),
             "--rounds" => options.rounds = number(value()?)?.max(1) as usize,
@@ -65,7 +65,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Task, Str
     if child.name.is_empty() { Ok(Task::Measure(options)) } else { Ok(Task::Child(child)) }
 }
 
-/// The target folder is on a disk; a system's temporary folder may be memory.
+/// The folder of this binary. The target folder is on a disk; a system's temporary folder may be memory.
 fn beside_the_binary() -> PathBuf {
     let binary = std::env::current_exe().expect("the path of this binary");
     binary.parent().expect("a binary is in a folder").to_owned()

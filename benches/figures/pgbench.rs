@@ -1,4 +1,4 @@
-//! pgbench: what PostgreSQL's own client reaches with two transactions per step, on many connections.
+//! pgbench: the rate of PostgreSQL's own client with two transactions per step, on many connections.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +8,7 @@ use tempfile::NamedTempFile;
 use crate::place::Place;
 use crate::raw;
 
-/// As the figures are defined.
+/// The number of connections, as the figures are defined.
 pub(crate) const CONNECTIONS: u32 = 32;
 
 pub(crate) struct Pgbench {
@@ -23,11 +23,11 @@ impl Pgbench {
     pub(crate) fn of(place: &Place) -> Result<Self, String> {
         let Place::Schema { url, name } = place else { return Err("pgbench works on PostgreSQL".into()) };
         let program = std::env::var_os("PG_BIN").map_or_else(
-            || "pgbench".into(), // on the path, as for somebody with a server elsewhere
+            || "pgbench".into(), // on the path, for a server elsewhere
             |bin| PathBuf::from(bin).join("pgbench"),
         );
         let script = NamedTempFile::new().map_err(|e| e.to_string())?;
-        // No other colon: pgbench takes a word behind one for a variable, even inside a text.
+        // No other colon: pgbench takes a word after one for a variable, even inside a text.
         let key = "'touch-case-' || CAST(:number AS bigint) || '-the operation that is done to it'";
         let (hash, response) = ("07".repeat(32), raw::response());
         let text = format!(
@@ -39,7 +39,7 @@ impl Pgbench {
         Ok(Self { program, script, url: url.clone(), schema: name.clone() })
     }
 
-    /// How long so many steps on each connection took, without connecting.
+    /// The time that `each` steps on each connection took, in seconds, without connecting.
     pub(crate) fn seconds(&self, each: u32) -> Result<f64, String> {
         let program = self.program.display();
         let done = Command::new(&self.program)

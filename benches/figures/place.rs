@@ -1,4 +1,4 @@
-//! Where a measured database is.
+//! The places of measured databases.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::options::Options;
 
-/// Which store is measured.
+/// The kind of store that is measured.
 #[derive(Clone, Copy)]
 pub(crate) enum Database {
     Sqlite,
@@ -14,7 +14,7 @@ pub(crate) enum Database {
     Postgres,
 }
 
-/// One database.
+/// The place of one database.
 #[derive(Clone)]
 pub(crate) enum Place {
     File(PathBuf),
@@ -32,7 +32,7 @@ impl From<PathBuf> for Place {
     }
 }
 
-/// The databases of one row, gone with it.
+/// The databases of one row, removed when dropped.
 pub(crate) enum Home {
     Folder(TempDir),
     #[cfg(feature = "postgres")]
@@ -57,7 +57,7 @@ impl Home {
     }
 }
 
-/// A server, and what the schemas of this row begin with.
+/// A server, and the prefix of this row's schemas.
 #[cfg(feature = "postgres")]
 pub(crate) struct Server {
     url: String,
@@ -92,7 +92,7 @@ impl Server {
 
 #[cfg(feature = "postgres")]
 impl Drop for Server {
-    /// Its rows would stay in a server that outlives this program.
+    /// Drops the schemas, which would stay in a server that outlives this program.
     fn drop(&mut self) {
         if let Err(error) = crate::speed::current_thread().block_on(self.clear()) {
             eprintln!("the schemas {}… stay: {error}", self.prefix);
@@ -100,7 +100,7 @@ impl Drop for Server {
     }
 }
 
-/// No server is a failure, never a row that is left out in silence.
+/// The server's URL. A missing server is a failure, never a row that is left out in silence.
 #[cfg(feature = "postgres")]
 pub(crate) fn url() -> Result<String, String> {
     std::env::var("TEST_DATABASE_URL").map_err(|_| {

@@ -19,7 +19,8 @@ type Findings = Result<Vec<Finding>, String>;
 const DATABASE: Database = Database::Postgres;
 const RUNS_64: Work = Work::GuardedRuns { runs: 64, calls: 100 };
 
-/// So many that it does not count what a connection does at first: each statement is parsed, and planned once.
+/// Measures so many calls that the first work of a connection does not count: each statement is parsed and planned
+/// once.
 pub(crate) fn guarded(options: &Options) -> Findings {
     on_each_runtime(
         options,
@@ -71,7 +72,8 @@ pub(crate) fn two_transactions(options: &Options) -> Findings {
     })
 }
 
-/// Not a thousand: opening the connections takes far longer than reading so few, and never equally long.
+/// The number of recorded steps. With only a thousand, opening the connections takes far longer than reading, and never
+/// equally long.
 const RECORDED: u32 = 10_000;
 
 pub(crate) fn resume_plain(options: &Options) -> Findings {
@@ -95,12 +97,12 @@ pub(crate) fn timers(options: &Options) -> Findings {
     Ok(vec![Finding::ratio("postgres-timers", measure, subject, raw).at_least(0.03, 0.10)])
 }
 
-/// Events from their runs to a sink.
+/// Measures events from their runs to a sink.
 pub(crate) fn outbox(options: &Options) -> Findings {
     messages::published(options, DATABASE, "postgres-outbox")
 }
 
-/// Messages, one after the other.
+/// Measures messages, one after the other.
 pub(crate) fn inbox(options: &Options) -> Findings {
     messages::processed::<sqlx::PgConnection>(options, DATABASE, "postgres-inbox")
 }
@@ -115,7 +117,7 @@ pub(crate) fn signals(options: &Options) -> Findings {
     [(Sender::Same, "its worker"), (Sender::Another, "another worker")].into_iter().map(finding).collect()
 }
 
-/// What the store is asked: a heartbeat asks it twice, each one statement on the wire.
+/// Measures the statements of an idle worker: a heartbeat sends two, each one statement on the wire.
 pub(crate) fn idle(options: &Options) -> Findings {
     let finding = |(runs, wait, what)| {
         let home = Home::of(DATABASE, options)?;
@@ -134,9 +136,9 @@ pub(crate) fn idle(options: &Options) -> Findings {
     .collect()
 }
 
-/// Commits of a thousand calls: those of an engine that makes a thousand, less those of one that makes none. They
-/// are the server's count of all transactions in this database (`pg_stat_database.xact_commit`), also of those that
-/// only read and of those of other sessions.
+/// Measures the commits of a thousand calls: those of an engine that makes a thousand, less those of one that makes
+/// none. They are the server's count of all transactions in this database (`pg_stat_database.xact_commit`), including
+/// those that only read and those of other sessions.
 pub(crate) fn commits(options: &Options) -> Findings {
     const CALLS: u32 = 1000;
     let home = Home::of(DATABASE, options)?;
@@ -186,13 +188,14 @@ async fn committed(url: &str) -> i64 {
     committed
 }
 
-/// Transactions in this database that were committed, and that were rolled back, so far. A statement outside of one is one by itself.
+/// The numbers of transactions in this database that were committed and that were rolled back so far. A statement
+/// outside of a transaction counts as one.
 ///
-/// Counted when all other sessions have ended: one tells the server's statistics of its transactions at its end, and
-/// before that when it likes.
+/// Counted once all other sessions have ended: a session reports its transactions to the server's statistics at its
+/// end, and before that at any time.
 pub(crate) async fn transactions(url: &str) -> [i64; 2] {
     let mut connection = PgConnection::connect(url).await.expect("a connection");
-    // One transaction however often it looks, and counted after its own answer: the same in every difference.
+    // One transaction for all looks, counted only after its own answer: the same in every difference.
     let mut looking = connection.begin().await.expect("a transaction");
     loop {
         sqlx::query("SELECT pg_stat_clear_snapshot()").execute(&mut *looking).await.expect("an answer");

@@ -8,13 +8,13 @@ use std::time::Instant;
 use crate::options::Options;
 use crate::report::{Finding, Values, median};
 
-/// Starts per round; their median counts.
+/// The number of starts per round; their median counts.
 const STARTS: usize = 5;
 
-/// What a child said.
+/// The report of a child process.
 pub(crate) struct Done {
     ms: f64,
-    /// All that it has, or how much more than before its work.
+    /// The memory of the child, in MB: all that it has, or how much more than before its work.
     pub(crate) memory_mb: f64,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn start(options: &Options) -> Result<Vec<Finding>, String> {
         for _ in 0..STARTS {
             existing_ms.push(child("guarded", &ours, 1)?.ms);
             raw_ms.push(child("raw-inserts", &raws, 1)?.ms);
-            // The file's own folder, so that removing it is no part of the next start.
+            // The file has a folder of its own, so that removing it is no part of the next start.
             new_ms.push(child("guarded", &options.folder().path().join("new.db"), 1)?.ms);
         }
         if round > 0 {
@@ -56,7 +56,7 @@ pub(crate) fn memory(options: &Options) -> Result<Vec<Finding>, String> {
     Ok(vec![Finding::absolute("memory", measure, Values::new("MB", subject), raw).at_most(20.0, 14.0)])
 }
 
-/// Syncs of a thousand calls: those of a process that makes a thousand, less those of one that makes none.
+/// Measures the syncs of a thousand calls: those of a process that makes a thousand, less those of one that makes none.
 pub(crate) fn syncs(options: &Options) -> Result<Vec<Finding>, String> {
     const CALLS: u32 = 1000;
     let (mut subject, mut raw) = (Vec::new(), Vec::new());
@@ -94,7 +94,7 @@ fn command(name: &str, db: &Path, n: u32) -> Command {
     command
 }
 
-/// How often a child calls fsync or fdatasync.
+/// The number of calls of fsync or fdatasync by a child.
 fn traced(options: &Options, name: &str, n: u32) -> Result<f64, String> {
     let folder = options.folder();
     let summary = folder.path().join("strace");
@@ -114,7 +114,7 @@ fn traced(options: &Options, name: &str, n: u32) -> Result<f64, String> {
     Ok(count(&summary))
 }
 
-/// The fourth column of the lines that end in the name of a call.
+/// The sum of the fourth column of the lines that end in the name of a call.
 fn count(summary: &str) -> f64 {
     let lines = summary.lines().filter(|line| line.ends_with("fsync") || line.ends_with("fdatasync"));
     lines.filter_map(|line| line.split_whitespace().nth(3)?.parse::<f64>().ok()).sum()

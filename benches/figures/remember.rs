@@ -1,4 +1,4 @@
-//! The row about memory: what it costs to remember something when a tenant knows little, and when it knows a lot.
+//! The row about memory: the cost of remembering something for a tenant with few memories and for one with many.
 
 use std::time::Instant;
 
@@ -12,13 +12,13 @@ use crate::report::{Finding, Values, median};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT};
 
-/// Memories of one subject, however many subjects there are.
+/// The number of memories of one subject, however many subjects there are.
 const OF_SUBJECT: usize = 10;
 const MANY: usize = 100_000;
 const FEW: usize = 1_000;
-/// Said per round to each of the two engines, in turn; their medians count.
+/// The number of memories per round for each of the two engines, in turn; their medians count.
 const SAID: usize = 200;
-/// So much is said at once while a tenant is being filled.
+/// The number of concurrent writes while a tenant is being filled.
 const AT_ONCE: usize = 200;
 
 pub(crate) fn growth(options: &Options) -> Result<Vec<Finding>, String> {

@@ -1,4 +1,4 @@
-//! The table: what was measured beside what had to be reached.
+//! The table: the measured figures beside the ones that had to be reached.
 
 use serde_json::json;
 
@@ -7,13 +7,13 @@ use crate::options::Options;
 /// One line of the table.
 pub(crate) struct Finding {
     pub(crate) row: &'static str,
-    /// What is compared with `must` and `aim`, in words.
+    /// The measure that is compared with `must` and `aim`, in words.
     pub(crate) measure: String,
     /// The subject's value in each round.
     pub(crate) subject: Values,
     /// The raw line's value in each round.
     pub(crate) raw: Option<Values>,
-    /// What is compared, in each round.
+    /// The compared figure in each round.
     pub(crate) figure: Vec<f64>,
     pub(crate) must: f64,
     pub(crate) aim: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Values {
     pub(crate) rounds: Vec<f64>,
 }
 
-/// Which way is better.
+/// The direction in which a figure is better.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Better {
     Higher,
@@ -35,13 +35,13 @@ pub(crate) enum Better {
 }
 
 impl Finding {
-    /// The subject's value over the raw line's, pairwise.
+    /// A finding of the subject's value over the raw line's, pairwise.
     pub(crate) fn ratio(row: &'static str, measure: String, subject: Values, raw: Values) -> Self {
         let figure = subject.rounds.iter().zip(&raw.rounds).map(|(subject, raw)| subject / raw).collect();
         Self { row, measure, subject, raw: Some(raw), figure, must: 0.0, aim: 0.0, better: Better::Higher }
     }
 
-    /// The subject's value itself.
+    /// A finding of the subject's value itself.
     pub(crate) fn absolute(row: &'static str, measure: String, subject: Values, raw: Option<Values>) -> Self {
         let figure = subject.rounds.clone();
         Self { row, measure, subject, raw, figure, must: 0.0, aim: 0.0, better: Better::Lower }
@@ -66,7 +66,7 @@ impl Finding {
         }
     }
 
-    /// Not one round has reached what must be reached: the machine's mood is no excuse.
+    /// True if not one round has reached the `must`, so that a slow moment of the machine does not count.
     fn is_missed(&self) -> bool {
         !self.figure.iter().any(|figure| self.is_within(*figure, self.must))
     }
@@ -113,7 +113,7 @@ impl Report {
         self.failed.push((row, error));
     }
 
-    /// What is wrong: rows that could not be measured, and those that missed what must be reached by more than their spread.
+    /// The failures: rows that could not be measured, and those that missed their `must` in every round.
     pub(crate) fn wrong(&self) -> Vec<String> {
         let failed = self.failed.iter().map(|(row, _)| format!("{row} could not be measured"));
         let missed = self.findings.iter().filter(|finding| finding.is_missed());
@@ -204,12 +204,12 @@ fn spread(values: &[f64]) -> String {
     format!("{} ({}–{})", number(median(values)), number(least), number(greatest))
 }
 
-/// Three significant digits, more for large numbers.
+/// A number with three significant digits, more for large numbers.
 fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
-        v if (0.995..1.1).contains(&v) => format!("{value:.3}"), // syncs per call: the third digit is the point
+        v if (0.995..1.1).contains(&v) => format!("{value:.3}"), // syncs per call: the third digit matters
         _ => format!("{value:.2}"),
     }
 }

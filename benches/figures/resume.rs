@@ -1,4 +1,4 @@
-//! Rows about resuming: what a recorded step adds to the time from opening the engine until the run is where it was.
+//! Rows about resuming: the time that a recorded step adds from opening the engine until the run is where it was.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::report::{Finding, Values, median};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT};
 
-/// Resumes per round, each beside one of a run without steps; their median counts.
+/// The number of resumes per round, each beside one of a run without steps; their medians count.
 const REPEATS: usize = 5;
 
 #[derive(Clone, Copy)]
@@ -50,7 +50,7 @@ pub(crate) fn turns(options: &Options) -> Result<Vec<Finding>, String> {
     let (mut late, mut early) = (Vec::new(), Vec::new());
     for round in 0..=options.rounds {
         let milliseconds = |place| resume(&runtime, place).as_secs_f64() * 1e3;
-        // In turn, so that both meet the machine in the same mood; often, because each takes a few milliseconds.
+        // In turn, so that both meet the machine in the same state; often, because each takes a few milliseconds.
         let (in_late, in_early): (Vec<_>, Vec<_>) =
             (0..4 * REPEATS).map(|_| (milliseconds(&long), milliseconds(&short))).unzip();
         if round > 0 {
@@ -63,7 +63,7 @@ pub(crate) fn turns(options: &Options) -> Result<Vec<Finding>, String> {
     Ok(vec![Finding::ratio("resume-turns", measure, late, early).at_most(1.5, 1.1)])
 }
 
-/// Microseconds per step, and per row read raw, in each round.
+/// Microseconds per step, and per row of a raw read, in each round.
 pub(crate) fn measure(
     options: &Options,
     database: Database,
@@ -94,7 +94,7 @@ pub(crate) fn measure(
     Ok((Values::new("µs", subjects), Values::new("µs", baseline)))
 }
 
-/// Leaves an active run with `n` recorded steps behind.
+/// Leaves an active run with `n` recorded steps.
 async fn record(place: &Place, recorded: Recorded, n: u32) {
     let engine = subject::engine(place).await;
     let tenant = engine.tenant(TENANT).expect("a tenant");
@@ -109,7 +109,7 @@ async fn record(place: &Place, recorded: Recorded, n: u32) {
     engine.shutdown(subject::DRAIN).await;
 }
 
-/// From the start of an engine until the run is where it was.
+/// The time from the start of an engine until the run is where it was.
 fn resume(runtime: &Runtime, place: &Place) -> Duration {
     let arrived = subject::arrival();
     let resumed = runtime.spawn({
@@ -125,7 +125,7 @@ fn resume(runtime: &Runtime, place: &Place) -> Duration {
     runtime.block_on(resumed).expect("a resume")
 }
 
-/// All rows in one query, decoded, on a connection that has not read them before, as the engine's has not.
+/// The time to read all rows in one query, decoded, on a connection that has not read them before, like the engine's.
 fn read(runtime: &Runtime, place: &Place, n: u32) -> Duration {
     let reading = runtime.spawn({
         let place = place.clone();

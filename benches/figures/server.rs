@@ -1,4 +1,4 @@
-//! Servers that a row has to itself, started as the tests start theirs: they end with this process, however that ends.
+//! Servers for a row of its own, started as in the tests: they end with this process, however it ends.
 
 #[path = "../../tests/own_server/daemon.rs"]
 #[allow(dead_code, reason = "the tests do more with their servers")]
@@ -20,7 +20,7 @@ pub(crate) fn nats(port: u16, folder: &Path) -> Command {
     command
 }
 
-/// Redis without persistence, as caches are.
+/// Redis without persistence, the usual setup of a cache.
 #[cfg(feature = "redis")]
 pub(crate) fn redis(port: u16, folder: &Path) -> Command {
     let mut command = Command::new("redis-server");

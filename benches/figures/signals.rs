@@ -1,4 +1,4 @@
-//! Rows about signals: how long it takes until a run that waits as a row has received what was said to it.
+//! Rows about signals: the time until a run that waits as a row has received a signal.
 
 use std::time::{Duration, Instant};
 
@@ -13,17 +13,17 @@ use crate::speed::multi_thread;
 use crate::subject::{self, TENANT};
 use crate::waiting::{For, park};
 
-/// Signals per round, each beside an insert; their medians count.
+/// The number of signals per round, each beside an insert; their medians count.
 const SIGNALS: usize = 100;
-/// Before each of them: by then whoever has written is at rest.
+/// The pause before each signal and insert, after which earlier writers are at rest.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Who sends.
+/// The sender of the signals.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// The engine that has carried the run out so far.
     Same,
-    /// Another one, on the same store.
+    /// Another engine, on the same store.
     #[cfg(feature = "postgres")]
     Another,
 }
@@ -79,7 +79,7 @@ pub(crate) fn measure(
     Ok((Values::new("µs", signals), Values::new("µs", inserts)))
 }
 
-/// How long a run that waits for it takes to receive a signal. Returns when the run has ended.
+/// The time until a waiting run has received a signal. Returns when the run has ended.
 async fn say(engine: &Engine, run: RunId) -> Duration {
     let run = engine.tenant(TENANT).expect("a tenant").handle::<u32>(run);
     let received = subject::arrival();

@@ -1,4 +1,4 @@
-//! How fast the simulator tries things: what a user waits for in each run of the tests.
+//! The speed of the simulator, for which a user waits in each run of the tests.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ mod five_calls;
 
 use case_notice::classes::Class;
 
-/// On one core: a simulation has one thread.
+/// Measures schedules on one core, because a simulation has one thread.
 pub(crate) fn schedules(options: &Options) -> Result<Vec<Finding>, String> {
     let simulation = five_calls::simulation();
     let mut rates = Vec::new();
@@ -28,8 +28,8 @@ pub(crate) fn schedules(options: &Options) -> Result<Vec<Finding>, String> {
     Ok(vec![Finding::absolute("simulator", measure, Values::new("/s", rates), None).at_least(1000.0, 3000.0)])
 }
 
-/// Every crash point, every pair and every fault with every crash, in front of the six kinds of provider that do
-/// what they say.
+/// Measures every crash point, every pair and every fault with every crash, in front of the six kinds of provider that
+/// do what they say.
 pub(crate) fn case_notice(options: &Options) -> Result<Vec<Finding>, String> {
     let (mut took, mut schedules) = (Vec::new(), 0);
     for _ in 0..options.rounds {

@@ -15,12 +15,12 @@ use crate::subject::{self, TENANT};
 
 type Findings = Result<Vec<Finding>, String>;
 
-/// A round is cut into slices of subject and raw line in turn, so that both meet the disk in the same mood.
+/// The number of slices of a round, of subject and raw line in turn, so that both meet the disk in the same state.
 const SLICES: usize = 5;
 
 const SQLITE: Database = Database::Sqlite;
 
-/// What is done in a slice, and how often.
+/// The work of a slice, and its amount.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
     RawInserts(u32),
@@ -38,7 +38,7 @@ pub(crate) enum Work {
         runs: usize,
         calls: u32,
     },
-    /// One run in 16 uses a guard.
+    /// Guarded runs, of which one in 16 uses a guard.
     MixedRuns {
         runs: usize,
         calls: u32,
@@ -47,12 +47,12 @@ pub(crate) enum Work {
         runs: usize,
         calls: u32,
     },
-    /// Two-transaction steps of pgbench, so many on each of its connections.
+    /// Two-transaction steps of pgbench, this many on each of its connections.
     #[cfg(feature = "postgres")]
     Pgbench(u32),
 }
 
-/// What it is done with: a database of its own, kept open over all rounds.
+/// The tool for the work: a database of its own, kept open over all rounds.
 enum Bench {
     Raw(Option<Raw>),
     Engine(Engine),
@@ -60,7 +60,7 @@ enum Bench {
     Pgbench(Pgbench),
 }
 
-/// What it took, over all slices of a round.
+/// The time that the work took, over all slices of a round.
 #[derive(Default)]
 pub(crate) struct Taken {
     count: f64,
@@ -88,7 +88,7 @@ pub(crate) fn guarded_two_transactions(options: &Options) -> Findings {
     )
 }
 
-/// What is looked at after a single send: a row of the look beside each record.
+/// Measures calls that are looked up after a single send: each record has a row for the look beside it.
 pub(crate) fn payments(options: &Options) -> Findings {
     on_each_runtime(options, SQLITE, Work::Payments(200), Work::RawInserts(200), |runtime, subject, raw| {
         let measure = format!("sequential payments of class Lookup ÷ raw one-row inserts, {runtime}");
@@ -116,7 +116,7 @@ pub(crate) fn asynchronous(options: &Options) -> Findings {
     )
 }
 
-/// What is recorded once, with its outcome.
+/// Measures calls that are recorded once, with their outcome.
 pub(crate) fn queries(options: &Options) -> Findings {
     on_each_runtime(options, SQLITE, Work::Queries(200), Work::Asynchronous(200), |runtime, subject, raw| {
         let measure = format!("sequential calls of a read-only tool ÷ asynchronous steps, {runtime}");
@@ -139,7 +139,7 @@ pub(crate) fn runs_64(options: &Options) -> Findings {
     )
 }
 
-/// What those pay who use no guard, for one that does.
+/// Measures the cost for runs without a guard beside one run that uses one.
 pub(crate) fn mixed(options: &Options) -> Findings {
     guards(options, SQLITE, "mixed")
 }
@@ -214,12 +214,12 @@ pub(crate) fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Two workers, beside the driver's own thread.
+/// A runtime with two workers, beside the driver's own thread.
 pub(crate) fn multi_thread() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// Subject and raw line in turn, in each round but the one that warms up.
+/// Measures subject and raw line in turn, in each round but the warm-up.
 fn in_turn(
     options: &Options,
     database: Database,
@@ -283,7 +283,7 @@ fn measure(runtime: &Runtime, bench: &mut Bench, work: Work, taken: &mut Taken) 
             *slot = Some(raw);
             count
         }
-        // It says itself how long it took without connecting.
+        // pgbench reports its own time, without connecting.
         #[cfg(feature = "postgres")]
         Bench::Pgbench(pgbench) => {
             let Work::Pgbench(each) = work else { unreachable!("work of another") };
@@ -298,7 +298,7 @@ fn measure(runtime: &Runtime, bench: &mut Bench, work: Work, taken: &mut Taken) 
     Ok(())
 }
 
-/// As a task, like the engine's runs.
+/// Drives the raw line as a task, like the engine's runs.
 fn drive_raw(runtime: &Runtime, mut raw: Raw, work: Work) -> (Raw, u32) {
     let driven = runtime.spawn(async move {
         match work {
@@ -346,7 +346,7 @@ fn drive(runtime: &Runtime, engine: Engine, work: Work) -> u32 {
     runtime.block_on(driven).expect("a run")
 }
 
-/// Of all threads of this process.
+/// The processor time of all threads of this process.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).expect("time runs forward");

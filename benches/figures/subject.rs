@@ -1,4 +1,4 @@
-//! What is measured: an engine with a trivial tool, and workflows around it.
+//! The measured subject: an engine with a trivial tool, and workflows around it.
 //!
 //! *Guarded call*: `ctx.call` of an in-process tool of class `Lookup`, 100 bytes there and 100 back.
 //! *Query*: `ctx.call` of the same as a read-only tool: nothing is recorded before it.
@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::place::Place;
 
 pub(crate) const TENANT: &str = "acme";
-/// Tasks that have nothing left to do end at once; on a machine that is busy, at once takes a moment.
+/// The time for closing an engine. Idle tasks end at once, which takes a moment on a busy machine.
 pub(crate) const DRAIN: Duration = Duration::from_secs(10);
 
 /// A JSON text of 100 bytes, with its quotation marks.
@@ -105,7 +105,7 @@ pub(crate) async fn guarded(ctx: Ctx, n: u32) -> Result<usize, Failure> {
     Ok(bytes)
 }
 
-/// Puts artifacts, each of its own id.
+/// Puts artifacts, each with its own id.
 pub(crate) async fn artifacts(ctx: Ctx, n: u32) -> Result<usize, Failure> {
     let mut bytes = 0;
     for i in 0..n {
@@ -153,19 +153,19 @@ pub(crate) async fn asynchronous(ctx: Ctx, n: u32) -> Result<usize, Failure> {
     Ok(bytes)
 }
 
-/// Does its calls, says so, and stays active: a run to be resumed.
+/// Makes guarded calls, reports its arrival, and stays active: a run to be resumed.
 pub(crate) async fn guarded_and_stay(ctx: Ctx, n: u32) -> Result<usize, Failure> {
     guarded(ctx, n).await?;
     stay().await
 }
 
-/// Does its steps, says so, and stays active: a run to be resumed.
+/// Makes plain steps, reports its arrival, and stays active: a run to be resumed.
 pub(crate) async fn plain_and_stay(ctx: Ctx, n: u32) -> Result<usize, Failure> {
     plain(ctx, n).await?;
     stay().await
 }
 
-/// A loop of `n` turns with a step in each; stays in the last one.
+/// Runs a loop of `n` turns with a step in each, and stays in the last one.
 pub(crate) async fn turns_and_stay(ctx: Ctx, n: u32) -> Result<usize, Failure> {
     let turns = ctx.turns("turns", 1, |turn: u32, ctx: Ctx| async move {
         let next = ctx.step("count", &turn, |turn| turn + 1).await?;
@@ -177,12 +177,12 @@ pub(crate) async fn turns_and_stay(ctx: Ctx, n: u32) -> Result<usize, Failure> {
     turns.await
 }
 
-/// Waits as a row.
+/// Waits as a row for this number of hours.
 pub(crate) async fn nap(ctx: Ctx, hours: u64) -> Result<(), Failure> {
     ctx.sleep(Duration::from_hours(hours)).await
 }
 
-/// Waits as a row, until then.
+/// Waits as a row until this instant.
 pub(crate) async fn alarm(ctx: Ctx, at: Timestamp) -> Result<(), Failure> {
     ctx.sleep_until("alarm", at).await?;
     arrived();
@@ -196,15 +196,15 @@ pub(crate) async fn listen(ctx: Ctx, (): ()) -> Result<u32, Failure> {
     Ok(said)
 }
 
-/// How many runs have yet to arrive, and who wants to know when the last of them has.
+/// The number of runs that have yet to arrive, and the channel that is told when the last of them has.
 static EXPECTED: Mutex<Option<(usize, oneshot::Sender<Instant>)>> = Mutex::new(None);
 
-/// Resolves with the instant at which the next run has come to where it says so.
+/// Resolves with the instant at which the next run reports its arrival.
 pub(crate) fn arrival() -> oneshot::Receiver<Instant> {
     arrival_of(1)
 }
 
-/// The same of so many runs: the instant at which the last of them has.
+/// Resolves with the instant at which the last of this number of runs reports its arrival.
 pub(crate) fn arrival_of(runs: usize) -> oneshot::Receiver<Instant> {
     let (sender, receiver) = oneshot::channel();
     *EXPECTED.lock().unwrap_or_else(PoisonError::into_inner) = Some((runs, sender));
@@ -269,14 +269,14 @@ pub(crate) async fn engine(place: &Place) -> Engine {
     builder(place).start().await.expect("an engine on the measured disk")
 }
 
-/// So many runs at once, each of so many guarded calls, until all results are durable.
+/// Starts `runs` runs at once, each with `calls` guarded calls, and waits until all results are durable.
 pub(crate) async fn guarded_runs(engine: &Engine, runs: usize, calls: u32) {
     let tenant = engine.tenant(TENANT).expect("a tenant");
     let results = try_join_all((0..runs).map(|_| tenant.run(guarded, calls).into_future())).await;
     assert_eq!(results.expect("all runs end well"), vec![calls as usize * text().len(); runs]);
 }
 
-/// The same with one run in 16 that uses a guard instead: artifacts, events, memories in turn.
+/// Starts runs like [`guarded_runs`], but one in 16 uses a guard instead: artifacts, events, memories in turn.
 pub(crate) async fn mixed_runs(engine: &Engine, runs: usize, calls: u32) {
     let tenant = engine.tenant(TENANT).expect("a tenant");
     let run = |nth: usize| match (nth % 16, nth / 16 % 3) {

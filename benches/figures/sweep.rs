@@ -1,4 +1,4 @@
-//! The row about retention: what callers notice of it while a million records that are over are swept.
+//! The row about retention: the effect on callers while a million expired records are swept.
 
 use std::time::Instant;
 
@@ -12,9 +12,9 @@ use crate::report::{Finding, Values};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT, text};
 
-/// Records whose time is over, when the first round begins.
+/// The number of expired records when the first round begins.
 const RECORDS: u32 = 1_000_000;
-/// Callers at once, and the calls of each in a round.
+/// The number of concurrent callers, and the calls of each in a round.
 const CALLERS: usize = 16;
 const CALLS: usize = 250;
 

@@ -1,4 +1,4 @@
-//! Rows about timers: how fast runs are woken that are all due at one instant.
+//! Rows about timers: the speed of waking runs that are all due at one instant.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::subject::{self, TENANT};
 use crate::waiting::waiting_from;
 
 pub(crate) const RUNS: usize = 10_000;
-/// A machine that does not start and park all runs in this time is given twice as much from then on.
+/// The time for starting and parking all runs. A machine that does not manage it is given twice as much from then on.
 const AHEAD: Duration = Duration::from_secs(4);
 
 pub(crate) fn wake_ups(options: &Options) -> Result<Vec<Finding>, String> {
@@ -25,8 +25,8 @@ pub(crate) fn wake_ups(options: &Options) -> Result<Vec<Finding>, String> {
     Ok(vec![Finding::ratio("timers", measure, subject, raw).at_least(0.03, 0.10)])
 }
 
-/// Wake-ups per second, from the instant at which all are due until the last run goes on behind its timer, and rows
-/// per second of raw group commit with 64 tasks, in each round.
+/// Wake-ups per second, from the instant at which all are due until the last run goes on after its timer, and rows per
+/// second of raw group commit with 64 tasks, in each round.
 pub(crate) fn measure(options: &Options, database: Database) -> Result<(Values, Values), String> {
     let home = Home::of(database, options)?;
     let runtime = multi_thread();
@@ -55,7 +55,7 @@ pub(crate) fn measure(options: &Options, database: Database) -> Result<(Values, 
     Ok((Values::new("/s", wake_ups), Values::new("/s", rows)))
 }
 
-/// How long it takes to wake them all.
+/// The time that it takes to wake all runs.
 async fn woken(engine: &Engine, ahead: &mut Duration) -> Duration {
     let tenant = engine.tenant(TENANT).expect("a tenant");
     loop {
@@ -72,7 +72,7 @@ async fn woken(engine: &Engine, ahead: &mut Duration) -> Duration {
         let in_time = tokio::time::timeout(left(at), parked).await.is_ok();
         let (due, left) = (Instant::now(), left(at));
         let woken = (last.await.expect("the last one") - due).saturating_sub(left);
-        // Their ends are no part of what is measured, here or in the next round.
+        // The ends of the runs are no part of the measure, here or in the next round.
         try_join_all(runs.iter().map(RunHandle::result)).await.expect("all end well");
         if in_time {
             return woken;

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::options::Options;
 use crate::report::{Finding, Values};
 
-/// Other crates that a program with the default features compiles, those at build time included.
+/// Counts the other crates that a program with the default features compiles, including those at build time.
 pub(crate) fn crates(_: &Options) -> Result<Vec<Finding>, String> {
     let listed = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
         .args(["tree", "--offline", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"])
@@ -17,7 +17,7 @@ pub(crate) fn crates(_: &Options) -> Result<Vec<Finding>, String> {
         return Err(String::from_utf8_lossy(&listed.stderr).into_owned());
     }
     let text = String::from_utf8_lossy(&listed.stdout);
-    // Name and version; what follows says where it was seen before.
+    // Name and version; the rest of the line says where the crate was seen before.
     let crates: BTreeSet<_> = text
         .lines()
         .filter_map(|line| line.split_once(" v"))

@@ -1,4 +1,4 @@
-//! Runs that wait as rows: how they come to wait, and the row about their memory.
+//! Runs that wait as rows: how they are parked, and the row about their memory.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::process::child;
 use crate::report::{Finding, Values};
 use crate::subject;
 
-/// What a run waits for.
+/// The event that a run waits for.
 #[derive(Clone, Copy)]
 pub(crate) enum For {
     Timer,
     Signal,
 }
 
-/// Starts so many runs at once, and returns when they all wait as rows.
+/// Starts this number of runs at once, and returns when all of them wait as rows.
 pub(crate) async fn park(tenant: &TenantClient, runs: usize, wait: For) -> Vec<RunId> {
     let started = match wait {
         For::Timer => {
@@ -41,7 +41,7 @@ pub(crate) async fn park(tenant: &TenantClient, runs: usize, wait: For) -> Vec<R
     started
 }
 
-/// Returns when all of these wait as rows.
+/// Returns when all of these runs wait as rows.
 async fn parked(tenant: &TenantClient, runs: &[RunId]) {
     let Some(first) = runs.iter().min() else { return };
     while waiting_from(tenant, *first).await < runs.len() {
@@ -49,7 +49,7 @@ async fn parked(tenant: &TenantClient, runs: &[RunId]) {
     }
 }
 
-/// How many runs wait as rows, of this one and those that were started after it.
+/// The number of runs that wait as rows, among this one and those that were started after it.
 pub(crate) async fn waiting_from(tenant: &TenantClient, first: RunId) -> usize {
     let (mut waiting, mut after) = (0, RunId(first.0 - 1));
     loop {
@@ -60,10 +60,10 @@ pub(crate) async fn waiting_from(tenant: &TenantClient, first: RunId) -> usize {
     }
 }
 
-/// As many as the figure is defined for.
+/// The number of runs for which the figure is defined.
 const RUNS: u32 = 100_000;
 
-/// In a process of its own: what others left to the allocator would be used up first.
+/// Measures in a process of its own, where no memory of earlier work is left in the allocator to be used up first.
 pub(crate) fn memory(options: &Options) -> Result<Vec<Finding>, String> {
     let mut bytes = Vec::new();
     for _ in 0..options.rounds.min(2) {

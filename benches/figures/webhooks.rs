@@ -1,7 +1,7 @@
 //! Rows about webhooks: a storm of duplicates, at the ledger and behind the fence.
 //!
-//! 100 events, 10,000 deliveries, 64 at once. Their copies come in turn (neighbours are different events), or together (neighbours are
-//! copies of one event, and most copies come while the first one is in hand or shortly after it).
+//! 100 events, 10,000 deliveries, 64 at once. Copies come in turn (neighbours are different events), or together
+//! (neighbours are copies of one event, and most copies come while the first one is in flight or shortly after it).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) mod fenced;
 const EVENTS: usize = 100;
 const DELIVERIES: usize = 10_000;
 const AT_ONCE: usize = 64;
-/// Connections of the raw line: more would wait for the same two cores.
+/// The number of connections of the raw line: more would wait for the same two cores.
 const READERS: usize = 8;
 const SECRET: &str = "a secret that nobody can guess";
 const BODY: &str = r#"{"type": "invoice.paid", "cents": 100}"#;
@@ -52,7 +52,7 @@ enum Copies {
 impl Copies {
     const BOTH: [(Self, &'static str); 2] = [(Self::InTurn, "in turn"), (Self::Together, "together")];
 
-    /// Which event a delivery is a copy of.
+    /// The number of the event that a delivery is a copy of.
     fn event(self, delivery: usize) -> usize {
         match self {
             Self::InTurn => delivery % EVENTS,
@@ -61,7 +61,7 @@ impl Copies {
     }
 }
 
-/// What events do: a row each, in the ledger's own database.
+/// The effect of events: a row each, in the ledger's own database.
 trait Books: Own {
     fn book(&mut self, event: String) -> BoxFuture<'_, Result<(), sqlx::Error>>;
     /// Reads the row of an event that the raw line has.
@@ -71,7 +71,7 @@ trait Books: Own {
 }
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS booked (event TEXT NOT NULL)";
-/// Of the raw line: it has every event, whatever has become of the storm.
+/// The table of the raw line, which holds every event independent of the storm.
 const KNOWN: &str = "CREATE TABLE IF NOT EXISTS known (event TEXT PRIMARY KEY)";
 
 macro_rules! books {
@@ -104,7 +104,7 @@ books!(SqliteConnection);
 #[cfg(feature = "postgres")]
 books!(sqlx::PgConnection);
 
-/// A door, and what stands before it.
+/// A door, with the fence before it, if there is one.
 struct Door {
     webhook: Webhook,
     #[cfg(feature = "redis")]
@@ -127,7 +127,7 @@ impl Door {
         }
     }
 
-    /// Whether the sender is told that the event is done with.
+    /// Delivers an event. True if the sender is told that the event is done with.
     async fn deliver(&self, delivery: Delivery) -> bool {
         #[cfg(feature = "redis")]
         if let Some(fenced) = &self.fenced {
@@ -137,7 +137,7 @@ impl Door {
     }
 }
 
-/// A signed event, as often as it is sent.
+/// A signed event, to be sent any number of times.
 #[derive(Clone)]
 struct Delivery {
     event: String,
@@ -155,7 +155,8 @@ fn signed(event: String) -> Delivery {
     }
 }
 
-/// The deliveries of a storm, one after the other to whoever is free. Returns how many of them were to be sent again.
+/// Sends the deliveries of a storm, each by the next free sender. Returns the number of them that were to be sent
+/// again.
 async fn storm(door: Arc<Door>, events: Arc<Vec<Delivery>>, copies: Copies) -> usize {
     let (next, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let senders = (0..AT_ONCE).map(|_| {
@@ -178,7 +179,7 @@ async fn storm(door: Arc<Door>, events: Arc<Vec<Delivery>>, copies: Copies) -> u
     again.load(Ordering::Relaxed)
 }
 
-/// As many reads of one row by its key, over some connections.
+/// Makes as many reads of one row by its key, over some connections.
 async fn reads<C: Books + Send>(readers: Vec<C>, events: Arc<Vec<Delivery>>) -> Vec<C> {
     let next = Arc::new(AtomicUsize::new(0));
     let readers = readers.into_iter().map(|mut reader| {
@@ -197,7 +198,7 @@ async fn reads<C: Books + Send>(readers: Vec<C>, events: Arc<Vec<Delivery>>) -> 
     join_all(readers).await.into_iter().map(|reader| reader.expect("a reader")).collect()
 }
 
-/// What the rounds of a storm came to.
+/// The results of the rounds of a storm.
 #[derive(Default)]
 struct Measured {
     effects: Vec<f64>,
@@ -207,7 +208,7 @@ struct Measured {
     raw: Vec<f64>,
 }
 
-/// How the door of a row is made.
+/// The function that makes the door of a row.
 type Opens<'a> = &'a dyn Fn(&Executor) -> Door;
 
 async fn measure<C: Books + Send>(
@@ -272,7 +273,7 @@ async fn measure<C: Books + Send>(
     measured
 }
 
-/// All that the server was asked so far, if it counts.
+/// The number of transactions on the server so far, if the server counts them.
 async fn asked(place: &Place) -> Option<i64> {
     match place {
         Place::File(_) => None,
@@ -281,7 +282,7 @@ async fn asked(place: &Place) -> Option<i64> {
     }
 }
 
-/// What is said of a storm. The bounds are those of questions per duplicate.
+/// The findings of a storm. The bounds are those of transactions per duplicate.
 fn findings(name: &'static str, what: &str, measured: Measured, must: f64, aim: f64) -> Vec<Finding> {
     let storm = format!("{EVENTS} events, {DELIVERIES} deliveries, {AT_ONCE} at once, {what}");
     let of = |value: &str| format!("{storm}: {value}");
@@ -315,7 +316,7 @@ fn at_the_ledger<C: Books + Send>(
         let opens = |executor: &Executor| Door::new::<C>(executor);
         let place = home.place("storm");
         let measured = multi_thread().block_on(measure::<C>(&place, options.rounds, copies, &opens));
-        // One, and what it takes to open the connections.
+        // One transaction per duplicate, and a little for opening the connections.
         found.extend(findings(name, &format!("copies {order}"), measured, 1.01, 1.01));
     }
     Ok(found)

@@ -16,7 +16,7 @@ use crate::ledger::{Backoff, Contract, ContractClass, EffectClass, ErrorKind, Ke
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::tool::{Call, Done, Prepared, RegisterError, ToolError, ToolSpec, Unprepared};
 
-/// A language model, wherever it is.
+/// A language model, local or remote.
 ///
 /// ```
 /// use counterfoil::agent::{Message, Model, Prompt, Reply};
@@ -59,9 +59,9 @@ pub trait Model: Send + Sync + 'static {
         Quota::default()
     }
 
-    /// The actual cost of a reply, in the unit of the price in [`quota`](Self::quota). Default: the [cost in
-    /// millionths](super::Usage::cost_micros) if the unit is `"micros"`, the tokens of both directions if it is
-    /// `"token"`, and the estimated price otherwise.
+    /// The actual cost of a reply, in the unit of the price in [`quota`](Self::quota). Default: the
+    /// [cost in millionths](super::Usage::cost_micros) if the unit is `"micros"`, the tokens of both directions if it
+    /// is `"token"`, and the estimated price otherwise.
     fn cost(&self, reply: &Reply) -> Option<u64> {
         let usage = reply.usage;
         match &*self.quota().price?.unit {

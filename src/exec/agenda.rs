@@ -1,4 +1,4 @@
-//! When something is due next, and who else has things that become due.
+//! The agenda of a worker: the next instant at which something is due, and the parts that take up due work.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,37 +8,37 @@ use tokio::sync::Notify;
 use crate::clock::Timestamp;
 use crate::store::{Question, StoreError};
 
-/// Whoever else has things that become due.
+/// A part of the process that has due work of its own, such as the engine with its runs.
 pub(crate) trait Due: Send + Sync {
-    /// Takes up what is due at `now`, and says whether there may be more.
+    /// Takes up the work that is due at `now`. [`More`] tells if there may be more of it.
     fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, More>;
-    /// Takes over what ended workers left.
+    /// Takes over the work that ended workers left.
     fn take_over(self: Arc<Self>) -> BoxFuture<'static, Result<(), StoreError>>;
-    /// Looks after what other workers may have brought to its end, and after queues if any run is queued.
+    /// Looks for work that other workers may have finished, and for free places in queues if any run is queued.
     fn look(self: Arc<Self>, queued: bool) -> BoxFuture<'static, Result<(), StoreError>>;
-    /// A question was answered by the executor itself: what waits for the answer goes on.
+    /// Resumes the work that waits for the answer to `question`, which the executor itself has answered.
     fn answered(self: Arc<Self>, question: Question) -> BoxFuture<'static, Result<(), StoreError>>;
-    /// Stops where it is durable: this worker can write nothing any more.
+    /// Stops all work at its last durable point, because this worker can write nothing any more.
     fn stop(&self);
 }
 
-/// Whether a list of due things was cut off at its limit, and what was on it was taken up.
+/// The result of taking up a list of due work, which may have been cut off at its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum More {
-    /// There may be more: look again at once.
+    /// There may be more due work: look again at once.
     Perhaps,
-    /// What is still due could not be taken up.
+    /// The list was complete, or some of its work could not be taken up.
     No,
 }
 
 impl More {
-    /// Of a list with this limit, so many were taken up.
+    /// The result for a list with this limit, of which `taken_up` entries were taken up.
     pub(crate) fn after(taken_up: usize, limit: u32) -> Self {
         if u32::try_from(taken_up).is_ok_and(|taken_up| taken_up < limit) { Self::No } else { Self::Perhaps }
     }
 }
 
-/// When to look at the clock again.
+/// The next instant at which the sleeper has to look at the clock.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     earliest: Mutex<Option<Timestamp>>,
@@ -46,15 +46,16 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    /// Something is due at this instant. To be said when it can be read: who looks before finds nothing, and
-    /// does not look again.
+    /// Notes that something is due at this instant. Call this only when its row can be read: a sleeper that looks
+    /// earlier finds nothing and does not look again.
     pub(crate) fn note(&self, at: Timestamp) {
         if self.put(at) {
             self.sooner.notify_one();
         }
     }
 
-    /// The same, by the sleeper itself, which needs no waking: it would lie down twice. Whether it is the earliest.
+    /// Notes an instant for the sleeper itself, without waking it: a wake-up would make it sleep twice. True if the
+    /// instant is now the earliest.
     pub(super) fn put(&self, at: Timestamp) -> bool {
         let mut earliest = self.earliest.lock().unwrap_or_else(PoisonError::into_inner);
         let sooner = earliest.is_none_or(|known| at < known);
@@ -64,7 +65,7 @@ impl Agenda {
         sooner
     }
 
-    /// Makes the sleeper look again.
+    /// Wakes the sleeper, so that it looks again.
     pub(crate) fn wake(&self) {
         self.sooner.notify_one();
     }
@@ -77,7 +78,7 @@ impl Agenda {
         match sleep {
             None => self.sooner.notified().await,
             Some(sleep) => tokio::select! {
-                biased; // chance is drawn in one place only, or no simulation could be repeated
+                biased; // random choices are made in one place only, so that a simulation can be repeated
                 () = sleep => {}
                 () = self.sooner.notified() => {}
             },
@@ -89,7 +90,7 @@ impl Agenda {
     }
 }
 
-/// Notes on an agenda, when it is dropped, that something is due.
+/// A guard that notes a due instant on the agenda when it is dropped.
 pub(super) struct NoteWhenDropped {
     pub(super) agenda: Arc<Agenda>,
     pub(super) at: Timestamp,

@@ -1,4 +1,4 @@
-//! Answers to open questions, and what follows from them.
+//! Answers to open questions, and the changes that follow from them.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::ledger::{Event, Record, apply};
 use crate::payload::Payload;
 use crate::store::{Change, Question, QuestionKind, Refusal, Resolution, Store as _, StoreError, Verdict};
 
-/// Answers an open question where there is no engine. One about a blocked run, or about a signal, is left open: closed here, it would
-/// leave a run that nothing lets go on, or a signal that nobody hands over.
+/// Answers an open question in a process without an engine. A question about a blocked run or a signal stays open:
+/// closed here, it would leave a run that nothing resumes, or a signal that nobody delivers.
 pub(crate) async fn answer_alone(
     core: &Arc<Core>,
     tenant: &Tenant,
@@ -34,8 +34,8 @@ pub(crate) async fn answer_alone(
     answer(core, tenant, id, said, |_, _| {}).await.map(drop)
 }
 
-/// Answers an open question. `also` adds what must be written together with the answer. The question comes back without an answer if
-/// that waits for a lookup, or if it was to be looked up now: what follows from the lookup is seen to.
+/// Answers an open question. `also` adds further writes to the transaction of the answer. The returned question has no
+/// answer yet if the answer waits for a lookup, or if it asked for a lookup now; the lookup's consequences follow.
 ///
 /// # Crash
 /// The answer and the record's new state are one transaction.
@@ -96,7 +96,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// What is written with an answer that is not about a call of unknown outcome; and the operation that is to be sent again then.
+/// The change for an answer that is not about a call of unknown outcome, and the operation to send again after it.
 async fn consequences(
     core: &Arc<Core>,
     asked: &Question,
@@ -108,7 +108,7 @@ async fn consequences(
     let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
     let mut change = core.change(None);
     match (asked.kind, record, resolution) {
-        // Somebody has undone it, or the rest of it, by hand.
+        // Somebody has undone the effect, or the rest of it, by hand.
         (_, Some(record), Resolution::Undone(result)) => {
             let payload = Payload::of(result)?.within(&core.limits)?;
             let (compensation, large) = core.storable(payload);
@@ -126,19 +126,19 @@ async fn consequences(
             let held = held.ok_or_else(|| unanswerable("its aggregate goes on already"))?;
             change.aggregates.push(answered(&held, resolution, core.now()));
         }
-        // The record stays as it is, whatever the answer: what is sent again has one of its own.
+        // The record stays as it is, whatever the answer: the repeated send has a record of its own.
         (QuestionKind::Missing, Some(record), Resolution::Again) => {
             let again = resend::prepare(core, &record, &mut change).await?.map_err(unanswerable)?;
             return Ok((change, Some(again)));
         }
         (_, _, Resolution::Lift) => core.lifted(&mut change).await.map_err(store_failed)?,
-        // What else follows is written by the engine, in the same change.
+        // The engine writes all other consequences, in the same change.
         _ => {}
     }
     Ok((change, None))
 }
 
-/// Answers what became of a call.
+/// Answers a question about the outcome of a call.
 async fn about_call(
     core: &Arc<Core>,
     mut asked: Question,
@@ -175,7 +175,7 @@ async fn about_call(
         if let Some(answered) = answered {
             return Ok(answered);
         }
-        // A look was made or postponed meanwhile, or somebody else was faster.
+        // A look was made or postponed meanwhile, or another answer was faster.
         let found = core.group.escalation_find(&tenant, id).await.map_err(store_failed)?;
         asked = found.ok_or_else(|| unanswerable(MEANWHILE))?;
         let found = core.group.record_at(&tenant, record.id).await.map_err(store_failed)?;

@@ -1,5 +1,5 @@
-//! Directly before an effect goes out: does its approval still count? Not before a stored result is given back: what was
-//! sent stays sent.
+//! The check of an approval directly before an effect goes out. A stored result is returned without the check, because
+//! its effect was sent already.
 
 use super::core::Core;
 use super::operation::Operation;
@@ -9,8 +9,8 @@ use crate::id::{Name, Tenant};
 use crate::ledger::{ApprovalError, Review};
 use crate::store::{Document, Store as _, StoreError};
 
-/// The effect may go out. Where its approval is for one effect alone, this is what says that it has been used, to be written
-/// together with the attempt.
+/// Checks that the approval of an effect still counts. If the approval is for a single effect, returns the row that
+/// marks the approval as used, to be written together with the attempt.
 pub(super) async fn approved(core: &Core, op: &Operation) -> Result<Option<Document>, ExecError> {
     op.check_approval(core.now())?;
     let review = op.approval.as_ref().and_then(|approval| approval.review.as_ref());
@@ -27,7 +27,7 @@ pub(super) async fn approved(core: &Core, op: &Operation) -> Result<Option<Docum
     Ok(Some(next(row, &used, core.now())))
 }
 
-/// A review and its row.
+/// Loads a review and its row.
 pub(crate) async fn review_of(
     core: &Core,
     tenant: &Tenant,
@@ -37,7 +37,7 @@ pub(crate) async fn review_of(
     found.map(|row| read(&row).map(|review| (row, review))).transpose()
 }
 
-/// What a row says.
+/// Reads a review from its row.
 pub(crate) fn read(row: &Document) -> Result<Review, StoreError> {
     let damaged = |error: serde_json::Error| StoreError::Corrupt {
         row: format!("document ({} {})", row.kind, row.id),
@@ -46,7 +46,7 @@ pub(crate) fn read(row: &Document) -> Result<Review, StoreError> {
     serde_json::from_str(&row.body).map_err(damaged)
 }
 
-/// The row with what it says now.
+/// The next revision of the row, holding `review`.
 pub(crate) fn next(row: Document, review: &Review, at: Timestamp) -> Document {
     Document {
         revision: row.revision + 1,
@@ -57,17 +57,17 @@ pub(crate) fn next(row: Document, review: &Review, at: Timestamp) -> Document {
     }
 }
 
-/// The row of a review that nobody has decided about.
+/// The first row of an undecided review.
 pub(crate) fn opened(tenant: &Tenant, id: &str, review: &Review, at: Timestamp) -> Document {
     Document { open: true, ..Document::first(tenant, Review::KIND, id.to_owned(), review, at) }
 }
 
-/// The guard that reviews belong to, and the operation type of a decision.
+/// The name of the guard that owns reviews. A decision has it as its operation type.
 pub(crate) fn kind() -> Name {
     Name::new(Review::KIND).unwrap_or_else(|_| unreachable!("a name like others"))
 }
 
-/// A review as its row holds it.
+/// Renders a review as the body of its row.
 fn body(review: &Review) -> String {
     serde_json::to_string(review).unwrap_or_else(|_| unreachable!("its parts are text, numbers and JSON"))
 }

@@ -1,8 +1,8 @@
-//! Calls of unknown outcome that a person is asked about are looked up beside the question: until the lookup answers, and before
+//! Lookups beside an open question about a call of unknown outcome. They are made until one has an answer, and before
 //! the answer "it did not happen" takes effect.
 //!
-//! A look finds out only whether there is an answer. Then the question is withdrawn, and the call is reconciled by whoever wants
-//! it: its run, or a background task.
+//! A look only finds out if the provider has an answer. If so, the question is withdrawn, and the call is reconciled by
+//! its run or by a background task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::id::QuestionId;
 use crate::ledger::{Contract, Event, Look, Reason, Record, apply};
 use crate::store::{Answer, Change, Question, Refusal, Store as _, Verdict};
 
-/// The operation of a record that can be looked up.
+/// An operation with an open question that can be looked up.
 pub(super) struct Lookable {
     op: Operation,
     bound: Bound,
@@ -34,14 +34,14 @@ impl Lookable {
     }
 }
 
-/// The operation of a record that a person is asked about, if it can be looked up.
+/// The operation of a record with an open question, if the operation can be looked up.
 pub(super) async fn lookable(core: &Arc<Core>, record: &Record) -> Result<Option<Lookable>, ExecError> {
     let Ok(op) = recorded(core, record).await? else { return Ok(None) };
     let bound = core.bound(&op, record).await?;
     Ok(escalate::can_look(&op, &bound).then_some(Lookable { op, bound }))
 }
 
-/// A look beside a question, as it is made.
+/// One look beside an open question.
 struct Made<'a> {
     core: &'a Arc<Core>,
     lookable: &'a Lookable,
@@ -50,7 +50,7 @@ struct Made<'a> {
     asked: Question,
 }
 
-/// Makes a look that is due and was postponed. What becomes of its row, if it is to be written here.
+/// Makes a look that is due and was postponed. Returns the look's next row, if the caller has to write it.
 pub(super) async fn follow(
     core: &Arc<Core>,
     look: &Look,
@@ -78,7 +78,7 @@ pub(super) async fn follow(
     }
 }
 
-/// What becomes of a look that has settled nothing.
+/// The next row of a look that has settled nothing.
 async fn next(
     core: &Arc<Core>,
     record: &Record,
@@ -92,11 +92,11 @@ async fn next(
     }
 }
 
-/// Somebody says that it did not happen, and it can be looked up: the answer waits for the lookup, which is made at once.
-/// `None` if a row has changed meanwhile.
+/// Takes the answer "it did not happen" to a question that can be looked up. The answer waits for the lookup, which is
+/// made at once. `None` if a row has changed meanwhile.
 ///
 /// # Crash
-/// The answer and the look that it waits for are one transaction. Whoever comes next makes the look.
+/// The answer and the look that it waits for are one transaction. After a crash the next worker makes the look.
 pub(super) async fn deny(
     core: &Arc<Core>,
     lookable: &Lookable,
@@ -113,7 +113,7 @@ pub(super) async fn deny(
     Made { core, lookable, record: &record, look, asked }.at_once(change).await
 }
 
-/// Somebody wants it looked up now. `None` if a row has changed meanwhile.
+/// Makes the look now, because a person asked for it. `None` if a row has changed meanwhile.
 pub(super) async fn look_now(
     core: &Arc<Core>,
     lookable: &Lookable,
@@ -123,7 +123,7 @@ pub(super) async fn look_now(
     let there = escalate::to_come(core, record).await?;
     if there.is_none() {
         if let Some(answer) = asked.waits().cloned() {
-            return deny(core, lookable, record, asked, answer).await; // the look that it waits for was given up
+            return deny(core, lookable, record, asked, answer).await; // the look that the answer waits for was given up
         }
         let look = at_once(core, lookable, record, None);
         let made = Made { core, lookable, record, look, asked };
@@ -135,7 +135,7 @@ pub(super) async fn look_now(
     Made { core, lookable, record, look, asked }.at_once(change).await
 }
 
-/// The look that is made now, postponed as one that was due. Without an answer, the pauses begin anew.
+/// The row of a look that is made now, postponed like one that was due. If it has no answer, the pauses begin anew.
 fn at_once(core: &Core, lookable: &Lookable, record: &Record, there: Option<Look>) -> Look {
     let unanswered = || Look::beside_question(record, Reason::Unanswered, core.now());
     let there = there.map_or_else(|| Look { revision: 0, ..unanswered() }, |look| Look { tries: 0, ..look });
@@ -143,14 +143,14 @@ fn at_once(core: &Core, lookable: &Lookable, record: &Record, there: Option<Look
 }
 
 impl Made<'_> {
-    /// Looks once the change with the postponed look is durable.
+    /// Makes the look once the change with the postponed look is durable.
     async fn at_once(self, change: Change) -> Result<Option<Question>, ExecError> {
         let core = self.core;
         let written = core.group.commit_one(change).await;
         if let Ok(Verdict::Refused(Refusal::Stale)) = written {
             return Ok(None);
         }
-        note(core, &self.look); // also if the write has failed: it may be there all the same
+        note(core, &self.look); // also if the write has failed, because the row may be there all the same
         admitted(&self.record.key, written)?;
         if let Some(next) = self.look_up(Some(LONG_WAIT)).await? {
             match core.group.commit_one(core.change(None).look(next.clone())).await {
@@ -162,7 +162,7 @@ impl Made<'_> {
         Ok(Some(self.asked))
     }
 
-    /// Looks, and does what follows. The next look, if it is not the one that is due already.
+    /// Looks, and acts on the result. Returns the next look, unless that is the one that is already postponed.
     async fn look_up(&self, patience: Option<Duration>) -> Result<Option<Look>, ExecError> {
         let Self { core, lookable, record, look, asked } = self;
         if let Some(answer) = asked.to_be_read().cloned() {
@@ -197,7 +197,7 @@ fn note(core: &Core, look: &Look) {
     }
 }
 
-/// The last look had no answer either: no further one is made by itself.
+/// Ends the looks if the last one had no answer either: no further look is made without a person.
 fn given_up(contract: &Contract, record: &Record, look: &Look) -> Option<Look> {
     let is_last = look.is_last_try(contract);
     if is_last {
@@ -206,7 +206,7 @@ fn given_up(contract: &Contract, record: &Record, look: &Look) -> Option<Look> {
     is_last.then(|| look.done())
 }
 
-/// How much is left of the settle time since something may have been sent under the record.
+/// The rest of the settle time, counted from the last instant at which something may have been sent under the record.
 async fn unsettled(
     core: &Core,
     contract: &Contract,
@@ -227,7 +227,7 @@ async fn find(core: &Core, record: &Record, id: QuestionId) -> Result<Option<Que
     Ok(found.map_err(|source| failed(&record.key, source))?.filter(|asked| asked.answer.is_none()))
 }
 
-/// The question with words about an answer that waits for a lookup.
+/// The question's text with a sentence about an answer that waits for a lookup.
 fn waits(question: &str, answer: &Answer) -> String {
     let because = answer.because.as_ref().map(|because| format!(" ({because})")).unwrap_or_default();
     let words = format!(

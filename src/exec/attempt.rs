@@ -1,4 +1,4 @@
-//! One attempt: the permit that makes invariant 1 hold, and the records that say that something may be sent.
+//! One attempt of a call: the permit without which nothing is sent, and the records that make a send durable first.
 
 use std::time::Duration;
 
@@ -14,62 +14,63 @@ use crate::ledger::{Basis, Event, Intent, Record, RecordedFailure, State, apply}
 use crate::payload::Payload;
 use crate::store::{Document, Refusal, Ticket, Verdict};
 
-/// The right to touch the world once. Made only when a `started` record is durable, or for a call that may be repeated; taken by value.
+/// A permit for one send. It exists only once a `started` record is durable, or for a call that may be repeated. The
+/// dispatch takes it by value.
 #[must_use]
 pub(super) struct Permit {
     pub(super) record: Box<Record>,
-    /// What became of an earlier attempt is not known; its sender ceased to send at this instant.
+    /// The instant at which the sender of an earlier attempt of unknown outcome ceased to send, if there is one.
     pub(super) unsettled: Option<Boot>,
-    /// What it has passed to get here.
+    /// The limits that the attempt has passed.
     pub(super) pass: Pass,
-    /// From when the age of the key counts: from the first send under it if nothing but the key prevents a duplicate, else from
-    /// this attempt's own beginning.
+    /// The instant from which the age of the key counts: the first send under the key if nothing but the key prevents a
+    /// duplicate, else the beginning of this attempt.
     pub(super) key_since: Timestamp,
-    /// By what it is settled.
+    /// The declaration by which the attempt is settled.
     pub(super) bound: Bound,
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 pub(super) enum Ended {
-    /// It happened. The seal is on its way to the disk, unless it is there already.
+    /// The call was done. The ticket is that of its seal, unless the seal is durable already.
     Committed(Outcome, Option<Ticket>),
-    /// For certain it did not happen.
+    /// The call was certainly not done.
     Failed(Box<Record>),
-    /// The provider has accepted it and finishes it by itself: the row by which it waits.
+    /// The provider has accepted the call and finishes it by itself. The call waits as this question's row.
     Pending(QuestionId),
-    /// The record has changed meanwhile: decide anew.
+    /// The record has changed meanwhile: decide again.
     Changed,
-    /// Nobody knows yet.
+    /// The outcome is unknown.
     Ambiguous(Ambiguous),
 }
 
 /// A call of unknown outcome.
 pub(super) struct Ambiguous {
     pub(super) record: Box<Record>,
-    /// When its sender ceased to send, on the boot clock.
+    /// The instant at which the call's sender ceased to send, on the boot clock.
     pub(super) cut: Boot,
-    /// The provider refused the key as known.
+    /// True if the provider refused the key because it knows the key.
     pub(super) refused_as_duplicate: bool,
-    /// The provider would not take it again as it is.
+    /// True if the provider would refuse the same request again.
     pub(super) hopeless: bool,
-    /// How long the provider wants to be left alone.
+    /// The pause that the provider asked for.
     pub(super) retry_after: Option<Duration>,
 }
 
 impl Ambiguous {
-    /// An attempt whose sender ceased to send at this instant, and of which no more is known.
+    /// An attempt whose sender ceased to send at `cut`, and of which nothing else is known.
     pub(super) const fn new(record: Box<Record>, cut: Boot) -> Self {
         Self { record, cut, refused_as_duplicate: false, hopeless: false, retry_after: None }
     }
 }
 
-/// What became of the intent to call.
+/// The result of recording an intent.
 pub(super) enum Begun {
-    /// It is durable, or need not be.
+    /// The intent is durable, or need not be.
     Durable(Permit),
-    /// Somebody else was first.
+    /// Another caller has recorded the operation first.
     Exists,
-    /// The run's activation has ended: nothing is recorded.
+    /// The run's activation has ended; nothing is recorded.
     TooLate,
 }
 
@@ -81,8 +82,9 @@ pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Beg
     let bound = core.declare(op).await?;
     core.group.room().await;
     let used = may_dispatch(core, op).await?;
-    // Nothing waits between this and the queue. So the record is queued ahead of the end of its run, whose row then says that
-    // a call may outlive it, or not at all: a record that comes later would be found by nobody after a crash.
+    // Nothing waits between this check and the queue. So the record is either queued ahead of the end of its run, whose
+    // row then says that a call may outlive the run, or it is not queued. Nobody would find a later record after a
+    // crash.
     if op.is_over() {
         return Ok(Begun::TooLate);
     }
@@ -91,10 +93,10 @@ pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Beg
     Ok(permit.durable(op, ticket).await?.map_or(Begun::Exists, Begun::Durable))
 }
 
-/// Lets an operation go out of which nothing is recorded before.
+/// Lets an operation go out without a durable record.
 ///
 /// # Crash
-/// Nothing is known of it, and whoever asks again repeats it.
+/// Nothing is known of the call, and the next caller repeats it.
 pub(super) async fn unrecorded(core: &Core, op: &Operation, pass: Pass) -> Result<Begun, ExecError> {
     let bound = core.declare(op).await?;
     may_dispatch(core, op).await?;
@@ -106,11 +108,11 @@ pub(super) async fn unrecorded(core: &Core, op: &Operation, pass: Pass) -> Resul
     Ok(Begun::Durable(Permit { key_since: record.created_at, record, unsettled: None, pass, bound }))
 }
 
-/// Makes a record durable of an operation that this ledger has not sent and whose fate it does not know: a ledger that is lost may
-/// have sent it, by a worker that has ceased to by `cut`. `None` if somebody else was first.
+/// Makes the record of an operation durable that this ledger has not sent and whose outcome is unknown: a lost ledger
+/// may have sent it, by a worker that ceased to send by `cut`. `None` if another caller was first.
 ///
 /// # Crash
-/// Before: nothing happened. After: it is ambiguous, like any other.
+/// Before: nothing happened. After: the call is ambiguous, like any other.
 pub(super) async fn unknown(
     core: &Core,
     op: &Operation,
@@ -119,7 +121,7 @@ pub(super) async fn unknown(
 ) -> Result<Option<Ambiguous>, ExecError> {
     let declaration = core.declare(op).await?.id;
     core.group.room().await;
-    // What the lost ledger has sent may arrive yet: whatever a look shows now, it is looked at again.
+    // A request of the lost ledger may still arrive. So the operation is looked up again, whatever a look shows now.
     let in_doubt = op.tool.spec().effect.leaves_mark();
     let (record, ticket) = {
         let (record, large) = match found {
@@ -150,10 +152,10 @@ pub(super) async fn unknown(
     }
 }
 
-/// Records what was done before this ledger was: nothing is sent, and it is not done again.
+/// Records an effect that is older than this ledger. Nothing is sent, and the effect is not made again.
 ///
 /// # Crash
-/// Before: nothing is known of it. After: it is committed.
+/// Before: nothing is known of the effect. After: its record is committed.
 pub(super) async fn import(
     core: &Core,
     op: &Operation,
@@ -169,10 +171,11 @@ pub(super) async fn import(
     core.commit(&op.key, change).await
 }
 
-/// Records that nothing was sent, and until when it waits if it does. Whether nothing was recorded of it before.
+/// Records that nothing was sent, and the instant of the next attempt if there will be one. True if the operation had
+/// no record before.
 ///
 /// # Crash
-/// Before: nothing happened. After: it has failed, or waits for its next attempt, like any other.
+/// Before: nothing happened. After: the call has failed, or waits for its next attempt, like any other.
 pub(super) async fn unsent(
     core: &Core,
     op: &Operation,
@@ -194,7 +197,7 @@ pub(super) async fn unsent(
     }
 }
 
-/// Queues the first `started` record. Not in the future that waits for it, which would hold all of this.
+/// Queues the first `started` record. Not part of the future that waits for the write, which would grow by all of this.
 fn first(
     core: &Core,
     op: &Operation,
@@ -209,7 +212,7 @@ fn first(
     (record, core.group.submit(change))
 }
 
-/// What the first record of an operation says, and the payload row that it needs if its request is large.
+/// The content of an operation's first record, and a payload row if the request is large.
 pub(super) fn intent(core: &Core, op: &Operation, declaration: DeclarationId) -> (Intent, Option<Payload>) {
     let spec = op.tool.spec();
     core.wake_sweeper();
@@ -235,17 +238,17 @@ pub(super) fn intent(core: &Core, op: &Operation, declaration: DeclarationId) ->
     (intent, large)
 }
 
-/// What another attempt goes out with.
+/// The terms of a further attempt.
 pub(super) struct Again {
-    /// What its answer will rest on.
+    /// The basis on which the attempt's answer will rest.
     pub(super) basis: Basis,
-    /// When the sender of an attempt of unknown outcome ceased to send, if there is one.
+    /// The instant at which the sender of an attempt of unknown outcome ceased to send, if there is one.
     pub(super) unsettled: Option<Boot>,
     pub(super) pass: Pass,
 }
 
-/// Makes another attempt of a known operation durable, with what its answer will rest on: a crash must not
-/// forget that. `None` if the record has changed meanwhile.
+/// Makes a further attempt of a known operation durable, together with the basis of its answer, which has to outlive a
+/// crash. `None` if the record has changed meanwhile.
 pub(super) async fn again(
     core: &Core,
     op: &Operation,
@@ -270,7 +273,7 @@ pub(super) async fn again(
     Permit { record, unsettled, pass, key_since, bound }.durable(op, ticket).await
 }
 
-/// What is to be written with the attempt: that its approval is used up, where it is for one effect.
+/// Checks that an attempt may go out. Returns the row to write with the attempt if its single-use approval is used up.
 async fn may_dispatch(core: &Core, op: &Operation) -> Result<Option<Document>, ExecError> {
     if core.is_closing() {
         return Err(ExecError::Closed { key: op.key.to_string() });
@@ -279,7 +282,7 @@ async fn may_dispatch(core: &Core, op: &Operation) -> Result<Option<Document>, E
 }
 
 impl Permit {
-    /// The permit, once its `started` record is durable. `None` if the record has changed meanwhile.
+    /// Returns the permit once its `started` record is durable. `None` if the record has changed meanwhile.
     async fn durable(mut self, op: &Operation, started: Ticket) -> Result<Option<Self>, ExecError> {
         match started.durable().await {
             Ok(Verdict::Admitted) => {
@@ -289,7 +292,7 @@ impl Permit {
                 Ok(Some(self))
             }
             Ok(Verdict::Refused(Refusal::Exists)) => Ok(None),
-            // In a lane a stale write stops the run; alone, it only means to decide anew.
+            // In a lane a stale write stops the run; outside of one it only means to decide again.
             Ok(Verdict::Refused(Refusal::Stale)) if op.lane.is_none() => Ok(None),
             Ok(Verdict::Refused(refusal)) => Err(refused(&op.key, refusal)),
             Err(source) => Err(failed(&op.key, source)),

@@ -1,4 +1,4 @@
-//! Putting an executor together.
+//! The builder of an executor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::store::own::OwnDatabase;
 use crate::store::{Group, Model, Store, StoreError};
 use crate::tool::{DynamicTool, RegisterError, Registry, Tool};
 
-/// Why an executor or an engine did not start.
+/// The reason why an executor or an engine did not start.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -33,34 +33,34 @@ pub enum StartError {
     /// A queue was refused.
     #[error("the queue {name:?} cannot be declared: {reason}")]
     Queue {
-        /// The queue.
+        /// The name of the queue.
         name: String,
-        /// Why.
+        /// The reason for the refusal.
         reason: String,
     },
     /// The retention of a consumer's messages was refused.
     #[error("the messages of {consumer:?} cannot be kept so: {reason}")]
     Messages {
-        /// The consumer.
+        /// The name of the consumer.
         consumer: String,
-        /// Why.
+        /// The reason for the refusal.
         reason: String,
     },
     /// A workflow was refused.
     #[error("the workflow {name:?} cannot be registered: {reason}")]
     Workflow {
-        /// The workflow.
+        /// The name of the workflow.
         name: String,
-        /// Why.
+        /// The reason for the refusal.
         reason: String,
     },
 }
 
-/// Where the records are.
+/// The place of the records.
 pub(crate) enum Place {
     #[cfg(feature = "sqlite")]
     Sqlite(std::path::PathBuf),
-    /// A file that is only looked at.
+    /// A file that is opened read-only.
     #[cfg(feature = "sqlite")]
     SqliteToRead(std::path::PathBuf),
     #[cfg(feature = "postgres")]
@@ -68,12 +68,12 @@ pub(crate) enum Place {
     Store(Arc<dyn Store>),
 }
 
-/// How long a worker that says nothing is taken for alive, unless the builder says otherwise.
+/// The default lease of a worker.
 const LEASE: Duration = Duration::from_secs(10);
 
 type Wrap = Box<dyn FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send>;
 
-/// An executor to be. Errors of registration are kept and reported by [`open`](Self::open).
+/// A builder of an [`Executor`]. Errors of registration are kept and reported by [`open`](Self::open).
 #[must_use]
 pub struct ExecutorBuilder {
     place: Place,
@@ -93,30 +93,31 @@ pub struct ExecutorBuilder {
 }
 
 impl ExecutorBuilder {
-    /// On a SQLite file.
+    /// An executor on a SQLite file.
     #[cfg(feature = "sqlite")]
     pub fn sqlite(path: impl Into<std::path::PathBuf>) -> Self {
         Self::at(Place::Sqlite(path.into()))
     }
 
-    /// On a PostgreSQL database, beside other workers. The URL may name several hosts, of which one is the primary.
+    /// An executor on a PostgreSQL database, which other workers may share. The URL may name several hosts, one of
+    /// which is the primary.
     #[cfg(feature = "postgres")]
     pub fn postgres(url: impl Into<String>) -> Self {
         Self::postgres_with(url, crate::store::postgres::Options::default())
     }
 
-    /// The same with other than the default options.
+    /// An executor on a PostgreSQL database with these options instead of the default ones.
     #[cfg(feature = "postgres")]
     pub fn postgres_with(url: impl Into<String>, options: crate::store::postgres::Options) -> Self {
         Self::at(Place::Postgres(url.into(), Box::new(options)))
     }
 
-    /// In memory: for tests, and for trying out. Nothing outlives the process, so a crash loses what was recorded.
+    /// An executor in memory, for tests and for trying out. Nothing outlives the process: a crash loses all records.
     pub fn in_memory() -> Self {
         Self::store(Arc::new(Model::volatile()))
     }
 
-    /// On any store.
+    /// An executor on any [`Store`].
     pub fn store(store: Arc<dyn Store>) -> Self {
         Self::at(Place::Store(store))
     }
@@ -140,14 +141,14 @@ impl ExecutorBuilder {
         }
     }
 
-    /// Registers a typed tool, and beside it what [undoes](crate::tool::Compensate) its effects.
+    /// Registers a typed tool, together with the tool that [undoes](crate::tool::Compensate) its effects.
     pub fn tool<T: Tool>(self, tool: T) -> Self {
         self.register(|registry| registry.tool(tool))
     }
 
-    /// Registers a typed tool, and tells models of it by the schema of its input type and that type's documentation:
-    /// [`Executor::tools_for_model`] lists it. A property that the schema does not name is refused. An input that is no object is given in
-    /// the property `input`, as the schema says.
+    /// Registers a typed tool and describes it to models by the schema and the documentation of its input type:
+    /// [`Executor::tools_for_model`] lists it. A property that the schema does not name is refused. An input that is
+    /// not an object is passed in the property `input`, as the schema says.
     #[cfg(feature = "agent")]
     pub fn tool_for_model<T: Tool<Input: schemars::JsonSchema>>(self, tool: T) -> Self {
         self.register(|registry| registry.tool_for_model(tool))
@@ -158,7 +159,7 @@ impl ExecutorBuilder {
         self.register(|registry| tool.register(registry))
     }
 
-    /// What was registered.
+    /// The registry as built so far.
     pub(crate) fn registry(&self) -> Result<&Registry, StartError> {
         self.registry.as_ref().map_err(|error| error.clone().into())
     }
@@ -175,8 +176,8 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Puts something between the queue and the store: a simulator's crash points, say. What was put there
-    /// before stays, behind it.
+    /// Puts a wrapper between the queue and the store, such as a simulator's crash points. An earlier wrapper stays,
+    /// behind the new one.
     pub fn wrap_store(
         mut self,
         wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static,
@@ -188,69 +189,70 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Where the user's own tables are, if the store does not hold them itself.
+    /// Sets the database with the user's own tables, for a store that does not hold them itself.
     #[cfg(all(feature = "sim", feature = "sqlite"))]
     pub(crate) fn database(self, database: Arc<dyn OwnDatabase>) -> Self {
         Self { database: Some(database), ..self }
     }
 
-    /// Another clock than the machine's. In a shared store the database's wall time counts instead of this clock's.
+    /// Sets a clock other than the machine's. In a shared store the database's wall time counts instead of this
+    /// clock's.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Another source of chance than the machine's.
+    /// Sets a source of randomness other than the machine's.
     pub fn entropy(mut self, entropy: impl Entropy + 'static) -> Self {
         self.entropy = Arc::new(entropy);
         self
     }
 
-    /// Who may decide about approvals; unless it is said, those whom a review names.
+    /// Sets the rule that says who may decide about approvals. Default: the people whom a review names.
     pub fn reviewers(mut self, reviewers: impl Reviewers) -> Self {
         self.reviewers = Arc::new(reviewers);
         self
     }
 
-    /// How large payloads may be.
+    /// Sets the limits of payload sizes.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Keeps the keys of two deployments that share a provider account apart. A change holds for calls that begin after it: one of
-    /// unknown outcome is settled under the key that went out.
+    /// Sets a namespace, which keeps the keys of two deployments apart that share a provider account. A change applies
+    /// to calls that begin after it: a call of unknown outcome is settled under the key that went out.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// In a store that several workers share: how long one that says nothing is taken for alive; 10 s unless it is
-    /// said. So long after its death, at the latest, its work is taken over. One that cannot reach its store for nine
-    /// tenths of it sends nothing any more until it can.
+    /// Sets the lease in a store that several workers share: a worker that has not renewed it for this time is taken
+    /// for dead, and its work is taken over. Default: 10 s. A worker that cannot reach its store for nine tenths of the
+    /// lease sends nothing until it can.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Publishes what is in the outbox: to a [`Sink`](super::outbox::Sink), or by a [`Publisher`] that says how. Of several
-    /// workers one publishes at a time; give all of them the same sink.
+    /// Publishes the events of the outbox to a [`Sink`](super::outbox::Sink), or by a [`Publisher`] with settings. Of
+    /// several workers one publishes at a time; give all of them the same sink.
     pub fn sink(mut self, sink: impl Into<Publisher>) -> Self {
         self.publisher = Some(sink.into());
         self
     }
 
-    /// Whether this worker retires the records, runs and messages whose time is over, by the [`Retention`](crate::ledger::Retention) of
-    /// their tools, workflows and consumers, a few at a time. It does, unless it is told not to. Where no worker does, everything is kept.
-    /// A simulation retires nothing unless it is told to.
+    /// Enables or disables the sweeper of this worker. The sweeper retires records, runs and messages, a few at a time,
+    /// by the [`Retention`](crate::ledger::Retention) of their tools, workflows and consumers. Default: enabled; in a
+    /// simulation: disabled. If no worker has a sweeper, everything is kept.
     pub fn sweep(mut self, sweeps: bool) -> Self {
         self.sweeps = Some(sweeps);
         self
     }
 
-    /// For how long the processed messages of a consumer are known; with their results for 30 days and then by their ids, unless it is
-    /// said. Messages that are forgotten sooner than their sender stops delivering them are refused when this is
-    /// [opened](Self::open).
+    /// Sets the retention of a consumer's processed messages. Default: known with their results for 30 days, and after
+    /// that by their ids. If messages would be forgotten before their sender stops delivering them,
+    /// [opening](Self::open) fails.
     ///
     /// ```
     /// use std::time::Duration;
@@ -264,19 +266,19 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Says that the ledger may be older than the world: it was restored from a backup of this instant, or is new beside an older
-    /// system. The first send of each key is then preceded by its lookup, and a call that cannot be looked up asks a
-    /// person, until somebody [lifts](super::Executor::lift_restored) it. The age of a key counts from `as_of`; without
-    /// it nothing is known of a key's age.
+    /// Declares that the ledger may be older than the world: it was restored from a backup of this instant, or is new
+    /// beside an older system. Each key's first send is then preceded by a lookup, and a call that cannot be looked up
+    /// asks a person, until somebody [lifts](super::Executor::lift_restored) the declaration. The age of a key counts
+    /// from `as_of`; without `as_of` no key's age is known.
     ///
-    /// It is durable: say it at one start. Said again with the same `as_of`, it changes nothing; without `as_of` it begins
-    /// anew at each start.
+    /// The declaration is durable: make it at one start. Repeated with the same `as_of`, it changes nothing; without
+    /// `as_of` it begins anew at each start.
     pub fn restored(mut self, as_of: Option<Timestamp>) -> Self {
         self.restored = Some(Declared::Restored { as_of });
         self
     }
 
-    /// The simulated disk is in doubt whether the ledger is older than the world.
+    /// Declares that the simulated disk may have lost writes, so that the ledger may be older than the world.
     #[cfg(feature = "sim")]
     pub(crate) fn doubtful(mut self, why: &'static str) -> Self {
         self.restored = Some(Declared::Doubtful(why));
@@ -291,7 +293,7 @@ impl ExecutorBuilder {
         self.publisher.take()
     }
 
-    /// Only to look at what is there: a file is neither locked nor written.
+    /// Opens the store only for reading: a file is neither locked nor written.
     #[cfg_attr(not(feature = "sqlite"), allow(unused_mut, reason = "other stores are opened as they are"))]
     pub(crate) fn read_only(mut self) -> Self {
         #[cfg(feature = "sqlite")]
@@ -301,11 +303,11 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Opens the store and enrols. Calls that an earlier process left behind are taken up at once, each by its
-    /// tool's contract.
+    /// Opens the store and enrols this worker. Calls that an earlier process left behind are taken up at once, each by
+    /// its tool's contract.
     ///
     /// # Errors
-    /// If a tool or the database was refused. Nothing was changed.
+    /// [`StartError`] if a tool or the database was refused. Nothing was changed.
     pub async fn open(mut self) -> Result<Executor, StartError> {
         let (publisher, sweeps) = (self.take_publisher(), self.sweeps());
         let core = Core::enrol(self.open_store().await?).await?;
@@ -319,8 +321,8 @@ impl ExecutorBuilder {
         Ok(Executor::alone(core))
     }
 
-    /// Opens the store, [lifts](Executor::lift_restored) what a restore has brought about, and closes the store. Nothing is taken
-    /// up: this process has no tools.
+    /// Opens the store, [lifts](Executor::lift_restored) the consequences of a restore, and closes the store. No calls
+    /// are taken up: this process has no tools.
     #[cfg(all(feature = "cli", any(feature = "sqlite", feature = "postgres")))]
     pub(crate) async fn lift_restored(
         self,
@@ -333,7 +335,7 @@ impl ExecutorBuilder {
         Ok(lifted?)
     }
 
-    /// Opens the store behind its queue; this worker is not yet enrolled.
+    /// Opens the store and its queue, without enrolling this worker.
     #[cfg_attr(
         not(any(feature = "sqlite", feature = "postgres")),
         allow(clippy::unused_async, reason = "only a database takes time to open")

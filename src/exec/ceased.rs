@@ -1,5 +1,6 @@
-//! When the senders of calls ceased to send that were given up before they were settled. Whoever asks for such a call again waits
-//! for the rest of its settle time, and not for all of it: otherwise callers that go away sooner would never see it sent.
+//! The instants at which the senders of calls ceased to send, for calls that were given up before they were settled.
+//! The next request for such a call waits for the rest of the settle time, not for all of it: otherwise callers that go
+//! away sooner would never see the call sent.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,7 @@ use crate::clock::Boot;
 use crate::id::RecordId;
 use crate::ledger::Record;
 
-/// By record: the attempt, and the instant after which nothing of it was sent.
+/// For each record: the number of the attempt, and the instant after which nothing of that attempt was sent.
 #[derive(Debug, Default)]
 pub(super) struct Ceased(Mutex<HashMap<RecordId, (u32, Boot)>>);
 
@@ -21,7 +22,7 @@ impl Ceased {
         self.lock().insert(record.id, (record.attempts, at));
     }
 
-    /// When the sender of the record's last attempt ceased to send, if that was noted.
+    /// The instant at which the sender of the record's last attempt ceased to send, if one was noted.
     pub(super) fn at(&self, record: &Record) -> Option<Boot> {
         let noted = self.lock().get(&record.id).copied();
         noted.filter(|(attempt, _)| *attempt == record.attempts).map(|(_, at)| at)

@@ -1,4 +1,4 @@
-//! The ends of a worker: what lasts as long as it does is begun, and it is closed.
+//! The start and the end of a worker: its lasting tasks are begun, and it is closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use super::peers::Peers;
 use crate::store::Store as _;
 
 impl Core {
-    /// Whoever has no sink tells those who may have one.
+    /// Begins the publisher task, if this worker has a sink. In a shared store a worker without a sink announces its
+    /// events to the workers that may have one.
     pub(crate) fn begin_publishing(self: &Arc<Self>, publisher: Option<Publisher>) {
         match publisher {
             Some(publisher) => {
@@ -21,16 +22,16 @@ impl Core {
         }
     }
 
-    /// Ends this worker: no new call, at most `drain` for those under way, then everything queued is written, and
-    /// the file is given free.
+    /// Closes this worker: it takes no new calls and waits at most `drain` for the calls in flight. Then everything
+    /// queued is written, and the file is released.
     ///
-    /// Not while a call is under way: it may send yet, and the lock is what tells the next process that nothing
-    /// is sent any more, so that it can begin to count the settle time. It stays until the last call has ended.
+    /// The file stays locked until the last call in flight has ended. That call may still send, and the free lock tells
+    /// the next process that nothing is sent any more, so that it can begin to count the settle time.
     pub(crate) async fn close(&self, drain: Duration) {
         self.begin_closing();
         self.tracker.close();
         tokio::select! {
-            biased; // chance is drawn in one place only, or no simulation could be repeated
+            biased; // random choices are made in one place only, so that a simulation can be repeated
             () = self.tracker.wait() => {}
             () = self.clock.sleep(drain) => {}
         }
@@ -52,8 +53,8 @@ impl Core {
         }
     }
 
-    /// Others take over at once what this worker leaves. Not while a call is under way in a shared store, where no lock
-    /// tells that it may send yet: then the lease runs out instead.
+    /// Signs this worker off, so that others take over its work at once. In a shared store with a call in flight the
+    /// lease runs out instead, because no lock tells the others that the call may still send.
     async fn sign_off(&self) {
         if self.tracker.is_empty() || !self.is_shared() {
             let mut change = self.change(None);
@@ -63,7 +64,7 @@ impl Core {
             }
         }
         if let Peers::Shared(shared) = &self.peers {
-            shared.lease.lose(); // ends its heartbeat
+            shared.lease.lose(); // ends this worker's heartbeat
             if let Err(error) = self.group.wake_others().await {
                 tracing::debug!(%error, "the others will find out by themselves");
             }

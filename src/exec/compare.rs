@@ -1,4 +1,4 @@
-//! What fenced workers learned late is compared with the record that a change seals.
+//! The comparison of the late answers of fenced workers with the record that a change seals.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::id::{Fence, Ids};
 use crate::ledger::{ContractClass, Record};
 use crate::store::Change;
 
-/// Another worker began the operation: it may have been answered late.
+/// True if another worker began the operation and may have had a late answer.
 fn is_taken_over(core: &Core, record: &Record) -> bool {
     Ids::giver(record.id.0) != core.fence
 }
 
-/// Has the store compare what fenced workers learned with the record that the change seals, except for the late answers on
-/// which the seal rests. Returns whether it does: only of a record that was taken over.
+/// Makes the store compare the late answers of fenced workers with the record that the change seals, except for the
+/// answers on which the seal rests. True if the store compares: it does so only for a record that was taken over.
 pub(super) fn compare(
     core: &Core,
     change: &mut Change,
@@ -28,7 +28,8 @@ pub(super) fn compare(
     taken_over
 }
 
-/// Has the questions looked at once the seal of a record that was taken over is durable: the store may have opened one.
+/// A guard that starts a look at the questions when it is dropped, once the seal of a record that was taken over is
+/// durable: the store may have opened a question.
 pub(super) struct LookWhenDropped(pub(super) Arc<Notify>);
 
 impl Drop for LookWhenDropped {

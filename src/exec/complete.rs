@@ -1,4 +1,4 @@
-//! A callback hands over the result of a call that its provider has finished by itself.
+//! Completions: a callback hands over the result of a call that its provider has finished by itself.
 
 use std::sync::Arc;
 
@@ -16,11 +16,12 @@ use crate::payload::Payload;
 use crate::store::{Document, Question, Refusal, Store as _, StoreError, Verdict};
 
 impl Executor {
-    /// Hands over the result of a call that its provider has [accepted](crate::tool::ToolError::accepted) and finished by itself. The
-    /// call is settled with it, and a run that waits for the call goes on. It is told apart by the tool's name and the provider's id: a
-    /// second completion of the same call changes nothing, and one that comes before the call's own answer is kept for it.
+    /// Hands over the result of a call that its provider has [accepted](crate::tool::ToolError::accepted) and finished
+    /// by itself. The call is settled with the result, and a run that waits for the call goes on. The tool's name and
+    /// the provider's id identify the call: a second completion of the same call changes nothing, and a completion that
+    /// arrives before the call's own answer is kept for the call.
     ///
-    /// Acknowledge the callback when this returns.
+    /// Acknowledge the callback when this method returns.
     ///
     /// ```
     /// # use counterfoil::{Completed, Completion, Executor, Tenant};
@@ -34,12 +35,12 @@ impl Executor {
     /// ```
     ///
     /// # Errors
-    /// [`RequestError::UnknownTool`] if no such tool is registered, and [`ExecError::Payload`] if the output is not what the tool returns,
-    /// or too large. Nothing is kept then.
+    /// [`RequestError::UnknownTool`] if no such tool is registered, and [`ExecError::Payload`] if the output is too
+    /// large or is not what the tool returns. Nothing is kept then.
     ///
     /// # Crash
-    /// The completion is durable before anything follows from it. If this process dies in between, the call is settled by the next
-    /// lookup, by the callback's next delivery, or when its run is resumed.
+    /// The completion is durable before anything follows from it. If this process dies in between, the call is settled
+    /// by the next lookup, by the callback's next delivery, or when its run is resumed.
     pub async fn complete(&self, tenant: &Tenant, completion: Completion) -> Result<Completed, ExecError> {
         let (core, tenant) = (self.core.clone(), tenant.clone());
         to_the_end(&self.core.tracker, async move { complete(&core, &tenant, completion).await }).await
@@ -57,7 +58,7 @@ async fn complete(core: &Arc<Core>, tenant: &Tenant, completion: Completion) -> 
     let late = late.map(|record| escalate::finished_late(core, &record, &external_ref));
     let ended = if is_settled { Ended::Recorded } else { ended };
     let is_kept = keep(core, tenant, &id, &ended, late).await.map_err(read)?;
-    // Read once more: the id may have been stored since.
+    // Read once more: the provider's id may have been stored since the first read.
     let is_taken = match accepted(core, tenant, &id).await.map_err(read)? {
         Some(record) if !is_late(&record, &external_ref) => hand_over(core, &record).await?,
         _ => false,
@@ -69,7 +70,7 @@ async fn complete(core: &Arc<Core>, tenant: &Tenant, completion: Completion) -> 
     })
 }
 
-/// Refuses what could not settle any call.
+/// Refuses a completion that could not settle any call.
 fn check(core: &Core, tool: &str, external_ref: &str, ended: &Ended) -> Result<(), ExecError> {
     let known = core.registry.known(tool).ok_or_else(|| core.unknown_tool(tool))?;
     if !is_nameable(external_ref) {
@@ -84,10 +85,10 @@ fn check(core: &Core, tool: &str, external_ref: &str, ended: &Ended) -> Result<(
     Ok(())
 }
 
-/// Keeps the first completion under an id. `false` if there is one.
+/// Keeps the first completion under an id. `false` if the id has one already.
 ///
 /// # Crash
-/// The question about a late completion is one transaction with it.
+/// The completion and the question about a late completion are one transaction.
 async fn keep(
     core: &Core,
     tenant: &Tenant,
@@ -105,13 +106,14 @@ async fn keep(
     }
 }
 
-/// The call was settled as not done, or another request of it counts.
+/// True if the call was settled as not done, or if the record names another request of the call.
 fn is_late(record: &Record, external_ref: &str) -> bool {
     matches!(record.state, State::Failed { .. } | State::Abandoned { .. })
         || record.external_ref.as_deref() != Some(external_ref)
 }
 
-/// The record no longer waits: whoever wants its call settles it with the completion. `false` if somebody has it in hand.
+/// Ends the record's wait, so that its run or a background task settles the call with the completion. `false` if the
+/// call is in flight.
 async fn hand_over(core: &Arc<Core>, record: &Record) -> Result<bool, ExecError> {
     let Some(question) = record.escalation else { return Ok(false) };
     let asked = core.group.escalation_find(&record.tenant, question).await;

@@ -1,9 +1,9 @@
-//! Results of calls that their providers finish by themselves, handed over by callbacks. Each is kept in a row of its own, under the
-//! provider's id, before anything follows from it.
+//! Results of calls that their providers finish by themselves, handed over by callbacks. Each completion is kept in a
+//! row of its own, under the provider's id, before anything follows from it.
 //!
-//! A callback may come before the provider's id is stored, twice, or after a lookup has settled its call. The call writes which record
-//! the id is of and reads the completion afterwards; the callback writes the completion and reads the record afterwards. So one of the
-//! two sees both.
+//! A callback may arrive before the provider's id is stored, twice, or after a lookup has settled its call. The call
+//! writes which record the id belongs to and reads the completion afterwards; the callback writes the completion and
+//! reads the record afterwards. So at least one of the two sees both rows.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,14 +15,14 @@ use crate::ledger::{ContractClass, ErrorKind, LookupResult, Record};
 use crate::payload::{Payload, Response};
 use crate::store::{Document, Store as _, StoreError, part};
 
-/// The kind of the rows that hold completions.
+/// The document kind of completions.
 pub(super) const KIND: &str = "completion";
-/// The kind of the rows that tell which record a provider's id is of.
+/// The document kind of the rows that map a provider's id to its record.
 const ACCEPTED: &str = "accepted";
-/// The longest provider's id, in bytes: it is part of a key.
+/// The maximum length of a provider's id, in bytes. The id is part of a key.
 pub(super) const LONGEST: usize = 1024;
 
-/// How a call ended that its provider has [accepted](crate::tool::ToolError::accepted): what a callback says.
+/// The end of a call that its provider has [accepted](crate::tool::ToolError::accepted), as told by a callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     pub(super) tool: String,
@@ -38,29 +38,30 @@ pub(super) enum Ended {
         kind: ErrorKind,
         message: String,
     },
-    /// The record says how. The output is in one place, so that it can be erased.
+    /// The record holds the end of the call. The output is stored in one place only, so that it can be erased.
     Recorded,
 }
 
-/// What follows from a completion. It is durable in each case.
+/// The result of handing over a completion. It is durable in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Completed {
-    /// Its call is settled with it.
+    /// The call is settled with the completion.
     Taken,
-    /// No call waits under this id. It is kept, and settles a call that is accepted under this id later.
+    /// No call waits under this id. The completion is kept, and settles a call that is accepted under this id later.
     Kept,
-    /// A completion was handed over before under this id. The first one counts.
+    /// A completion was handed over before under this id. The first completion counts.
     Known,
 }
 
 impl Completion {
-    /// The call succeeded with this output. `tool` is the tool's name, and `external_ref` the provider's id for the call.
+    /// A completion of a call that succeeded with `output`. `tool` is the tool's name, and `external_ref` the
+    /// provider's id for the call.
     pub fn done(tool: impl Into<String>, external_ref: impl Into<String>, output: Value) -> Self {
         Self { tool: tool.into(), external_ref: external_ref.into(), ended: Ended::Done(output) }
     }
 
-    /// The call failed, and for certain had no effect. The message goes into the record: no secrets.
+    /// A completion of a call that failed and certainly had no effect. The message goes into the record: no secrets.
     pub fn failed(
         tool: impl Into<String>,
         external_ref: impl Into<String>,
@@ -81,7 +82,8 @@ pub(super) async fn accepted(core: &Core, tenant: &Tenant, id: &str) -> Result<O
     core.group.record_at(tenant, RecordId(record)).await
 }
 
-/// The row that tells which record a provider's id is of; none if it is written already, or if no callback can name the id.
+/// The row that maps a provider's id to its record. `None` if the row is written already, or if no callback can name
+/// the id.
 pub(super) async fn naming(
     core: &Core,
     record: &Record,
@@ -94,16 +96,16 @@ pub(super) async fn naming(
     Ok((!is_there).then(|| Document::first(&record.tenant, ACCEPTED, id, &record.id.0, core.now())))
 }
 
-/// What was handed over about a record.
+/// A completion that settles a record.
 pub(super) struct HandedOver {
-    /// As a lookup would say it.
+    /// The completion in the form of a lookup result.
     pub(super) finding: LookupResult<Response>,
-    /// The completion's row without the output: it is written with the record that holds the output from then on.
+    /// The completion's row without the output, to be written with the record, which holds the output from then on.
     pub(super) recorded: Document,
 }
 
-/// What was handed over about a record, and settles it. That one accepted request has failed says nothing of an earlier one that is in
-/// doubt, where the two do not collide.
+/// The completion that settles a record, if one was handed over. If an earlier request is in doubt and the provider
+/// does not reject the second of two requests, the failure of one accepted request says nothing of the earlier one.
 pub(super) async fn of(
     core: &Core,
     record: &Record,
@@ -121,7 +123,7 @@ pub(super) async fn of(
     })?;
     let finding = match ended {
         Ended::Done(output) => {
-            let output = Ok(Payload::of(&output)?); // it was measured when it was handed over
+            let output = Ok(Payload::of(&output)?); // its size was checked when it was handed over
             LookupResult::Committed { output, external_ref: Some(external_ref.to_owned()) }
         }
         Ended::Failed { .. } if record.in_doubt && !contract.collides() => return Ok(None),
@@ -133,17 +135,17 @@ pub(super) async fn of(
     Ok(Some(HandedOver { finding, recorded }))
 }
 
-/// The id of a completion's row: no other tool with another provider's id has the same.
+/// The id of a completion's row, unique for each tool and provider's id.
 pub(super) fn id(tool: &str, external_ref: &str) -> String {
     format!("{}/{}", part(tool), part(external_ref))
 }
 
-/// How the ids of the rows under an id begin. No provider's id is taken for the beginning of another one.
+/// The prefix of the row ids under an id. No provider's id is taken for the prefix of another one.
 fn under(id: &str) -> String {
     format!("{id}/")
 }
 
-/// A callback can name this provider's id.
+/// True if a callback can name this provider's id.
 pub(super) fn is_nameable(external_ref: &str) -> bool {
     (1..=LONGEST).contains(&external_ref.len()) && !external_ref.chars().any(char::is_control)
 }

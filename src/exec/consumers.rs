@@ -1,4 +1,4 @@
-//! For how long the messages of each consumer are known.
+//! The retention of each consumer's messages.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::ledger::{Retention, RetentionMode};
 
-/// How long the processed messages of a consumer are known: with their results, and afterwards by their ids.
+/// The retention of a consumer's processed messages: first with their results, and afterwards by their ids.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,24 +25,26 @@ pub struct MessageRetention {
 }
 
 impl MessageRetention {
-    /// The result for so long, counted from the processing, and the id for ever: a message that comes later is answered
-    /// [`Expired`](super::inbox::Processed::Expired), and not processed again. The default, after 30 days.
+    /// Keeps the result for this time, counted from the processing, and the id for ever as a tombstone: a message that
+    /// arrives later is answered [`Expired`](super::inbox::Processed::Expired), and not processed again. This is the
+    /// default, with 30 days.
     pub const fn tombstone_after(keep_for: Duration) -> Self {
         Self { retention: Retention::tombstone_after(keep_for), redelivered_within: Duration::ZERO }
     }
 
-    /// Nothing after this window: the id is new again. `redelivered_within` is how long its sender may deliver a message again, counted
-    /// from the first delivery. A window that is shorter is refused when the engine starts.
+    /// Forgets the message after this window: its id is new again. `redelivered_within` is the time for which its
+    /// sender may deliver a message again, counted from the first delivery. A window that is shorter than it is refused
+    /// when the engine starts.
     pub const fn forget_after(window: Duration, redelivered_within: Duration) -> Self {
         Self { retention: Retention::forget_after(window), redelivered_within }
     }
 
-    /// Everything, for ever.
+    /// Keeps the result and the id for ever.
     pub const fn keep() -> Self {
         Self { retention: Retention::keep(), redelivered_within: Duration::ZERO }
     }
 
-    /// Why it cannot be declared.
+    /// The reason why this retention cannot be declared, if there is one.
     pub(super) fn objection(&self) -> Option<String> {
         let (window, horizon) = (self.retention.keep_for, self.redelivered_within);
         let is_short = self.retention.mode == RetentionMode::Forget && window < horizon;
@@ -61,7 +63,7 @@ impl Default for MessageRetention {
     }
 }
 
-/// The consumers that were declared or have been given a message by this process.
+/// The consumers that were declared, or that have received a message in this process.
 #[derive(Debug, Default)]
 pub(crate) struct Consumers(Mutex<BTreeMap<String, MessageRetention>>);
 
@@ -74,7 +76,7 @@ impl Consumers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A consumer is given a message.
+    /// Notes that a consumer receives a message.
     pub(super) fn meet(&self, consumer: &str) {
         let mut consumers = self.known();
         if !consumers.contains_key(consumer) {

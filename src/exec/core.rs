@@ -1,4 +1,4 @@
-//! What all parts of the executor share: the queue to the disk, the clocks, this worker's fence.
+//! The shared parts of the executor: the queue to the disk, the clocks, this worker's fence.
 
 #[cfg(feature = "memory")]
 use std::any::Any;
@@ -36,56 +36,56 @@ use crate::tool::Registry;
 
 pub(crate) struct Core {
     pub(crate) group: Group,
-    /// Of a shared store: its clock. Otherwise this machine's.
+    /// The clock of the store if the store is shared, else this machine's clock.
     pub(crate) clock: SharedClock,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) registry: Registry,
     pub(crate) limits: Limits,
-    /// Keeps two deployments that share a provider account apart.
+    /// The namespace that keeps two deployments apart that share a provider account.
     pub(crate) namespace: Arc<str>,
     pub(crate) fence: Fence,
     pub(crate) ids: Ids,
     pub(super) peers: Peers,
     pub(super) in_flight: Arc<InFlight>,
-    /// The messages in hand, by consumer and message.
+    /// The messages in flight, by consumer and message.
     #[cfg(feature = "_messages")]
     pub(super) messages: Arc<InFlight>,
-    /// What holds back the calls of tools that declare it.
+    /// The limits of tools that declare a quota.
     pub(super) gates: Gates,
     pub(crate) agenda: Arc<Agenda>,
     pub(crate) publishing: Publishing,
-    /// Whose messages are retired when their time is over.
+    /// The consumers whose messages are retired when their retention is over.
     pub(super) consumers: Consumers,
     /// Wakes the sweeper.
     pub(super) begun: Arc<Notify>,
-    /// Calls whose callers were woken.
+    /// The flag that callers of calls in flight were woken.
     pub(super) attendance: Arc<Attendance>,
-    /// The store may have opened a question about a late answer.
+    /// Notified when the store may have opened a question about a late answer.
     pub(super) late: Arc<Notify>,
-    /// Calls whose callers went away, and background lookups.
+    /// The tasks of calls whose callers went away, and of background lookups.
     pub(crate) tracker: TaskTracker,
     lanes: AtomicU64,
     closing: AtomicBool,
     tenant_keys: Mutex<HashMap<Tenant, DigestKey>>,
-    /// What guards have guessed wrong.
+    /// Wrong guesses of guards.
     pub(crate) guesses: Guesses,
-    /// What the memory guard keeps in memory. Its type belongs to a layer above.
+    /// The memory guard's cache. Its type belongs to a layer above.
     #[cfg(feature = "memory")]
     memories: OnceLock<Arc<dyn Any + Send + Sync>>,
-    /// What can be shared with the user's own tables.
+    /// The database that the store shares with the user's own tables, if there is one.
     pub(crate) database: Option<Arc<dyn OwnDatabase>>,
     pub(crate) reviewers: SharedReviewers,
-    /// Whether the ledger may be older than the world.
+    /// The knowledge if the ledger may be older than the world.
     pub(super) restores: Restores,
     /// The calls whose tool is not here.
     pub(super) toolless: Toolless,
-    /// Since when nothing is sent of what questions are about.
+    /// For each question, the instant since which nothing is sent for its call.
     pub(super) quiet: Quiet,
     /// The engine whose runs wait for answers, if there is one.
     engine: OnceLock<Weak<dyn Due>>,
-    /// What tools declared when their calls went out.
+    /// The declarations of tools under which calls went out.
     pub(super) declarations: Declarations,
-    /// When the senders of calls ceased that are not settled yet.
+    /// The instants at which the senders of calls ceased to send that are not settled yet.
     pub(super) ceased: Ceased,
 }
 
@@ -99,13 +99,13 @@ impl Drop for Core {
     fn drop(&mut self) {
         self.agenda.wake(); // it sees that there is nothing left to do
         self.group.events().notify_one(); // and so does the publisher
-        self.begun.notify_one(); // and whoever sweeps
+        self.begun.notify_one(); // and the sweeper
         self.late.notify_one();
         self.attendance.end();
     }
 }
 
-/// What a core is made of.
+/// The parts from which a core is made.
 pub(crate) struct Parts {
     pub(crate) group: Group,
     pub(crate) clock: SharedClock,
@@ -113,17 +113,17 @@ pub(crate) struct Parts {
     pub(crate) registry: Registry,
     pub(crate) limits: Limits,
     pub(crate) namespace: Arc<str>,
-    /// In a shared store: how long a worker that says nothing is taken for alive.
+    /// The lease of a worker in a shared store.
     pub(crate) lease: Duration,
     pub(crate) database: Option<Arc<dyn OwnDatabase>>,
     pub(crate) reviewers: SharedReviewers,
-    /// What was said of the ledger from outside.
+    /// The declaration that the ledger may be older than the world, if one was made.
     pub(crate) restored: Option<Declared>,
     pub(crate) consumers: Consumers,
 }
 
 impl Core {
-    /// Only looks on: it is no worker, and can write nothing.
+    /// A core that only reads: it is no worker, and can write nothing.
     pub(crate) fn looking_on(parts: Parts) -> Arc<Self> {
         let since = parts.clock.boot();
         Self::of(parts, Fence(0), Peers::Alone { since })
@@ -172,19 +172,19 @@ impl Core {
         })
     }
 
-    /// What the memory guard keeps in memory; empty the first time.
+    /// The memory guard's cache, empty at the first call.
     #[cfg(feature = "memory")]
     pub(crate) fn memories<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let kept = self.memories.get_or_init(|| Arc::new(T::default()));
-        kept.clone().downcast().unwrap_or_default() // of one type, for there is one guard
+        kept.clone().downcast().unwrap_or_default() // always of one type, because there is one memory guard
     }
 
-    /// Runs of this engine wait for answers to questions.
+    /// Sets the engine whose runs wait for answers to questions.
     pub(crate) fn belongs_to(&self, engine: Weak<dyn Due>) {
         let _ = self.engine.set(engine);
     }
 
-    /// A question was answered without its engine: the runs that wait for it go on.
+    /// Tells the engine of a question that was answered without it, so that the runs that wait for the answer go on.
     pub(super) async fn tell_answered(&self, question: Question) {
         if let Some(engine) = self.engine.get().and_then(Weak::upgrade) {
             let id = question.id;
@@ -194,7 +194,8 @@ impl Core {
         }
     }
 
-    /// What is compared with what the store holds, or written there: in a shared store by the database's clock.
+    /// The present time for values that are stored or compared with stored ones: in a shared store by the database's
+    /// clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -208,15 +209,15 @@ impl Core {
         OrderingKey(self.lanes.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Something has begun or ended whose time will be over one day.
+    /// Wakes the sweeper, because a record, run or message with a retention has begun or ended.
     pub(crate) fn wake_sweeper(&self) {
         self.begun.notify_one();
     }
 
-    /// No new attempt is dispatched from now on.
+    /// Begins to close: no new attempt is dispatched from now on.
     pub(crate) fn begin_closing(&self) {
         self.closing.store(true, Ordering::Release);
-        self.gates.close(); // whoever waits there would be refused behind it
+        self.gates.close(); // an attempt that waits there would be refused after its turn
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -228,9 +229,9 @@ impl Core {
         admitted(key, self.group.commit_one(change).await)
     }
 
-    /// No tool of this name is registered.
+    /// The error that no tool of this name is registered.
     pub(crate) fn unknown_tool(&self, tool: &str) -> RequestError {
-        // What undoes a tool is called by nobody.
+        // Compensations are left out, because nobody calls them by name.
         let tools = self.registry.specs().into_iter().filter(|spec| spec.effect != EffectClass::Compensation);
         let registered = tools.map(|spec| spec.name.to_string()).collect();
         RequestError::UnknownTool { tool: tool.to_owned(), registered }
@@ -245,12 +246,12 @@ impl Core {
         found.map(|record| record.map(Box::new)).map_err(|source| failed(key, source))
     }
 
-    /// A payload is stored in the row that refers to it.
+    /// True if a payload is stored in the row that refers to it.
     pub(super) fn is_small(&self, payload: &Payload) -> bool {
         payload.as_str().len() <= self.limits.inline_bytes
     }
 
-    /// How a payload is stored, and the payload row that it needs if it is large.
+    /// The stored form of a payload, and a payload row if it is large.
     pub(crate) fn storable(&self, payload: Payload) -> (Stored, Option<Payload>) {
         if self.is_small(&payload) {
             (Stored::Inline(payload), None)
@@ -259,7 +260,7 @@ impl Core {
         }
     }
 
-    /// The same for a response.
+    /// The stored form of a response, and a payload row if it is large.
     pub(crate) fn storable_response(&self, response: Response) -> (Stored, Option<Payload>) {
         match response {
             Ok(response) => self.storable(response),
@@ -267,7 +268,7 @@ impl Core {
         }
     }
 
-    /// A stored response, or what is kept of it.
+    /// Loads a stored response, or the digest that is left of one that was too large.
     pub(crate) async fn load_response(
         &self,
         tenant: &Tenant,
@@ -279,7 +280,7 @@ impl Core {
         }
     }
 
-    /// A payload from its row, or from the payload table.
+    /// Loads a payload from its row, or from the payload table.
     pub(crate) async fn load(&self, tenant: &Tenant, stored: &Stored) -> Result<Payload, ExecError> {
         match stored {
             Stored::Inline(payload) => Ok(payload.clone()),
@@ -296,7 +297,7 @@ impl Core {
         }
     }
 
-    /// A value as it is recorded: with digests in place of its secrets, keyed by the tenant if it has any.
+    /// The canonical form of a value, with digests in place of its secrets. The digests are keyed by the tenant's key.
     pub(crate) async fn canonical<E>(
         &self,
         tenant: &Tenant,
@@ -309,12 +310,12 @@ impl Core {
         if !secret {
             return Ok(payload);
         }
-        // Boxed because it is rare: every call would have to carry the room for it.
+        // Boxed because it is rare: every call would reserve the memory for it.
         let key = Box::pin(self.tenant_key(tenant)).await?;
         Ok(write(Some(&key))?.0)
     }
 
-    /// The tenant's key for digests of secrets, made when the first secret comes by.
+    /// The tenant's key for digests of secrets. It is made when the first secret is recorded.
     pub(crate) async fn tenant_key(&self, tenant: &Tenant) -> Result<DigestKey, ExecError> {
         if let Some(key) = self.cached_tenant_key(tenant) {
             return Ok(key);

@@ -1,4 +1,4 @@
-//! What somebody says to an open question, and what of it is written about a call.
+//! A person's word on an open question, and its consequences for the record of a call.
 
 use super::compare::compare;
 use super::core::Core;
@@ -9,10 +9,10 @@ use crate::ledger::{Event, Record, apply};
 use crate::payload::Payload;
 use crate::store::{Answer, Change, Question, Refusal, Resolution, Verdict};
 
-/// Whoever answers is told so if somebody else was faster.
+/// The reason that is given to a person whose answer came after another one.
 pub(super) const MEANWHILE: &str = "it has been answered meanwhile";
 
-/// What somebody says to an open question.
+/// A person's word on an open question.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) resolution: Resolution,
@@ -31,13 +31,13 @@ impl Said {
     }
 }
 
-/// As it stands in a record: who has decided what, and why.
+/// The text that a record holds of a decision: the person, the decision and the reason.
 fn words(answer: &Answer, what: &str) -> String {
     let reason = answer.reason().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{} decided {what}{reason}", answer.by)
 }
 
-/// Records what somebody has decided about a call. `None` if a row has changed meanwhile.
+/// Records a person's decision about a call. `None` if a row has changed meanwhile.
 ///
 /// # Crash
 /// The answer and the record's new state are one transaction.

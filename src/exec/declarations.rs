@@ -1,5 +1,5 @@
-//! The declarations that this worker knows. All of them are kept: they are as many as the tools, times the builds that changed
-//! one.
+//! The declarations that this worker knows. It keeps all of them: their number is at most that of the tools, times the
+//! builds that changed a tool.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::id::{DeclarationId, Name};
 use crate::ledger::Declaration;
 
-/// What this worker has read or written.
+/// The declarations that this worker has read or written.
 #[derive(Debug, Default)]
 pub(super) struct Declarations(Mutex<Known>);
 
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// In the order of their numbers, from 1 on: none is ever left out or taken off.
+    /// All declarations in the order of their numbers, from 1 on. None is ever skipped or removed.
     pub(super) all: Vec<Arc<Declaration>>,
-    /// What each tool declares now.
+    /// The present declaration of each tool.
     pub(super) now: HashMap<Name, (DeclarationId, Arc<Declaration>)>,
 }
 

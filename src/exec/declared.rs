@@ -1,5 +1,5 @@
-//! The declarations under which calls went out. Each is a row that is written once, when it is new; records name them by
-//! number.
+//! The declarations under which calls went out. Each is a row that is written once, when it is new; records name it by
+//! its number.
 
 use std::sync::Arc;
 
@@ -12,19 +12,20 @@ use crate::ledger::{Contract, ContractClass, Declaration, EffectClass, Operation
 use crate::store::{DECLARATION_KIND, Document, Refusal, Store as _, StoreError, Verdict};
 use crate::tool::ToolSpec;
 
-/// Rows that are read at a time.
+/// The number of rows that are read at a time.
 const PAGE: u32 = 100;
 
-/// By what a call is settled: its declaration, and what follows from that together with what its tool declares now.
+/// The terms by which a call is settled: its declaration, combined with the present declaration of its tool.
 #[derive(Clone, Debug)]
 pub(super) struct Bound {
     pub(super) id: DeclarationId,
     pub(super) declaration: Arc<Declaration>,
-    /// Absent if the tool declares now what it declared then, as nearly always.
+    /// The effect and the contract that bind. Absent in the common case that the tool still declares the same.
     other: Option<Box<(EffectClass, Contract)>>,
-    /// The tool sends by the account, credential or device that the call was sent under. Under another one its key is no key.
+    /// True if the tool still sends by the account, credential or device that the call was sent under. Under another
+    /// one its key is no key.
     pub(super) key_in_scope: bool,
-    /// The tool looks up where the call was sent. Elsewhere, a lookup that shows nothing says nothing.
+    /// True if the tool still looks up where the call was sent. Elsewhere, a lookup that shows nothing says nothing.
     pub(super) lookup_in_scope: bool,
 }
 
@@ -43,7 +44,7 @@ impl Bound {
         Self { id: record.declaration, declaration, other, key_in_scope, lookup_in_scope }
     }
 
-    /// What a tool declares now, for a call that has not gone out.
+    /// The terms of a call that has not gone out: the present declaration of its tool.
     const fn unsent(id: DeclarationId, declaration: Arc<Declaration>) -> Self {
         Self { id, declaration, other: None, key_in_scope: true, lookup_in_scope: true }
     }
@@ -52,7 +53,7 @@ impl Bound {
         self.other.as_ref().map_or(op.tool.spec().effect, |other| other.0)
     }
 
-    /// What the tool promises otherwise than when the call went out, in words.
+    /// The differences between the tool's present declaration and that of the call, in words.
     pub(super) fn changes(&self, core: &Core, op: &Operation) -> Option<String> {
         self.other.as_ref()?;
         self.declaration.changes(&declaration(op.tool.spec(), &core.namespace))
@@ -63,7 +64,7 @@ impl Bound {
     }
 }
 
-/// A call that is being carried out or looked up, and by what it is settled.
+/// A call that is being carried out or looked up, with the terms by which it is settled.
 #[derive(Clone, Copy)]
 pub(super) struct Settling<'a> {
     pub(super) core: &'a Arc<Core>,
@@ -82,7 +83,7 @@ impl<'a> Settling<'a> {
 }
 
 impl Core {
-    /// What the operation's tool declares now.
+    /// The present declaration of the operation's tool, written first if it is new.
     ///
     /// # Crash
     /// After a declaration is written: no record names it yet, and the next process finds it.
@@ -93,23 +94,23 @@ impl Core {
         {
             return Ok(Bound::unsent(*id, declaration.clone()));
         }
-        // Boxed because it is rare: every call would have to carry the room for it.
+        // Boxed because it is rare: every call would reserve the memory for it.
         Box::pin(self.declare_anew(&op.key, spec)).await
     }
 
     async fn declare_anew(&self, key: &OperationKey, spec: &ToolSpec) -> Result<Bound, ExecError> {
         let mut declared = self.write_down(&[spec]).await.map_err(|source| failed(key, source))?;
-        // Cannot be: there is one for each.
+        // Cannot be absent: there is one declaration for each spec.
         let (id, declaration) = declared.pop().ok_or_else(|| failed(key, StoreError::Closed))?;
         Ok(Bound::unsent(id, declaration))
     }
 
-    /// What all registered tools declare, when the process begins: their first calls need not wait for it.
+    /// Declares all registered tools when the process begins, so that their first calls need not wait for it.
     pub(super) async fn declare_all(&self) -> Result<(), StoreError> {
         self.write_down(&self.registry.specs()).await.map(drop)
     }
 
-    /// Writes those declarations that are new. The numbers of all, in their order.
+    /// Writes the new ones of these declarations. Returns the numbers of all, in their order.
     async fn write_down(
         &self,
         specs: &[&ToolSpec],
@@ -141,7 +142,7 @@ impl Core {
         }
     }
 
-    /// By what the record's call is settled.
+    /// The terms by which the record's call is settled.
     pub(super) async fn bound(&self, op: &Operation, record: &Record) -> Result<Bound, ExecError> {
         let declaration = self.declaration(record).await.map_err(|source| failed(&record.key, source))?;
         Ok(Bound::of(declaration, op, record, &self.namespace))
@@ -152,7 +153,7 @@ impl Core {
         if let Some(declaration) = self.declarations.known().at(record.declaration) {
             return Ok(declaration);
         }
-        // Another worker, or an earlier process, has written it.
+        // Another worker, or an earlier process, has written this declaration.
         Box::pin(self.read_declarations()).await?;
         self.declarations.known().at(record.declaration).ok_or_else(|| StoreError::Corrupt {
             row: format!("record {}", record.id),
@@ -160,8 +161,8 @@ impl Core {
         })
     }
 
-    /// What binds the tool: what it declared when the call went out, and what it declares now. The usual stands in for the latter if
-    /// it is not registered.
+    /// The contract that binds the record's tool, from its declaration when the call went out and its present one. If
+    /// the tool is not registered, a usual contract stands in for the present one.
     pub(super) async fn contract_of(&self, record: &Record) -> Result<Contract, StoreError> {
         let declaration = self.declaration(record).await?;
         Ok(match self.registry.known(record.operation.as_str()) {
@@ -170,7 +171,7 @@ impl Core {
         })
     }
 
-    /// Reads those that this worker does not know.
+    /// Reads the declarations that this worker does not know yet.
     async fn read_declarations(&self) -> Result<(), StoreError> {
         loop {
             let after = row_id(id(self.declarations.known().all.len()));
@@ -198,7 +199,7 @@ impl Core {
         }
     }
 
-    /// Writes new ones under the next numbers: all of them, or none if another worker was first.
+    /// Writes new declarations under the next numbers: all of them, or none if another worker was first.
     async fn write_declarations(&self, last: usize, new: &[&Declaration]) -> Result<(), StoreError> {
         let now = self.now();
         let mut change = self.change(None);
@@ -213,26 +214,26 @@ impl Core {
     }
 }
 
-/// What the key and the lookup are scoped to: by the call itself, or else by what its tool declares.
+/// The scopes of the key and of the lookup: those of the call itself, or else those that its tool declares.
 fn scopes<'a>(of_call: Option<&'a Scopes>, declared: Option<&'a str>) -> (Option<&'a str>, Option<&'a str>) {
     of_call.map_or((declared, declared), |scopes| (Some(&scopes.key), Some(&scopes.lookup)))
 }
 
-/// What a tool declares now.
+/// The present declaration of a tool.
 fn declaration(spec: &ToolSpec, namespace: &str) -> Declaration {
     let (name, version) = (spec.name.as_str(), spec.input_version);
     let declared = Declaration::of(name, spec.effect, &spec.contract, version, namespace);
     Declaration { any_output: spec.any_output, bound: spec.bound.clone(), ..declared }
 }
 
-/// The tool declares now what it declared then.
+/// True if the tool still declares what `declaration` says.
 fn is_still(declaration: &Declaration, spec: &ToolSpec, namespace: &str) -> bool {
     declaration.any_output == spec.any_output
         && declaration.bound == spec.bound
         && declaration.is_still(spec.effect, &spec.contract, spec.input_version, namespace)
 }
 
-/// Rows are listed in the order of their ids.
+/// The row's id, padded because rows are listed in the order of their ids.
 fn row_id(id: DeclarationId) -> String {
     format!("{:010}", id.0)
 }

@@ -1,4 +1,4 @@
-//! The dispatch of an attempt: the permit is given up, and the tool is called.
+//! The dispatch of an attempt: the permit is used up, and the tool is called.
 
 use std::future::{Future as _, poll_fn};
 use std::panic::AssertUnwindSafe;
@@ -30,22 +30,22 @@ use crate::tool::{Done, ToolError};
 /// Carries the attempt out.
 ///
 /// # Crash
-/// Before the call: nothing happened, but the record says that it may have. During and after it, until the
-/// seal is durable: it may have happened. Either way the next one asks the world.
+/// Before the call: nothing happened, but the record says that the call may have happened. During and after the call,
+/// until the seal is durable: the call may have happened. In both cases the next worker asks the provider.
 ///
-/// The permit is boxed, and what is not needed any more is let go before the call: the future of each call holds it all, and
-/// has to stay below the 1,032 bytes up to which glibc allocates from its thread's own cache.
+/// The permit is boxed, and its parts are dropped before the call as soon as possible: the future of each call holds
+/// all of them, and has to stay below the 1,032 bytes up to which glibc allocates from its thread's own cache.
 pub(super) async fn dispatch(
     core: &Arc<Core>,
     op: &Operation,
     permit: Box<Permit>,
 ) -> Result<Ended, ExecError> {
-    // Between the intent's way to the disk and this line the approval may have been withdrawn.
+    // The approval may have been withdrawn while the intent was being written.
     let may_go = approved(core, op).await.map(drop).map_err(Box::new);
-    // A worker that was stopped, or could not reach its store, may have been taken over meanwhile. The record stays `started`,
-    // and whoever took over asks the world.
+    // A worker that was stopped, or could not reach its store, may have been taken over meanwhile. The record stays
+    // `started`, and the worker that took over asks the provider.
     core.hold_lease().await.map_err(|why| why.of(&op.key))?;
-    // Directly before the call, behind everything that waits: each need is looked at in one place.
+    // Directly before the call, after everything that waits: each need is checked in one place.
     let now = core.now();
     let (lapsed, cut_off) = {
         let needs = needs(core, op, &permit);
@@ -55,7 +55,7 @@ pub(super) async fn dispatch(
     if may_go.is_ok()
         && let Some(need) = lapsed
     {
-        // Boxed because it is rare: every call would have to carry the room for it.
+        // Boxed because it is rare: every call would reserve the memory for it.
         return Box::pin(withheld(Settling { core, op, bound: &bound }, record, need, unsettled)).await;
     }
     let (record, result) = match may_go {
@@ -69,14 +69,14 @@ pub(super) async fn dispatch(
         Err(refused) => {
             let (kind, message) = match refused.lacking_approval() {
                 Some(error) => (ErrorKind::ApprovalMissing, error.to_string()),
-                // It could not be read: nothing was sent, and it may be tried again.
+                // The approval could not be read: nothing was sent, and the attempt may be made again.
                 None => (ErrorKind::Unreachable, refused.to_string()),
             };
             (record, Err(ToolError::new(kind, message)))
         }
     };
     if record.is_unwritten() {
-        // Boxed because most calls have a record: each would have to carry the room for it.
+        // Boxed because most calls have a record: each would reserve the memory for it.
         return Box::pin(first_written(Settling { core, op, bound: &bound }, record, result)).await;
     }
     match result {
@@ -84,18 +84,18 @@ pub(super) async fn dispatch(
             Ok(Ended::Committed(Outcome::first(core, done.output.response(&core.limits), &record), None))
         }
         Ok(done) => committed(Settling { core, op, bound: &bound }, &record, done).await,
-        // Boxed because it is rare: every call would have to carry the room for it.
+        // Boxed because it is rare: every call would reserve the memory for it.
         Err(error) => {
             Box::pin(failed_attempt(Settling { core, op, bound: &bound }, record, error, unsettled)).await
         }
     }
 }
 
-/// Writes what became of a call of which nothing is recorded.
+/// Writes the outcome of a call that was sent without a durable record.
 ///
 /// # Race
-/// Another worker may have carried it out at the same time. Whoever wrote first has the result that counts, so an answer that is not
-/// this caller's alone waits until it is written.
+/// Another worker may have carried the call out at the same time. The first result that is written counts, so an answer
+/// for several callers waits until it is written.
 async fn first_written(
     settling: Settling<'_>,
     record: Box<Record>,
@@ -122,8 +122,8 @@ async fn first_written(
     }
 }
 
-/// Records that a call of which nothing is recorded was begun, and may have happened: it is repeated, or a person is asked, under its
-/// record. `None` if somebody else was first.
+/// Records that a call without a durable record was begun and may have happened. Under this record the call is
+/// repeated, or a person is asked. `None` if another caller was first.
 async fn begun(
     Settling { core, op, .. }: Settling<'_>,
     record: Box<Record>,
@@ -135,7 +135,7 @@ async fn begun(
     }
 }
 
-/// Calls the tool, for as long as an attempt may last and has what it needs.
+/// Calls the tool, for at most the time of an attempt, and only while the attempt has what it needs.
 async fn send(
     settling: Settling<'_>,
     record: Box<Record>,
@@ -144,7 +144,7 @@ async fn send(
 ) -> (Box<Record>, Result<Done<Payload>, ToolError>) {
     let Settling { core, op, .. } = settling;
     let timeout = op.tool.spec().retry.attempt_timeout;
-    // Until the timeout is over, or what the attempt needs has run out.
+    // The sleep ends when the timeout is over, or when a need of the attempt has lapsed.
     let limit = |left: Duration, now: Timestamp| {
         core.clock.sleep(needed.map_or(left, |(at, _)| left.min(now.until(at))))
     };
@@ -159,7 +159,8 @@ async fn send(
         };
         loop {
             let ended = poll_fn(|cx| {
-                // A process that was stopped over the instant does not let the tool's code go on: it might send only now.
+                // A process that was stopped over this instant does not let the tool's code go on, because it might
+                // send only now.
                 if let Some((_, need)) = needed.filter(|(at, _)| *at <= core.now()) {
                     return Poll::Ready(Some(cut_off(&need.words())));
                 }
@@ -168,10 +169,10 @@ async fn send(
                 }
                 limited.as_mut().poll(cx).map(|()| None)
             });
-            // Boxed because it is rare: every call would have to carry the room for it.
+            // Boxed because it is rare: every call would reserve the memory for it.
             match ended.await {
                 Some(result) => break result,
-                // It has said that it goes on.
+                // The tool has said that it goes on.
                 None if let Some(left) = note.left() => {
                     (since, limited) = (core.clock.boot(), limit(left, core.now()));
                 }
@@ -189,15 +190,16 @@ async fn send(
     (record, result)
 }
 
-/// This process stood still while it was about to send, for longer than an attempt may last, and was taken over. What it
-/// sends now cannot be prevented any more, but its answer tells whether it has an effect: it is waited for.
+/// True if this process was stopped while it was about to send, for longer than an attempt may last, and was taken
+/// over. Its send cannot be prevented any more, but its answer tells if the send had an effect: so the answer is waited
+/// for.
 async fn woke_fenced(core: &Core, since: Boot, limit: Duration) -> bool {
     let stood_still = since.until(core.clock.boot()) > limit * 3 / 2;
     stood_still
         && matches!(core.group.worker_at(core.fence).await, Ok(Some(worker)) if worker.ended_at.is_some())
 }
 
-/// Has the tool get a new credential before its one more attempt, within the time of an attempt.
+/// Refreshes the tool's credential before its one further attempt, within the time of an attempt.
 async fn refresh(core: &Core, op: &Operation) {
     let within = op.tool.spec().retry.attempt_timeout;
     let refreshed = tool_code::run(core, within, "it took too long", || op.tool.refresh()).await;
@@ -206,8 +208,8 @@ async fn refresh(core: &Core, op: &Operation) {
     }
 }
 
-/// What follows from an attempt's error. That this attempt did nothing says nothing about an earlier one whose
-/// outcome is unknown: as long as there is one, the operation is not failed but ambiguous.
+/// The end of an attempt that returned an error. A failed attempt says nothing about an earlier attempt of unknown
+/// outcome: while there is one, the operation is not failed but ambiguous.
 async fn failed_attempt(
     settling: Settling<'_>,
     record: Box<Record>,
@@ -218,13 +220,13 @@ async fn failed_attempt(
         refresh(settling.core, settling.op).await;
     }
     let effect = settling.effect();
-    // What may be repeated is asked for once more instead: its call is its lookup.
+    // A repeatable call is requested once more instead: the call is its own lookup.
     if let Some(accepted) = Accepted::of(&error).filter(|_| !effect.repeatable()) {
         let waits = pending::accept(settling, &record, accepted).await?;
         return Ok(waits.map_or(Ended::Changed, Ended::Pending));
     }
     let decision = error.kind.decision(effect, settling.contract().class);
-    // That the first one is still being worked on is no proof that it will not happen.
+    // An answer that the first request is still in progress is no proof that it will have no effect.
     let uncertain = error.kind == ErrorKind::InProgress && effect.leaves_mark();
     let nothing_happened = decision != RetryDecision::Reconcile && !uncertain;
     let hopeless = nothing_happened && decision != RetryDecision::Retry;
@@ -232,7 +234,7 @@ async fn failed_attempt(
         return fail(settling, &record, error).await;
     }
     if hopeless && error.replayed && settling.contract().class == ContractClass::ReplaysKey {
-        // Also of the earlier one, which has the same answer.
+        // The answer holds for the earlier attempt as well, whose answer the provider replays.
         return refuse(settling, &record, error).await.map(Ended::Failed);
     }
     let earlier = unsettled.filter(|_| nothing_happened);

@@ -1,4 +1,4 @@
-//! What the doors need of an executor.
+//! The access of the doors to an executor.
 
 #[cfg(feature = "_sealed")]
 use std::sync::Arc;
@@ -23,31 +23,31 @@ use {
 };
 
 impl Executor {
-    /// Has the ledger know a tool that no builder could name.
+    /// Registers a tool that no builder could name.
     #[cfg(feature = "_sealed")]
     pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
         self.core.registry.meet(tool).map(drop)
     }
 
-    /// How large payloads may be.
+    /// The limits of payload sizes.
     #[cfg(feature = "http")]
     pub(crate) fn limits(&self) -> &Limits {
         &self.core.limits
     }
 
-    /// The database that the ledger shares with its host, if it does.
+    /// The database that the ledger shares with its host, if there is one.
     #[cfg(feature = "_sealed")]
     pub(crate) fn database(&self) -> Option<&dyn OwnDatabase> {
         self.core.database.as_deref()
     }
 
-    /// A simulation may crash here.
+    /// A point at which a simulation may crash.
     #[cfg(feature = "_sealed")]
     pub(crate) fn at(&self, point: CrashPoint) {
         self.core.registry.probe().at(point);
     }
 
-    /// Where chance comes from.
+    /// The source of randomness.
     #[cfg(any(feature = "nonce", feature = "fence", feature = "_queue"))]
     pub(crate) fn entropy(&self) -> &dyn Entropy {
         &*self.core.entropy
@@ -58,14 +58,14 @@ impl Executor {
         &self.core.clock
     }
 
-    /// What is recorded of an operation, as the same request would be answered. Nothing is carried out.
+    /// The recorded outcome of an operation, as the same request would be answered. Nothing is carried out.
     #[cfg(feature = "http")]
     pub(crate) async fn recorded_outcome(
         &self,
         tenant: &Tenant,
         key: &OperationKey,
     ) -> Result<Option<Outcome>, ExecError> {
-        // What did not happen leaves a key that is free.
+        // A key is free again if its call certainly did not happen.
         let found = self.core.find(tenant, key).await?;
         let Some(found) = found.filter(|found| !matches!(found.state, State::Failed { .. })) else {
             return Ok(None);

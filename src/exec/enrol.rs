@@ -1,4 +1,4 @@
-//! A worker begins: it enrols with its store.
+//! The enrolment of a worker with its store.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use super::store_clock::StoreClock;
 use crate::store::{Change, Store as _, StoreError, Verdict, WorkerChange};
 
 impl Core {
-    /// Enrols as a worker: of an embedded store as the only one, for whoever wrote before is dead, since its lock was
-    /// taken; of a shared one beside others.
+    /// Enrols as a worker. In an embedded store it is the only one: its lock was taken, so the earlier worker is dead.
+    /// In a shared store there may be others.
     ///
     /// # Crash
     /// Enrolment and the fencing of all others are one transaction.
     pub(crate) async fn enrol(mut parts: Parts) -> Result<Arc<Self>, StoreError> {
         let Parts { group, clock, entropy, lease, .. } = &parts;
         let lease = *lease;
-        // The random part tells this process from another one under the same pid, on the same host or another one.
+        // The random part tells this process from another one with the same pid, on the same host or on another one.
         let name = format!("{}-{:016x}", std::process::id(), entropy.bits());
         let mut changes = Vec::new();
         let (peers, at, lease_until) = if group.is_shared() {

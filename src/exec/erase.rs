@@ -1,4 +1,4 @@
-//! Erasure on demand: of what a record says, before its time is over, and of a tenant (REC-8).
+//! Erasure on demand: of a record's content before its retention is over, and of a tenant.
 
 use std::sync::Arc;
 
@@ -12,64 +12,64 @@ use crate::id::Tenant;
 use crate::ledger::{OperationKey, Record, Retention, State};
 use crate::store::{Change, Refusal, Retired, StoreError, UnderWay, Verdict};
 
-/// Why something was not erased.
+/// The reason why something was not erased.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EraseError {
-    /// The engine itself would need it after a crash.
+    /// The record is still needed: the engine would need its content after a crash.
     #[error(
         "{key}: it is under way, asked about, or a run rests on it that has not ended: nothing of it was erased; settle it, \
          answer the question, or let the run end or cancel it, and erase it then"
     )]
     StillNeeded {
-        /// The operation.
+        /// The key of the operation.
         key: String,
     },
-    /// Something of the tenant is not at its end.
+    /// The tenant has something that is not at its end.
     #[error("{what} of tenant {tenant} is there: nothing was erased; bring it to its end first")]
     UnderWay {
-        /// The tenant.
+        /// The tenant that was to be erased.
         tenant: Tenant,
-        /// What.
+        /// The kind of work that is not at its end.
         what: UnderWay,
     },
-    /// It could not be done, or could and the answer was lost: erase again.
+    /// The erasure failed, or it was done and the answer was lost: erase again.
     #[error(transparent)]
     Failed(#[from] ExecError),
 }
 
 impl Executor {
-    /// Erases what was asked and answered under a key, and under that of its [compensation](crate::tool::Compensate), now, whatever
-    /// its tool's [retention](crate::ledger::Retention): what is left is a tombstone, so that the effect is not repeated. What
-    /// for certain did not happen leaves nothing.
+    /// Erases the request and the answer under a key, and those of its [compensation](crate::tool::Compensate), at
+    /// once, whatever the tool's [retention](crate::ledger::Retention) says. A tombstone is left, so that the effect is
+    /// not repeated. A call that certainly did not happen leaves nothing.
     ///
-    /// The inputs and steps of runs stay as they are. Erasing again, or what never was, does nothing.
+    /// The inputs and steps of runs are not erased. A second erasure, or one of an unknown key, does nothing.
     ///
     /// # Errors
-    /// [`EraseError::StillNeeded`] while it cannot be settled without it.
+    /// [`EraseError::StillNeeded`] while the call cannot be settled without the erased content.
     ///
     /// # Crash
-    /// When this returns `Ok`, it is durable.
+    /// When this method returns `Ok`, the erasure is durable.
     pub async fn erase(&self, tenant: &Tenant, key: &OperationKey) -> Result<(), EraseError> {
         let (core, tenant, key) = (self.core.clone(), tenant.clone(), key.clone());
         to_the_end(&self.core.tracker, async move { erase(&core, &tenant, &key).await }).await
     }
 
-    /// Erases a tenant: its records and tombstones, runs, questions, memories, artifacts, events, messages and whatever else is
-    /// stored. What stays is its name, with the random key that its digests were made by.
+    /// Erases a tenant: its records and tombstones, runs, questions, memories, artifacts, events, messages and all its
+    /// other rows. Its name is kept, with the random key of its digests.
     ///
-    /// For a tenant that is gone: its keys are new from then on, so that a request that comes late would be carried out. It is
-    /// one transaction, and on SQLite whoever else writes waits for it.
+    /// Use it for a tenant that is gone: its keys are new from then on, so that a late request would be carried out.
+    /// The erasure is one transaction, and on SQLite all other writes wait for it.
     ///
     /// # Errors
-    /// [`EraseError::UnderWay`] while anything of it is.
+    /// [`EraseError::UnderWay`] while any work of the tenant is not at its end.
     ///
     /// # Crash
-    /// All of it is erased, or nothing.
+    /// All of the tenant is erased, or nothing.
     pub async fn erase_tenant(&self, tenant: &Tenant) -> Result<(), EraseError> {
         let change = Change { erased: Some(tenant.clone()), ..self.core.change(None) };
         let failed = |source| ExecError::Store { key: tenant.to_string(), source };
-        // Not through the queue: it takes longer than anybody there should wait.
+        // Not through the queue: the erasure takes longer than other writes there should wait.
         let verdicts = self.core.group.store().commit(&[change]).await.map_err(failed)?;
         match verdicts.into_iter().next() {
             Some(Verdict::Admitted) => {
@@ -88,7 +88,7 @@ impl Executor {
 }
 
 async fn erase(core: &Arc<Core>, tenant: &Tenant, key: &OperationKey) -> Result<(), EraseError> {
-    // Behind whoever has it in hand in this process.
+    // Waits until the operation is no longer in flight in this process.
     let slot = core.in_flight.enter(tenant, key, Wait::ForOutcome, &*core.clock).await;
     if let Some(record) = core.find(tenant, key).await?
         && let State::Compensated { .. } = record.state

@@ -1,4 +1,4 @@
-//! Open questions: opened where nobody can know, listed until they are answered (invariant 8).
+//! Open questions: opened if the engine cannot find out by itself, and listed until they are answered.
 
 use std::fmt::Write as _;
 
@@ -14,13 +14,14 @@ use crate::store::{
     Answer, Change, Question, QuestionKind, Refusal, Resolution, SharedEffect, Store as _, Verdict,
 };
 
-/// What stands in a question before the words about an answer that has not taken effect.
+/// The text in a question before the words about an answer that has not taken effect.
 const BESIDE: &str = "\nAn answer ";
 
-/// Opens the question what became of a call, with what its lookup shows of others. `None` if the record has changed meanwhile.
+/// Opens the question about the outcome of a call, with what its lookup shows of other requests. `None` if the record
+/// has changed meanwhile.
 ///
 /// # Crash
-/// The question, the record's mark, and the look that is made beside the question are one transaction.
+/// The question, the record's mark, and the look beside the question are one transaction.
 pub(super) async fn park(
     core: &Core,
     op: &Operation,
@@ -55,7 +56,7 @@ pub(super) async fn park(
     open(core, op, id, change).await.map(|()| Some(id))
 }
 
-/// Writes that a record waits from now on, by this row, and the look that is made meanwhile.
+/// Writes that a record waits from now on by this row, together with the look that is made meanwhile.
 pub(super) async fn open(
     core: &Core,
     op: &Operation,
@@ -65,14 +66,14 @@ pub(super) async fn open(
     let due_at = change.look.as_ref().and_then(|look| look.due_at);
     core.quiet.since(row, core.clock.boot());
     let written = core.commit(&op.key, change).await;
-    // Also if it has failed: it may be there all the same.
+    // Noted also if the write has failed, because the row may be there all the same.
     if let Some(at) = due_at {
         core.agenda.note(at);
     }
     written
 }
 
-/// The row by which a call waits that its provider has accepted and finishes by itself. It is no question.
+/// The row of a call that its provider has accepted and finishes by itself. The row is no question to a person.
 pub(super) fn pending(core: &Core, record: &Record, external_ref: Option<&str>) -> Question {
     let named = external_ref.map(|id| format!(" as {id}")).unwrap_or_default();
     let question = format!(
@@ -84,7 +85,7 @@ pub(super) fn pending(core: &Core, record: &Record, external_ref: Option<&str>) 
     about(core, record, QuestionKind::Pending, question)
 }
 
-/// The question that is opened when a provider finishes a call that was settled as not done.
+/// The question about a call that was settled as not done and that its provider has finished after that.
 pub(super) fn finished_late(core: &Core, record: &Record, external_ref: &str) -> Question {
     let question = format!(
         "{} is recorded as {}, and its provider says now that it has finished the call ({external_ref}). Its effect stands. \
@@ -97,11 +98,11 @@ pub(super) fn finished_late(core: &Core, record: &Record, external_ref: &str) ->
     asked
 }
 
-/// Withdraws a question that there is another way to answer by now. That it was answered meanwhile, or that the
-/// record has changed, is no error: whoever asks reads it again. Whether it was withdrawn.
+/// Withdraws a question that a lookup or an answer of the provider can settle by now. True if it was withdrawn. False,
+/// and no error, if the question was answered meanwhile or the record has changed: the caller reads them again.
 ///
 /// # Crash
-/// The withdrawal, the record without its mark, and that no look is made beside the question are one transaction.
+/// The withdrawal, the record without its mark, and the end of the looks beside the question are one transaction.
 pub(super) async fn withdraw(
     core: &Core,
     op: &Operation,
@@ -119,7 +120,7 @@ pub(super) async fn withdraw(
     }
 }
 
-/// A question that is void, to be written with what made it so.
+/// The question with the answer that it is void, to be written together with the reason.
 pub(crate) fn withdrawn(core: &Core, mut asked: Question) -> Question {
     asked.answer = Some(by_engine(core, Resolution::Withdrawn));
     asked
@@ -129,14 +130,15 @@ fn by_engine(core: &Core, resolution: Resolution) -> Answer {
     Answer { by: Answer::ENGINE.into(), resolution, because: None, misfit: None, at: core.now() }
 }
 
-/// The question with words about an answer that has not taken effect, in place of those about an earlier one.
+/// The question's text with words about an answer that has not taken effect. They replace those about an earlier
+/// answer.
 pub(super) fn beside(question: &str, words: &str) -> String {
     let asked = question.split_once(BESIDE).map_or(question, |(asked, _)| asked);
     format!("{asked}{BESIDE}{words}")
 }
 
-/// The question that is opened when the world holds more than one effect. Counted, listed, never settled in
-/// silence.
+/// The question about an operation with more than one effect in the world. It is always opened, so that duplicates are
+/// counted and listed.
 pub(super) fn duplicated<T>(core: &Core, op: &Operation, record: &Record, effects: &[Found<T>]) -> Question {
     let times = match effects.len() {
         0 | 1 => "more than once".to_owned(),
@@ -150,7 +152,7 @@ pub(super) fn duplicated<T>(core: &Core, op: &Operation, record: &Record, effect
     asked
 }
 
-/// The question that is opened when an effect arrives after it was undone.
+/// The question about an effect that arrives after it was undone.
 pub(super) fn late(core: &Core, record: &Record, external_ref: &str) -> Question {
     let question = format!(
         "{} was undone, and its first request has arrived after that ({external_ref}). It stands. What about it?",
@@ -161,16 +163,16 @@ pub(super) fn late(core: &Core, record: &Record, external_ref: &str) -> Question
     asked
 }
 
-/// A question that the engine's own deeds have answered.
+/// The question with the engine's own answer that it has settled the matter.
 pub(super) fn settled(core: &Core, mut asked: Question, how: serde_json::Value) -> Question {
     asked.answer = Some(by_engine(core, Resolution::Undone(how)));
     asked
 }
 
-/// Asks a person whether there is a second effect: the confirming lookup has had no answer for too long.
+/// Asks a person about a possible second effect, because the confirming lookup has had no answer for too long.
 ///
 /// # Crash
-/// The question, and that the lookup is no longer due, are one transaction.
+/// The question and the end of the lookups are one transaction.
 pub(super) async fn unconfirmed(core: &Core, record: &Record, given_up: Look) -> Result<(), ExecError> {
     let question = format!(
         "{} ({}) happened and is committed. An earlier request for it, of unknown outcome, may have arrived as \
@@ -184,10 +186,10 @@ pub(super) async fn unconfirmed(core: &Core, record: &Record, given_up: Look) ->
     core.commit(&record.key, core.change(None).look(given_up).escalation(asked)).await
 }
 
-/// Asks what became of an effect that is recorded as done and that the lookup does not show.
+/// Asks a person about an effect that is recorded as done and that the lookup does not show.
 ///
 /// # Crash
-/// The question, and that the lookup is no longer due, are one transaction.
+/// The question and the end of the lookups are one transaction.
 pub(super) async fn missing(core: &Core, record: &Record, done: Look) -> Result<(), ExecError> {
     let question = format!(
         "{} ({}) is recorded as done, and the provider's lookup does not show it: it was asked twice. \
@@ -200,7 +202,7 @@ pub(super) async fn missing(core: &Core, record: &Record, done: Look) -> Result<
     core.commit(&record.key, core.change(None).look(done).escalation(asked)).await
 }
 
-/// A person has been asked whether it is missing, or happened more than once.
+/// True if a person was asked about this record's effect, as missing or as duplicated.
 pub(super) async fn was_asked(core: &Core, record: &Record) -> Result<bool, ExecError> {
     let asked = core.group.escalation_of(&record.tenant, record.id).await;
     let asked = asked.map_err(|source| failed(&record.key, source))?;
@@ -208,7 +210,7 @@ pub(super) async fn was_asked(core: &Core, record: &Record) -> Result<bool, Exec
     Ok(asked.iter().any(same))
 }
 
-/// Why a record is looked up beside the question; nothing if it cannot be.
+/// The reason for looking a record up beside its question. `None` if the record cannot be looked up.
 fn reason(op: &Operation, bound: &Bound, why: Why) -> Option<Reason> {
     can_look(op, bound).then_some(match why {
         Why::LookupUnanswered | Why::OtherScope => Reason::Unanswered,
@@ -220,13 +222,13 @@ pub(super) fn can_look(op: &Operation, bound: &Bound) -> bool {
     op.gone.is_none() && bound.contract(op).lookup != LookupOffer::None && bound.effect(op).leaves_mark()
 }
 
-/// The look at a record that is to come.
+/// The next look at a record, if there will be one.
 pub(super) async fn to_come(core: &Core, record: &Record) -> Result<Option<Look>, ExecError> {
     let look = core.group.look_find(&record.tenant, record.id).await;
     look.map_err(|source| failed(&record.key, source))
 }
 
-/// A question about a record, under a new number.
+/// A new question about a record, with a new id.
 pub(super) fn about(core: &Core, record: &Record, kind: QuestionKind, question: String) -> Question {
     Question {
         id: QuestionId(core.ids.next()),
@@ -241,7 +243,7 @@ pub(super) fn about(core: &Core, record: &Record, kind: QuestionKind, question: 
     }
 }
 
-/// A run that is answered from, or waits for, a record which it does not own leaves a use.
+/// Notes that the run was answered from, or waits for, a record that it does not own.
 pub(crate) async fn note_use(core: &Core, op: &Operation, record: crate::id::RecordId) {
     if let Some(run) = op.owner.run {
         let mut change = core.change(op.lane);
@@ -253,11 +255,11 @@ pub(crate) async fn note_use(core: &Core, op: &Operation, record: crate::id::Rec
             step: op.owner.step.as_deref().unwrap_or_default().to_owned(),
             at: core.now(),
         }));
-        drop(core.group.submit_with_room(change).await); // the run's next write comes behind it
+        drop(core.group.submit_with_room(change).await); // the run's next write comes after it
     }
 }
 
-/// Lists a committed effect as an open question: its run failed, ended without asking for it, or diverged.
+/// The question about a committed effect whose run failed, ended without requesting it, or diverged.
 pub(crate) fn orphaned(core: &Core, record: &Record, why: &str) -> Question {
     let state = match &record.state {
         State::Started => "may have happened",
@@ -266,13 +268,13 @@ pub(crate) fn orphaned(core: &Core, record: &Record, why: &str) -> Question {
     left(core, record, &format!("{state}, and {why}"))
 }
 
-/// Lists what an effect has left in the world.
+/// The question about an effect that is left in the world.
 pub(crate) fn left(core: &Core, record: &Record, what: &str) -> Question {
     let question = format!("{} ({}) {what}. Keep it, or undo it by hand?", record.key, record.class.name());
     about(core, record, QuestionKind::Orphaned, question)
 }
 
-/// Asks whether an effect may be undone.
+/// The question that asks a person to allow that an effect is undone.
 pub(crate) fn may_undo(core: &Core, record: &Record) -> Question {
     let question = format!(
         "{} ({}) happened, and its run did not end well. Undo it, keep it, or was it undone by hand?",

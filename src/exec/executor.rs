@@ -1,4 +1,4 @@
-//! The executor as its host holds it.
+//! The executor: the handle of the host.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +37,7 @@ use crate::tool::{
 #[derive(Clone)]
 pub struct Executor {
     pub(super) core: Arc<Core>,
-    /// The engine that it belongs to, if it has one: runs wait for the answers that are given here.
+    /// The executor's engine, if it has one. The engine's runs wait for answers that are given here.
     engine: Option<Arc<dyn Answers>>,
 }
 
@@ -52,7 +52,7 @@ impl Executor {
         Self { core, engine: Some(engine) }
     }
 
-    /// What the executor works with, for guards and doors that have rows of their own.
+    /// The core of the executor, for guards and doors that have rows of their own.
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
@@ -61,19 +61,19 @@ impl Executor {
         Self { core, engine: None }
     }
 
-    /// An executor on a SQLite file, to be given its tools.
+    /// A builder of an executor on a SQLite file.
     #[cfg(feature = "sqlite")]
     pub fn sqlite(path: impl Into<std::path::PathBuf>) -> ExecutorBuilder {
         ExecutorBuilder::sqlite(path)
     }
 
-    /// An executor on a PostgreSQL database, beside other workers, to be given its tools.
+    /// A builder of an executor on a PostgreSQL database, which other workers may share.
     #[cfg(feature = "postgres")]
     pub fn postgres(url: impl Into<String>) -> ExecutorBuilder {
         ExecutorBuilder::postgres(url)
     }
 
-    /// The same with other than the default options.
+    /// A builder of an executor on a PostgreSQL database, with these options instead of the default ones.
     #[cfg(feature = "postgres")]
     pub fn postgres_with(
         url: impl Into<String>,
@@ -82,26 +82,26 @@ impl Executor {
         ExecutorBuilder::postgres_with(url, options)
     }
 
-    /// An executor in memory, to be given its tools: for tests, and for trying out. Nothing outlives the process, so a crash loses
-    /// what was recorded.
+    /// A builder of an executor in memory, for tests and for trying out. Nothing outlives the process: a crash loses
+    /// all records.
     pub fn in_memory() -> ExecutorBuilder {
         ExecutorBuilder::in_memory()
     }
 
-    /// An executor on any store, to be given its tools.
+    /// A builder of an executor on any [`Store`].
     pub fn store(store: Arc<dyn Store>) -> ExecutorBuilder {
         ExecutorBuilder::store(store)
     }
 
-    /// Executes one tool call: at once, or not at all if it happened before.
+    /// Executes one tool call, unless it happened before.
     ///
-    /// Dropping the future does not cut the call off: it goes on, and its outcome is recorded.
+    /// Dropping the future does not cut the call off: the call goes on, and its outcome is recorded.
     ///
-    /// A request that is refused is an outcome, [`Outcome::Refused`]: whoever wrote it, a model for example, is told by
+    /// A refused request is an outcome, [`Outcome::Refused`]. Its author, such as a model, is told the reason by
     /// [`for_model`](Outcome::for_model). An error means that the ledger did not answer.
     ///
     /// # Crash
-    /// After a crash the same request finds the record, and the outside world is asked before anything is sent.
+    /// After a crash the same request finds the record, and the provider is asked before anything is sent.
     pub async fn execute(&self, request: ToolRequest) -> Result<Outcome, ExecError> {
         let wait = request.wait;
         let executed = match self.prepare(request).await {
@@ -128,8 +128,8 @@ impl Executor {
         self.durable(op, Wait::ForOutcome).await
     }
 
-    /// Runs a plain function at most once under a key (REC-7). Nothing is known of what it touches, so when
-    /// its outcome is unknown (a crash, a panic, an error that does not say "nothing happened") a person decides.
+    /// Runs a plain function at most once under a key. The engine does not know what the function touches. So if its
+    /// outcome is unknown (a crash, a panic, an error that does not say "nothing happened"), a person decides.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -170,7 +170,7 @@ impl Executor {
         self.inline(tenant, &key, once, Wait::ForOutcome).await
     }
 
-    /// Carries out what no registered tool does.
+    /// Carries out a call that no registered tool makes.
     pub(crate) async fn inline(
         &self,
         tenant: &Tenant,
@@ -204,26 +204,27 @@ impl Executor {
         Questions::of(self.core.clone(), tenant.clone())
     }
 
-    /// The answered questions of a tenant, the oldest first: also those that the engine [answered itself](crate::store::Answer::is_by_engine),
-    /// after it has undone a surplus effect, say. A question is kept for as long as the record that it is about.
+    /// The answered questions of a tenant, the oldest first. They include those that the engine [answered
+    /// itself](crate::store::Answer::is_by_engine), for example after it has undone a surplus effect. A question is
+    /// kept as long as its record.
     pub fn answered_questions(&self, tenant: &Tenant) -> Questions {
         Questions::of(self.core.clone(), tenant.clone()).answered()
     }
 
-    /// How many questions of each kind a tenant has, open and answered.
+    /// The number of questions of each kind that a tenant has, open and answered.
     pub async fn count_questions(&self, tenant: &Tenant) -> Result<Vec<QuestionCount>, ExecError> {
         questions::count(&self.core, tenant).await
     }
 
-    /// Answers an open question: it happened with this result, it did not happen, or leave it. Runs of the
-    /// executor's engine that wait for the answer go on.
+    /// Answers an open question: the call happened with this result, it did not happen, or it is to be abandoned. Runs
+    /// of the executor's engine that wait for the answer go on.
     ///
-    /// About a call that can be looked up, "it did not happen" takes effect once its lookup has answered and shows nothing. Until then
-    /// the question stays open and says that an answer [waits](crate::store::Question::waiting).
+    /// If the call can be looked up, the answer "it did not happen" takes effect once the lookup has answered and shows
+    /// nothing. Until then the question stays open and says that an answer [waits](crate::store::Question::waiting).
     ///
     /// # Errors
-    /// Among others, if the question is about a blocked run and this executor belongs to no engine that could
-    /// let the run go on.
+    /// Among others, [`ExecError::Unanswerable`] if the question is about a blocked run and this executor belongs to no
+    /// engine that could let the run go on.
     pub fn answer(
         &self,
         tenant: &Tenant,
@@ -238,7 +239,7 @@ impl Executor {
         }
     }
 
-    /// The record of an operation, and what fenced workers learned about it: the proof that it happened once.
+    /// The record of an operation and the late answers of fenced workers: the proof that the operation happened once.
     pub async fn record(
         &self,
         tenant: &Tenant,
@@ -250,15 +251,15 @@ impl Executor {
         Ok(Some((*record, evidence)))
     }
 
-    /// The runs that were answered from the record of an operation which they do not own: what rests on its effect.
+    /// The runs that were answered from an operation's record without owning it, and so rest on its effect.
     pub async fn uses(&self, tenant: &Tenant, key: &OperationKey) -> Result<Vec<SharedEffect>, ExecError> {
         let Some(record) = self.core.find(tenant, key).await? else { return Ok(Vec::new()) };
         let uses = self.core.group.record_uses(tenant, record.id).await;
         uses.map_err(|source| ExecError::Store { key: key.to_string(), source })
     }
 
-    /// What the tool of an operation had declared when its call went out: effect, contract, which fields its key is bound to. Nothing of
-    /// a person's vote, which is no tool's.
+    /// The declaration of an operation's tool from the time of its call: effect, contract, the fields that its key is
+    /// bound to. `None` for a person's vote, which belongs to no tool.
     pub async fn declaration(
         &self,
         tenant: &Tenant,
@@ -273,11 +274,12 @@ impl Executor {
         Ok(Some((*declaration).clone()))
     }
 
-    /// Records what was done before this ledger was, by an older system: the request's key is answered with this outcome from now
-    /// on, and nothing is sent. The request is bound to the key as that of a later call will be.
+    /// Records an effect that is older than this ledger and was made by another system. The request's key is answered
+    /// with this outcome from now on, and nothing is sent. The request is bound to the key in the same way as a later
+    /// call.
     ///
     /// # Errors
-    /// [`ExecError::Refused`] if something is recorded under the key. Nothing was changed.
+    /// [`ExecError::Refused`] if the key has a record. Nothing was changed.
     pub async fn import(
         &self,
         request: ToolRequest,
@@ -288,8 +290,8 @@ impl Executor {
         attempt::import(&self.core, &op, output, outcome.external_ref).await
     }
 
-    /// Looks committed records of a tenant up once more that were written at `since` or later, and opens questions: about
-    /// effects that are not there, and about those that happened more than once. To be called by hand or on a schedule.
+    /// Looks up a tenant's committed records once more that were written at `since` or later, and opens questions about
+    /// missing effects and about effects that happened more than once. Call it by hand or on a schedule.
     ///
     /// ```no_run
     /// # use counterfoil::{Executor, Tenant, Timestamp};
@@ -304,63 +306,63 @@ impl Executor {
         to_the_end(&self.core.tracker, async move { looks::audit(&core, &tenant, since).await }).await
     }
 
-    /// The next look at the record of an operation, if one is to come.
+    /// The next look at an operation's record, if there will be one.
     pub async fn next_look(&self, tenant: &Tenant, key: &OperationKey) -> Result<Option<Look>, ExecError> {
         let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
         let look = self.core.group.look_find(tenant, record.id).await;
         look.map_err(|source| ExecError::Store { key: key.to_string(), source })
     }
 
-    /// Undoes an effect on purpose, by its tool's [`Compensate`](crate::tool::Compensate): once its fate is known, whatever its
-    /// policy except for "never", and unless other runs rest on it. However often, by whomever and in however many lives
-    /// it is asked for, it is undone once.
+    /// Undoes an effect on purpose, by its tool's [`Compensate`](crate::tool::Compensate), once its outcome is known.
+    /// The tool's policy does not count, except for "never", and an effect that other runs rest on is not undone. The
+    /// effect is undone once, however often and in however many processes this is requested.
     ///
     /// # Crash
-    /// The compensation has a record of its own: the next process finds out what became of it.
+    /// The compensation has a record of its own, by which the next process finds its outcome.
     pub async fn compensate(&self, tenant: &Tenant, key: &OperationKey) -> Result<Compensated, ExecError> {
         let Some(record) = self.core.find(tenant, key).await? else { return Ok(Compensated::Nothing) };
         let core = self.core.clone();
         to_the_end(&self.core.tracker, async move { undo::compensate(&core, record).await }).await
     }
 
-    /// Looks whether there is anything to be published: after events were [added](super::outbox::add) in a transaction that is not
-    /// this engine's. Without it they are found when anything else is published, or at the next start; in a shared store
-    /// within a heartbeat.
+    /// Wakes the publisher after events were [added](super::outbox::add) in a transaction outside of this engine.
+    /// Without this call they are found when another event is published, or at the next start; in a shared store within
+    /// a heartbeat.
     pub fn notify_publisher(&self) {
         self.core.group.events().notify_one();
     }
 
-    /// What stands before the calls of tools and providers that declare a [`Quota`](crate::ledger::Quota): where each breaker
-    /// stands, since when, and how many calls wait. Each worker has its own.
+    /// The state of the limits of tools and providers that declare a [`Quota`](crate::ledger::Quota): the state of each
+    /// breaker, the instant of its last change, and the number of waiting calls. Each worker has its own.
     pub fn throttles(&self) -> Vec<ThrottleReport> {
         self.core.gates.reports(self.core.now(), self.core.clock.boot())
     }
 
-    /// The registered tools that say what they are for, as a model is told of them, by name: the `tools` array of a request to it. They
-    /// are the dynamic tools with a [description](crate::tool::DynamicTool::describe), and typed tools that were registered
+    /// The descriptions of the registered tools for a model, by name: the `tools` array of a request to it. They cover
+    /// dynamic tools with a [description](crate::tool::DynamicTool::describe), and typed tools that were registered
     /// [for models](ExecutorBuilder::tool_for_model).
     pub fn tools_for_model(&self) -> Vec<ToolOffer> {
         self.core.registry.offers()
     }
 
-    /// What the registered tools declare.
+    /// The declarations of the registered tools.
     pub fn tools(&self) -> Vec<&ToolSpec> {
         self.core.registry.specs()
     }
 
-    /// Starts no new call, waits at most `drain` for those under way, and writes what is queued. Calls that are
-    /// still under way then stay `started`, which is what they are: ambiguous.
+    /// Starts no new call, waits at most `drain` for the calls in flight, and writes everything that is queued. Calls
+    /// that are still in flight after that stay `started`: their outcome is unknown.
     ///
-    /// When this returns, another process can open a SQLite file, unless a call is still under way: it may send
-    /// yet, so the file stays locked until the call or the process ends. What is recorded can still be read.
+    /// When this method returns, another process can open a SQLite file, unless a call is still in flight. That call
+    /// may still send, so the file stays locked until the call or the process ends. The records can still be read.
     pub async fn shutdown(self, drain: Duration) {
         self.core.close(drain).await;
     }
 
-    /// The operation that a request means. Nothing is recorded or sent.
+    /// Prepares the operation of a request. Nothing is recorded or sent.
     async fn prepare(&self, request: ToolRequest) -> Result<Operation, ExecError> {
         let ToolRequest { tenant, tool, input, key, call_id, approval, wait: _ } = request;
-        // The tool's own code reads the input and makes the key: it may never have met such an input.
+        // The tool's own code reads the input and makes the key, and may panic on an input that it has never seen.
         let read = catch_unwind(AssertUnwindSafe(|| self.read(&tool, input, key)));
         let (prepared, key) = read.unwrap_or_else(|_| {
             Err(RequestError::Input { tool, reason: "the tool cannot read it".to_owned() })
@@ -374,7 +376,7 @@ impl Executor {
         })
     }
 
-    /// A tool with its input, and the key of the call.
+    /// Reads a tool's input, and the key of the call.
     fn read(
         &self,
         tool: &str,
@@ -398,7 +400,7 @@ impl Executor {
         Ok((prepared, key.render()?))
     }
 
-    /// Carries an operation out and lets its outcome leave when it is durable (invariant 2).
+    /// Carries an operation out and returns its outcome once it is durable.
     pub(super) async fn durable(&self, op: Operation, wait: Wait) -> Result<Outcome, ExecError> {
         let key = op.key.clone();
         let op = Arc::new(op);

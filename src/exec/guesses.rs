@@ -1,27 +1,29 @@
-//! Guesses of guards. A guard reads its rows before it writes them, and between the two lies the whole of another transaction. Where
-//! its rows are most probably as it knows them, it writes at once; if they are not, the write is refused, and the guard reads. A
-//! refused write costs all that share its transaction, so a guard does not guess about the same thing again.
+//! Guesses of guards about their rows. A guard reads its rows before it writes them, and the read and the write are two
+//! transactions apart. If its rows are very probably unchanged, the guard writes at once; if they have changed, the
+//! write is refused, and the guard reads them. A refused write delays all writes of its transaction, so a guard does
+//! not guess twice about the same thing.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::id::Tenant;
 
-/// The most things that are remembered. Beyond them all are forgotten, and each costs one more refusal.
+/// The maximum number of wrong guesses that are remembered. Beyond it all are forgotten, and each costs one more
+/// refusal.
 const CAPACITY: usize = 4096;
 
-/// What was guessed wrong in this process.
+/// The wrong guesses of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Guesses(Mutex<HashSet<(Tenant, String)>>);
 
 impl Guesses {
-    /// Whether a guard may guess about this.
+    /// True if a guard may guess about this thing.
     pub(crate) fn may(&self, tenant: &Tenant, about: &str) -> bool {
         let wrong = self.lock();
         wrong.is_empty() || !wrong.contains(&(tenant.clone(), about.to_owned()))
     }
 
-    /// A guess about this was refused.
+    /// Notes that a guess about this thing was refused.
     pub(crate) fn was_wrong(&self, tenant: &Tenant, about: String) {
         let mut wrong = self.lock();
         if wrong.len() >= CAPACITY {
@@ -30,7 +32,7 @@ impl Guesses {
         wrong.insert((tenant.clone(), about));
     }
 
-    /// Nothing that holds this lock can panic halfway through a change.
+    /// Ignores poisoning, because no holder of this lock can panic halfway through a change.
     fn lock(&self) -> MutexGuard<'_, HashSet<(Tenant, String)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! A record no longer waits: whoever wants its call goes on with it.
+//! The hand-over of a record that no longer waits to its run or to a background task.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::outcome::{ExecError, failed};
 use crate::ledger::{Record, State};
 use crate::store::{Question, Store as _};
 
-/// Withdraws the question, for the lookup answers; whoever wants the call goes on with it.
+/// Withdraws the question, because the lookup has an answer, and hands the record over.
 pub(super) async fn withdraw(
     core: &Arc<Core>,
     op: &Operation,
@@ -25,7 +25,8 @@ pub(super) async fn withdraw(
     Ok(())
 }
 
-/// The record is `started` again. A run that wants it finds out what became of it; without one, a task of its own does.
+/// Hands over a record that is `started` again. A run that wants the call finds its outcome; without one, a background
+/// task does.
 async fn hand_over(core: &Arc<Core>, record: &Record, question: Question) -> Result<(), ExecError> {
     core.quiet.forget(question.id);
     core.tell_answered(question).await;

@@ -1,17 +1,17 @@
-//! The inbox: a message is processed once per consumer, in one transaction with what it changes (GUARD-5, REC-2).
+//! The inbox: each consumer processes a message once, in one transaction with its changes.
 //!
-//! [`Executor::process_once`] runs a closure in the ledger's own database and records that the message is processed, in the
-//! same transaction. A message that comes again is answered with the recorded result, also after a crash before it was
-//! acknowledged; of two deliveries at once one is processed, and the other one waits for it.
+//! [`Executor::process_once`] runs a closure in the ledger's own database and records in the same transaction that the
+//! message is processed. A message that is delivered again is answered with the recorded result, also after a crash
+//! before its acknowledgement. Of two deliveries at once, one is processed and the other one waits for it.
 //!
-//! A closure that fails is rolled back. Each try is counted before it is made, so that a message which kills its process is
-//! found out, too: after [so many](Message::tries) tries it is set aside, as an open question with the evidence. Answered
-//! `again` it is tried again when it comes again; answered `skip` it is left out.
+//! The changes of a failed closure are rolled back. Each try is counted before it is made, so that a message that kills
+//! its process is found, too: after [its maximum number](Message::tries) of tries it is set aside, as an open question
+//! with the evidence. After the answer `again` its next delivery is tried; after the answer `skip` it is left out.
 //!
-//! A closure that ends the transaction by itself is not run a second time, for its changes may be durable: the message is set
-//! aside at once.
+//! A closure that ends the transaction by itself is not run a second time, because its changes may be durable: the
+//! message is set aside at once.
 //!
-//! Where the effect is not in the ledger's database, guard it by a key made of consumer and message:
+//! If the effect is outside the ledger's database, guard it by a key made of consumer and message:
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
@@ -51,9 +51,9 @@ use crate::store::{
     TransactionError, Verdict,
 };
 
-/// Other writers wait while a message is processed.
+/// The time limit for processing one message. Other writers wait meanwhile.
 const LIMIT: Duration = Duration::from_secs(5);
-/// No longer than this, in bytes.
+/// The maximum length of a name, in bytes.
 pub(crate) const LONGEST: usize = 255;
 
 /// A message as it is delivered.
@@ -72,25 +72,26 @@ pub struct Message {
 }
 
 impl Message {
-    /// By the id that its sender has given it, the same in every delivery. Up to 255 bytes.
+    /// A message with the id that its sender has given it. The id is the same in every delivery, and has up to 255
+    /// bytes.
     pub fn new(id: impl Into<String>) -> Self {
         Self { id: id.into(), version: None, tries: 5, counting: Counting::Before }
     }
 
-    /// It brings this version of an aggregate: an event's sequence, say. One that is not newer than what the consumer has
-    /// processed of it is answered [`Outdated`](Processed::Outdated), and not run.
+    /// Sets the version of the aggregate that the message brings, such as an event's sequence. If the consumer has
+    /// processed this version or a newer one, the message is answered [`Outdated`](Processed::Outdated), and not run.
     pub fn version(mut self, aggregate: impl Into<String>, version: i64) -> Self {
         self.version = Some((aggregate.into(), version));
         self
     }
 
-    /// Tried so often in vain it is set aside; five times unless it is said, at least once.
+    /// Sets the number of failed tries after which the message is set aside. Default: 5; at least 1.
     pub fn tries(mut self, tries: u32) -> Self {
         self.tries = tries.max(1);
         self
     }
 
-    /// When its try is counted.
+    /// Sets the point at which a try is counted.
     #[cfg(feature = "_queue")]
     pub(crate) fn counting(mut self, counting: Counting) -> Self {
         self.counting = counting;
@@ -111,34 +112,35 @@ impl From<String> for Message {
 }
 
 impl From<&super::outbox::Event> for Message {
-    /// Its id; not its sequence, for an event that was processed out of turn is not outdated by itself.
+    /// A message with the event's id, but not its sequence: an event that was processed out of turn is not outdated by
+    /// that.
     fn from(event: &super::outbox::Event) -> Self {
         Self::new(&event.id)
     }
 }
 
-/// What became of a message. Whatever it is, the message is done with and can be acknowledged.
+/// The result of a delivery. In each case the message is done with and can be acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Processed<T> {
-    /// It was processed just now.
+    /// The message was processed just now, with this result.
     Now(T),
-    /// It was processed before, with this result. Nothing was run.
+    /// The message was processed before, with this result. Nothing was run.
     Before(T),
-    /// It was processed before, and its [retention](super::inbox::MessageRetention) is over: the result is no longer kept. Nothing was
-    /// run.
+    /// The message was processed before, and its [retention](super::inbox::MessageRetention) is over: the result is no
+    /// longer kept. Nothing was run.
     Expired,
-    /// The consumer has this version of its aggregate, or a newer one. Nothing was run.
+    /// The consumer has this version of the message's aggregate, or a newer one. Nothing was run.
     Outdated,
-    /// The message was tried too often, or its closure ended the transaction by itself: this question is open. Nothing is run
-    /// until it is answered.
+    /// The message was tried too often, or its closure ended the transaction by itself: this question is open. The
+    /// message is not run until the question is answered.
     SetAside(QuestionId),
-    /// Somebody has decided to leave it out.
+    /// A person has decided to leave the message out.
     Dropped,
 }
 
 impl<T> Processed<T> {
-    /// The result, of this delivery or an earlier one.
+    /// The result of this delivery or an earlier one, if there is one.
     pub fn result(self) -> Option<T> {
         match self {
             Self::Now(result) | Self::Before(result) => Some(result),
@@ -147,51 +149,52 @@ impl<T> Processed<T> {
     }
 }
 
-/// Why a message was not processed. It is to be delivered again.
+/// The reason why a message was not processed. Have it delivered again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InboxError<E> {
-    /// The closure failed: what it had changed was rolled back.
+    /// The closure failed. Its changes were rolled back.
     #[error("the message was not processed: {0}; its changes were rolled back")]
     Failed(E),
-    /// The transaction failed: what the closure had changed was rolled back.
+    /// The transaction failed. The closure's changes were rolled back.
     #[error(transparent)]
     Transaction(TransactionError<std::convert::Infallible>),
-    /// A name of it cannot be one.
+    /// A name in the message is not a valid name.
     #[error(transparent)]
     Name(#[from] IdError),
-    /// Its result cannot be stored, or a stored one not be read as this type.
+    /// The result cannot be stored, or a stored result cannot be read as this type.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// This store has no transactions on such a connection: it is another database, or none.
+    /// This store has no transactions on such a connection: its database is of another kind, or it has none.
     #[error("this store has no transactions on such a connection: it is another database, or none")]
     NoDatabase,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The question about it could not be opened.
+    /// The question about the message could not be opened.
     #[error(transparent)]
     Exec(#[from] ExecError),
 }
 
-/// What the closure came to, on the way through the store.
+/// The error of a closure, on its way through the store.
 pub(crate) enum Work<E> {
     Failed(E),
     Unstorable(PayloadError),
 }
 
 impl Executor {
-    /// Processes a message once: runs the closure in one transaction with the record of it, unless it was processed before.
+    /// Processes a message once: runs the closure in one transaction with the message's record, unless the message was
+    /// processed before.
     ///
-    /// The closure gets the connection, sqlx's `SqliteConnection` or `PgConnection` as the store is, and must leave the
-    /// transaction open: no COMMIT, no ROLLBACK. One that ends it is not run again, and the message is
-    /// [set aside](Processed::SetAside) at once. It has five seconds.
+    /// The closure gets the connection, sqlx's `SqliteConnection` or `PgConnection` depending on the store, and must
+    /// leave the transaction open: no COMMIT, no ROLLBACK. A closure that ends the transaction is not run again, and
+    /// the message is [set aside](Processed::SetAside) at once. The closure has five seconds.
     ///
     /// # Errors
-    /// Those after which the message is to be delivered again; it was not processed.
+    /// [`InboxError`] if the message was not processed. Have it delivered again.
     ///
     /// # Crash
-    /// Changes and record are both there, or neither; the try is counted.
+    /// The changes and the record are both durable, or neither is. The try is counted.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -229,7 +232,7 @@ impl Executor {
     }
 }
 
-/// What became of a message that nobody will process any more. It is read, and no try is counted.
+/// The result of a message that will not be processed any more. The message is only read, and no try is counted.
 #[cfg(feature = "_messages")]
 pub(crate) async fn known<T: DeserializeOwned, E>(
     core: &Core,
@@ -244,15 +247,15 @@ pub(crate) async fn known<T: DeserializeOwned, E>(
     }
 }
 
-/// The turn of this delivery among those of one message that are here at once, until it is dropped. None if it was another one's: what
-/// became of the message may be known by then.
+/// The turn of this delivery among concurrent deliveries of one message, held until it is dropped. `None` if another
+/// delivery had the turn: the result of the message may be known by then.
 #[cfg(feature = "_messages")]
 pub(crate) async fn turn(core: &Core, delivery: &Delivery) -> Option<Slot> {
     let message = OperationKey::stored(format!("{}\0{}", delivery.consumer, delivery.message));
     core.messages.enter_free(&delivery.tenant, message, &*core.clock).await
 }
 
-/// Counts the try of a message before anybody looks into it. False if it is not to be tried.
+/// Counts the try of a message before anything reads its content. False if the message is not to be tried.
 #[cfg(feature = "_messages")]
 pub(crate) async fn may_be_tried<E>(core: &Core, delivery: &mut Delivery) -> Result<bool, InboxError<E>> {
     let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
@@ -273,7 +276,7 @@ where
     F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, E>> + Send,
 {
     let mut work = Some(work);
-    // Again where an answer says so, or another delivery of it has got in between; and not for ever.
+    // Repeated at most three times: after the answer `again`, or if another delivery of the message came in between.
     for _ in 0..3 {
         let Some(work_now) = work.take() else { return Err(StoreError::Closed.into()) };
         let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
@@ -285,7 +288,7 @@ where
             .process(&delivery, within, move |connection: &mut C| {
                 let running = slot.take().map(|work| work(connection));
                 Box::pin(async move {
-                    let Some(running) = running else { return std::future::pending().await }; // it is run once
+                    let Some(running) = running else { return std::future::pending().await }; // the closure is run once
                     let value = running.await.map_err(Work::Failed)?;
                     let payload = Payload::of(&value).and_then(|payload| payload.within(&inner.limits));
                     inner.registry.probe().at(CrashPoint::BeforeProcessed);
@@ -301,7 +304,7 @@ where
                 return Ok(Processed::Now(value));
             }
             Ok(Err(known)) => known,
-            // Not a failed try: whoever has it written finds out what is there already.
+            // Not a failed try: the caller finds the result that is already there.
             Err(TransactionError::Refused(refusal)) if delivery.along.is_some() => {
                 return Err(InboxError::Transaction(TransactionError::Refused(refusal)));
             }
@@ -349,7 +352,7 @@ pub(crate) fn delivery(
     })
 }
 
-/// The closure failed, or its transaction: the evidence is kept, and after the last try somebody is asked.
+/// Keeps the error of a failed closure or transaction as evidence. After the last try a person is asked.
 async fn failed<T, E: Display>(
     core: &Core,
     delivery: &Delivery,
@@ -384,11 +387,11 @@ enum Fate {
     Again,
 }
 
-/// Sees to it that somebody is asked, once, and does what was answered. Of two deliveries at once one may have failed for the
-/// last time, and the other one be processed: then nobody is asked.
+/// Opens the question about a message once, and does what was answered. Of two deliveries at once, one may have failed
+/// for the last time while the other one is processed: then nobody is asked.
 ///
 /// # Crash
-/// The row names its question before that is opened: whoever comes next opens the same one.
+/// The message's row names its question before the question is opened: the next delivery opens the same one.
 async fn set_aside<E>(
     core: &Core,
     delivery: &Delivery,

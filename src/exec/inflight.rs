@@ -1,4 +1,4 @@
-//! Who is carrying out what in this process: two callers with one key at once are one call and one wait.
+//! The operations in flight in this process: two callers with one key at once are one call and one wait.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,19 +18,19 @@ use crate::ledger::OperationKey;
 
 type Place = (Tenant, OperationKey);
 
-/// After so long, whoever waits for a call has it go on without its caller, who may keep it and not poll it.
+/// The time after which a waiting caller drives the call of another caller, who may keep the future and not poll it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The operations in hand.
+/// The operations in flight in this process.
 #[derive(Debug, Default)]
 pub(super) struct InFlight(Mutex<HashMap<Place, Arc<Busy>>>);
 
-/// An operation in hand.
+/// An operation in flight.
 #[derive(Default)]
 struct Busy {
-    /// Rung when it is free again.
+    /// Notified when the operation is free again.
     freed: Notify,
-    /// The work, if it is done in its caller's task.
+    /// The work of the operation, if it is done in its caller's task.
     work: OnceLock<Weak<dyn Unattended>>,
 }
 
@@ -48,11 +48,11 @@ pub(crate) struct Slot {
     busy: Arc<Busy>,
 }
 
-/// Says of a slot who uses it.
+/// A handle by which the user of a slot names its work.
 pub(super) struct Holder(Arc<Busy>);
 
 impl Holder {
-    /// What is done with the slot is done here.
+    /// Names the work that is done with the slot.
     pub(super) fn is(self, work: Weak<dyn Unattended>) {
         let _ = self.0.work.set(work);
     }
@@ -77,7 +77,8 @@ impl InFlight {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Work whose caller was woken and has not polled it since, in the order of its keys: a simulation has to be repeatable.
+    /// The work whose caller was woken and has not polled since, in the order of the keys, so that a simulation is
+    /// repeatable.
     pub(super) fn woken(&self) -> Vec<Arc<dyn Unattended>> {
         let all = self.lock();
         let work = |busy: &Busy| busy.work.get().and_then(Weak::upgrade).filter(|work| work.is_woken());
@@ -86,7 +87,7 @@ impl InFlight {
         woken.into_iter().map(|(_, work)| work).collect()
     }
 
-    /// Takes the slot, or waits for whoever has it; `None` if that takes too long.
+    /// Takes the slot, or waits for its holder. `None` if the wait takes too long.
     pub(super) async fn enter(
         self: &Arc<Self>,
         tenant: &Tenant,
@@ -97,12 +98,12 @@ impl InFlight {
         let place = (tenant.clone(), key.clone());
         match self.take(&place) {
             Ok(slot) => Some(slot),
-            // Boxed because it is rare: every call would have to carry the room for it.
+            // Boxed because it is rare: every call would reserve the memory for it.
             Err(_) => Box::pin(self.taken(&place, wait, clock)).await,
         }
     }
 
-    /// Takes the slot. `None`: somebody had it, and has given it back.
+    /// Takes the slot. `None` if another caller held it and has given it back.
     #[cfg(feature = "_messages")]
     pub(super) async fn enter_free(
         self: &Arc<Self>,
@@ -126,7 +127,7 @@ impl InFlight {
         }
     }
 
-    /// Takes the slot, or says who has it.
+    /// Takes the slot, or returns its holder.
     fn take(self: &Arc<Self>, place: &Place) -> Result<Slot, Arc<Busy>> {
         match self.lock().entry(place.clone()) {
             Entry::Vacant(free) => {
@@ -137,13 +138,13 @@ impl InFlight {
         }
     }
 
-    /// Whether this holder still has the slot. If it was freed between two looks, and perhaps taken by another caller since, whoever
-    /// waits for the former holder would wait for ever.
+    /// True if this holder still has the slot. A slot that was freed between two looks may have been taken by another
+    /// caller since, and a wait for the former holder would never end.
     fn is_held(&self, place: &Place, by: &Arc<Busy>) -> bool {
         self.lock().get(place).is_some_and(|now| Arc::ptr_eq(now, by))
     }
 
-    /// Waits for whoever has the slot, and takes it.
+    /// Waits for the holder of the slot, and takes the slot.
     async fn taken(self: &Arc<Self>, place: &Place, wait: Wait, clock: &dyn Clock) -> Option<Slot> {
         let mut limit = None;
         loop {
@@ -163,7 +164,7 @@ impl InFlight {
                 Wait::AtMost(at_most) => {
                     let limit = limit.get_or_insert_with(|| clock.sleep(at_most));
                     tokio::select! {
-                        biased; // chance is drawn in one place only, or no simulation could be repeated
+                        biased; // random choices are made in one place only, so that a simulation can be repeated
                         () = busy.freed(freed, clock) => {}
                         () = limit => return None,
                     }
@@ -174,7 +175,7 @@ impl InFlight {
 }
 
 impl Busy {
-    /// Waits until it is free, and has the work go on if its caller takes too long.
+    /// Waits until the operation is free, and drives its work if its caller takes too long.
     async fn freed(&self, freed: Pin<&mut Notified<'_>>, clock: &dyn Clock) {
         let mut freed = freed;
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Tasks that are to last as long as their engine: a panic in one of them, whoever's code it was, costs a pause.
+//! Tasks that last as long as their engine. A panic in one of them, in any code, costs only a pause.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::core::Core;
 use crate::panics::{caught, quietly};
 
-/// After a panic a task is begun anew after so long, then after twice as long, and so on up to a limit.
+/// The pause before a task is begun again after a panic. It doubles after each further panic, up to `LATEST`.
 const SOON: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_mins(1);
 
@@ -24,7 +24,7 @@ impl Core {
     }
 }
 
-/// Carries something out, and after a panic again, until it ends or this worker does.
+/// Runs a task, and again after each panic, until the task or this worker ends.
 pub(crate) async fn last<F: Future<Output = ()>>(
     core: &Weak<Core>,
     what: &'static str,
@@ -36,7 +36,7 @@ pub(crate) async fn last<F: Future<Output = ()>>(
         let Some(strong) = core.upgrade().filter(|core| !core.is_closing()) else { return };
         let clock = strong.clock.clone();
         drop(strong); // a sleeper must not keep a closed database open
-        let _ = caught(async { clock.sleep(pause).await }).await; // the clock may be what panics
+        let _ = caught(async { clock.sleep(pause).await }).await; // the clock may be the one that panics
         tokio::task::yield_now().await;
         pause = (pause * 2).min(LATEST);
     }

@@ -1,5 +1,5 @@
-//! Late answers of fenced workers that prove a second effect: the store has opened a question about each, and what their
-//! tools can undo is undone here.
+//! Late answers of fenced workers that prove a second effect. The store has opened a question about each; the effects
+//! that their tools can undo are undone here.
 
 use std::sync::{Arc, Weak};
 
@@ -10,11 +10,11 @@ use crate::id::QuestionId;
 use crate::ledger::{ContractClass, Found, Record, State, is_second_effect};
 use crate::store::{FIRST_LATE_QUESTION, Question, Refusal, Store as _, StoreError, Verdict};
 
-/// So many questions are read at once.
+/// The number of questions that are read at a time.
 const PAGE: u32 = 1000;
 
 impl Core {
-    /// Looks after second effects, now and whenever the store may have opened a question about one.
+    /// Looks for questions about second effects, now and whenever the store may have opened one.
     pub(crate) fn watch_late_answers(self: &Arc<Self>) {
         self.lasting("late answers", run);
     }
@@ -23,7 +23,7 @@ impl Core {
 /// Runs until the core is gone or closing.
 ///
 /// # Crash
-/// A question stays open until what it is about is undone, and each undoing has a record: the next process goes on.
+/// A question stays open until its effect is undone, and each undoing has a record: the next process goes on.
 async fn run(core: Weak<Core>) {
     while let Some(strong) = core.upgrade() {
         if strong.is_closing() {
@@ -56,11 +56,11 @@ async fn take_up(core: &Arc<Core>) -> Result<(), StoreError> {
     }
 }
 
-/// Finds out whether the effect that a question is about is the record's own, or undoes it if its tool undoes what is beyond the
-/// first. Either answers the question.
+/// Answers the question if the effect is the record's own. Otherwise undoes the effect, if its tool undoes effects
+/// beyond the first one, and answers the question.
 ///
 /// # Crash
-/// The undoing has a record under the effect's id: whoever comes back finds out what became of it.
+/// The undoing has a record under the effect's id, by which the next process finds its outcome.
 async fn answer_if_possible(core: &Arc<Core>, question: Question) -> Result<(), ExecError> {
     let tenant = &question.tenant;
     let read = |source| ExecError::Store { key: question.id.to_string(), source };
@@ -70,7 +70,7 @@ async fn answer_if_possible(core: &Arc<Core>, question: Question) -> Result<(), 
         if core.is_anothers(record.fence).await.map_err(read)? {
             return Ok(()); // that worker looks at the question as well
         }
-        // Its run is over, or the store would not have asked: nobody else reads the answer.
+        // The record's run is over, or the store would not have opened the question: nobody else reads the answer.
         orphans::take_up(core, &record, 0).await?;
         match core.group.record_at(tenant, id).await.map_err(read)? {
             Some(settled) => record = settled,
@@ -87,7 +87,7 @@ async fn answer_if_possible(core: &Arc<Core>, question: Question) -> Result<(), 
         let answered = escalate::settled(core, question, serde_json::json!({ "kept": late.external_ref }));
         return close(core, &record, answered).await;
     }
-    // Without an id of its own it cannot be told from the effect that is kept.
+    // Without an id of its own the effect cannot be told from the one that is kept.
     let is_surplus = |id: &String| record.external_ref.as_ref().is_some_and(|kept| kept != id);
     let Some(external_ref) = late.external_ref.filter(is_surplus) else { return Ok(()) };
     let output = core.load_response(tenant, &late.response).await?.ok();
@@ -103,7 +103,7 @@ async fn answer_if_possible(core: &Arc<Core>, question: Question) -> Result<(), 
     close(core, &record, answered).await
 }
 
-/// The record has been settled by this late answer: it tells of no other effect.
+/// True if the record was settled by this late answer, so that the answer tells of no other effect.
 fn is_own(record: &Record, external_ref: Option<&str>, contract: ContractClass) -> bool {
     matches!(record.state, State::Committed { .. }) && !is_second_effect(record, external_ref, contract)
 }

@@ -1,5 +1,5 @@
-//! This worker's lease (DESIGN 4.7, invariant 6). Its end is an instant of the store's clock; here it is measured by
-//! this machine's own, from before the store was asked, and checked directly before each dispatch.
+//! This worker's lease. It ends at an instant of the store's clock. Here it is measured by this machine's own clocks,
+//! from a moment before the store was asked, and checked directly before each dispatch.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 
 use crate::clock::{Boot, Clock, Timestamp};
 
-/// Both clocks at one moment. Boot time runs on while the machine sleeps, wall time while a virtual machine is paused
-/// and set right afterwards: whichever has gone farther counts.
+/// The readings of both clocks at one moment. Boot time goes on while the machine sleeps; wall time goes on while a
+/// virtual machine is paused and its clock is corrected afterwards. The larger elapsed time counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     boot: Boot,
@@ -30,14 +30,14 @@ impl Moment {
     }
 }
 
-/// The lease was lost: another worker has taken this one's work over, or will.
+/// The error that the lease was lost: another worker has taken over this worker's work, or will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lost;
 
 #[derive(Debug)]
 pub(super) struct Lease {
     length: Duration,
-    /// Since when the present lease counts; none once it is lost.
+    /// The moment since which the present lease counts. `None` once the lease is lost.
     since: Mutex<Option<Moment>>,
     changed: Notify,
 }
@@ -51,7 +51,7 @@ impl Lease {
         self.length
     }
 
-    /// The store has renewed it, after having been asked at this moment.
+    /// Notes that the store has renewed the lease, after it was asked at this moment.
     pub(super) fn renewed(&self, asked: Moment) {
         if let Some(since) = &mut *self.since() {
             *since = asked;
@@ -79,8 +79,8 @@ impl Lease {
         }
     }
 
-    /// Returns while the lease holds, at once if it does: what is sent directly after was sent in time. If it may have
-    /// run out this waits until the store has said whether it still holds.
+    /// Returns if the lease holds, so that a send directly after it is in time. If the lease may have run out, waits
+    /// until the store has said if it still holds.
     pub(super) async fn hold(&self, clock: &dyn Clock) -> Result<(), Lost> {
         loop {
             let changed = self.changed.notified();
@@ -94,7 +94,7 @@ impl Lease {
         }
     }
 
-    /// How much of the lease is left; nothing once it is lost.
+    /// The rest of the lease; zero once it is lost.
     pub(super) fn left(&self, clock: &dyn Clock) -> Duration {
         let elapsed = self.since().map(|since| since.until(Moment::of(clock)));
         elapsed.map_or(Duration::ZERO, |elapsed| usable(self.length).saturating_sub(elapsed))
@@ -109,7 +109,7 @@ fn holds(length: Duration, elapsed: Duration) -> bool {
     elapsed < usable(length)
 }
 
-/// A tenth is kept back, for clocks that do not run alike and for the way from here to the wire.
+/// The usable part of the lease. A tenth is kept back, for clocks that drift and for the time from here to the wire.
 fn usable(length: Duration) -> Duration {
     length * 9 / 10
 }
@@ -118,7 +118,7 @@ fn usable(length: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    // DESIGN invariant 6: by the larger of elapsed boot time and elapsed wall time.
+    // The larger of elapsed boot time and elapsed wall time counts.
     #[test]
     fn whichever_clock_has_gone_farther_counts() {
         let at = |boot, wall: i64| Moment {

@@ -1,4 +1,4 @@
-//! A person looks whether the ledger is taken for older than the world, and lifts that.
+//! The state of a ledger that is taken for older than the world, and the way in which a person lifts it.
 
 use super::executor::Executor;
 use super::outcome::ExecError;
@@ -7,15 +7,17 @@ use crate::ledger::Restored;
 use crate::store::Resolution;
 
 impl Executor {
-    /// Since when this ledger is taken for older than the world; `None` if it is not, or not any more.
+    /// The restore since which this ledger is taken for older than the world. `None` if there is none, or if it was
+    /// lifted.
     pub async fn restored(&self) -> Result<Option<Restored>, ExecError> {
         self.core.restored().await
     }
 
-    /// Lifts what a restore has brought about: first sends are no longer preceded by a lookup. Answers the question, too.
+    /// Lifts the consequences of a restore: first sends are no longer preceded by a lookup. The question is answered as
+    /// well.
     ///
     /// # Errors
-    /// [`ExecError::Unanswerable`] if it is not in force. Nothing was changed.
+    /// [`ExecError::Unanswerable`] if no restore is in force. Nothing was changed.
     pub async fn lift_restored(&self, by: &str, because: &str) -> Result<(), ExecError> {
         let Some(question) = self.core.restored_question().await? else {
             let reason = "this ledger is not taken for older than the world: there is nothing to be lifted";

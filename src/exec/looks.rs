@@ -1,7 +1,7 @@
-//! Looks at records: confirming lookups that are due, those beside questions, and audits.
+//! Looks at records: confirming lookups that are due, looks beside questions, and audits.
 //!
-//! A look that is due is postponed before it is made, so that one that hangs is made again later and holds up nothing else.
-//! What is as it should be is taken off together; the records are not written again.
+//! A due look is postponed before it is made, so that a look that hangs is made again later and delays nothing else.
+//! Looks that show the expected effect are written off together; their records are not written again.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,25 +23,25 @@ use crate::id::Tenant;
 use crate::ledger::{Contract, Look, LookupOffer, Missing, Record, may_be_missing, removal_key};
 use crate::store::{Store as _, StoreError};
 
-/// So many looks are made at once.
+/// The maximum number of looks that are made at once.
 const AT_ONCE: u32 = 64;
-/// So long after the horizon the wall clock is believed, whatever this process has seen of that time.
+/// The time after the horizon from which the wall clock is believed, however long this process has run.
 const A_DAY: Duration = Duration::from_hours(24);
 
-/// What an audit has found.
+/// The result of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// Records that were looked up.
+    /// Number of records that were looked up.
     pub looked: u64,
-    /// Of these, effects that the lookup does not show although it should. They are looked up once more, one settle time
-    /// later, and asked about if they are missing again.
+    /// Number of effects among them that the lookup does not show although it should. They are looked up once more, one
+    /// settle time later, and a person is asked if they are missing again.
     pub missing: u64,
-    /// Of these, effects that happened more than once. They are undone or asked about.
+    /// Number of effects among them that happened more than once. The surplus is undone, or a person is asked.
     pub duplicated: u64,
-    /// Of these, lookups that had no answer. Audit again.
+    /// Number of lookups among them that had no answer. Audit again.
     pub unanswered: u64,
-    /// Records that were not looked up, because the same has been asked about them before.
+    /// Number of records that were not looked up, because a person has been asked about them before.
     pub asked_before: u64,
 }
 
@@ -50,7 +50,7 @@ struct Taken {
     look: Look,
     record: Box<Record>,
     contract: Contract,
-    /// The settle time since its sender ended may not have passed: so much of it is left.
+    /// The rest of the settle time, if not all of it is certain to have passed since the sender ended.
     early: Option<Duration>,
 }
 
@@ -92,13 +92,14 @@ pub(super) async fn take_up(core: &Arc<Core>, now: Timestamp) -> More {
     more
 }
 
-/// A look that is this worker's to make, postponed. What a living worker has sent is looked up by that worker: only its
-/// clocks tell when the settle time is over.
+/// The look, postponed, if this worker has to make it. The worker that sent a call also looks it up while it lives,
+/// because only its clocks tell when the settle time is over.
 async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>, StoreError> {
     let Some(record) = core.group.record_at(&look.tenant, look.record).await? else { return Ok(None) };
     let contract = core.contract_of(&record).await?;
     let early = if look.reason.is_beside_question() {
-        // Nobody sends what a person is asked about: whoever has the tool may look. It stays due until somebody has it.
+        // Nobody sends a call that a person is asked about, so any worker with its tool may look. The look stays due
+        // until then.
         if core.registry.known(record.operation.as_str()).is_none() {
             return Ok(None);
         }
@@ -112,17 +113,18 @@ async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>,
     Ok(Some(Taken { look, record: Box::new(record), contract, early }))
 }
 
-/// An earlier process has written the instant by the wall clock, which may have been set forward since: what is certain is
-/// that its sends came before this process. So this process waits for as long as the look is to come after the one before it.
+/// The rest of the pause before a look whose instant an earlier process has written by the wall clock. That clock may
+/// have been set forward since; it is only certain that the sends came before this process. So this process waits for
+/// the distance between the look and the one before it.
 fn early(core: &Core, record: &Record, look: &Look, contract: &Contract) -> Option<Duration> {
     let (lived, distance) = (core.cut(record.fence).until(core.clock.boot()), look.distance(contract));
-    // After a day it is believed all the same: where processes live shortly, no series would ever end.
+    // After a day the wall clock is believed all the same: where processes live shortly, no series of looks would end.
     let believed = look.since.until(core.now()) > contract.horizon() + A_DAY;
     let is_early = record.fence != core.fence && !look.was_tried() && lived < distance && !believed;
     is_early.then(|| distance.saturating_sub(lived))
 }
 
-/// Makes looks, and writes together what follows from those that are as they should be.
+/// Makes looks, and writes the next rows of those that show the expected effect together.
 async fn make_all(core: &Arc<Core>, taken: &[Taken]) {
     let mut tickets = Vec::new();
     for next in join_all(taken.iter().map(|one| make(core, one))).await.into_iter().flatten() {
@@ -138,8 +140,8 @@ async fn make_all(core: &Arc<Core>, taken: &[Taken]) {
     }
 }
 
-/// Makes a look. What follows if all is as it should be, or has to be looked at once more; what needs more than that is seen
-/// to here.
+/// Makes a look. Returns its next row if the look shows the expected effect or has to be repeated; the other cases are
+/// dealt with here.
 async fn make(core: &Arc<Core>, taken: &Taken) -> Option<Look> {
     let followed = follow(core, taken).await;
     followed.unwrap_or_else(|error| {
@@ -156,7 +158,7 @@ async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecErr
     let op = recorded(core, record).await?;
     let seen = match &op {
         Ok(op) => see(core, op, record).await?,
-        Err(_gone) => Seen::Unanswered, // its tool is not here: nobody can be asked
+        Err(_gone) => Seen::Unanswered, // its tool is not registered here, so nobody can be asked
     };
     let now = core.now();
     let as_it_should_be = || match early {
@@ -174,7 +176,7 @@ async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecErr
             Missing::Ask(done) => escalate::missing(core, record, done).await.map(|()| None),
         },
         (Seen::More(copies), Ok(_)) => {
-            // By itself: undoing takes its time, and the other looks must not wait for it.
+            // In a task of its own: an undoing takes time, and the other looks must not wait for it.
             let (core, record, done) = (core.clone(), record.clone(), look.done());
             core.tracker.clone().spawn(async move {
                 if let Err(error) = more_than_one(&core, &record, Some(done), copies).await {
@@ -186,11 +188,11 @@ async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecErr
         (Seen::Unanswered, _) if look.is_last_try(contract) => {
             escalate::unconfirmed(core, record, look.done()).await.map(|()| None)
         }
-        (Seen::Unanswered | Seen::More(_), _) => Ok(None), // it is due again
+        (Seen::Unanswered | Seen::More(_), _) => Ok(None), // the look is due again
     }
 }
 
-/// Undoes what is beyond the first effect, or asks.
+/// Undoes the effects beyond the first one, or asks a person.
 async fn more_than_one(
     core: &Arc<Core>,
     record: &Record,
@@ -205,11 +207,11 @@ async fn more_than_one(
     core.commit(&record.key, change).await
 }
 
-/// Undoes what is beyond the first effect. The question whether there is more than one is opened all the same, and answered:
-/// a duplicate is never settled in silence.
+/// Undoes the effects beyond the first one. The question about the duplicate is opened all the same, and answered, so
+/// that no duplicate goes unlisted.
 ///
 /// # Crash
-/// The look is due until all of it is undone: it finds them again, and each compensation has a record.
+/// The look stays due until all surplus effects are undone: it finds them again, and each compensation has a record.
 async fn undo_surplus(
     core: &Arc<Core>,
     record: &Record,
@@ -231,7 +233,7 @@ async fn undo_surplus(
     Ok(())
 }
 
-/// The lookup need not show the effect.
+/// True if the lookup need not show the effect.
 async fn may_miss(
     core: &Core,
     record: &Record,
@@ -246,7 +248,7 @@ async fn may_miss(
     Ok(may_be_missing(record, contract, since, core.now(), removed))
 }
 
-/// Looks committed records of a tenant up once more that were written at `since` or later.
+/// Looks up a tenant's committed records once more that were written at `since` or later.
 pub(super) async fn audit(core: &Arc<Core>, tenant: &Tenant, since: Timestamp) -> Result<Audit, ExecError> {
     let mut audit = Audit::default();
     let mut after = String::new();
@@ -288,7 +290,7 @@ async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Resu
             let again = match look.map(|look| look.missed(&contract, now)) {
                 None => Look::after_audit(record, &contract, now),
                 Some(Missing::LookAgain(again)) => again,
-                Some(Missing::Ask(_)) => return Ok(()), // it is looked up again already
+                Some(Missing::Ask(_)) => return Ok(()), // a look at this record is due already
             };
             let at = again.due_at;
             core.commit(&op.key, core.change(None).look(again)).await?;

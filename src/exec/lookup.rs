@@ -1,4 +1,4 @@
-//! The external system is asked what became of a call: once, when it is the call's turn.
+//! The lookup of a call at its provider, made once, in the call's turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,12 @@ use crate::payload::Payload;
 use crate::store::{Question, Store as _};
 use crate::tool::{Call, ToolError};
 
-/// How much of the settle time is left, on the boot clock: counted in full from when the sender was cut.
+/// The rest of the settle time on the boot clock, counted in full from the instant at which the sender was cut off.
 pub(super) fn unsettled(core: &Core, contract: &Contract, cut: Boot) -> Duration {
     contract.settle_time().saturating_sub(cut.until(core.clock.boot()))
 }
 
-/// Asks the external system once. `None` where nothing can be asked.
+/// Asks the provider once. `None` if the tool has no lookup.
 pub(super) async fn ask(
     core: &Core,
     op: &Operation,
@@ -34,7 +34,8 @@ pub(super) async fn ask(
     tool_code::run(core, within, "the lookup timed out", || op.tool.reconcile(call)).await
 }
 
-/// Asks the external system once, when it is its turn. `None` where nothing can be asked, or it is not its turn in time.
+/// Asks the provider once, in the operation's turn. `None` if the tool has no lookup, or if the turn does not come in
+/// time.
 pub(super) async fn look_once(
     core: &Arc<Core>,
     op: &Operation,
@@ -49,20 +50,20 @@ pub(super) async fn look_once(
     Ok(found)
 }
 
-/// What a look at a record has shown whose fate is an open question.
+/// The result of a look at a record with an open question about its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// What became of it: at least one effect, the late answer of a fenced worker, or that it failed for certain.
+    /// The outcome of the call: at least one effect, the late answer of a fenced worker, or a certain failure.
     Fate,
     /// No effect of the call.
     Nothing,
-    /// The provider has accepted the call and has not finished it: the pause before the next look.
+    /// The provider has accepted the call and has not finished it. Holds the pause before the next look.
     Pending(Duration),
-    /// It had no answer, or could not be made.
+    /// The lookup had no answer, or could not be made.
     Unanswered,
 }
 
-/// Looks a record up whose fate is an open question.
+/// Looks up a record with an open question about its outcome.
 pub(super) async fn show(
     Settling { core, op, bound }: Settling<'_>,
     record: &Record,
@@ -101,23 +102,23 @@ async fn show_to(
     })
 }
 
-/// What a look at a committed record has shown.
+/// The result of a look at a committed record.
 pub(super) enum Seen {
-    /// The effect.
+    /// The effect, once.
     One,
-    /// Nothing.
+    /// The lookup shows no effect.
     Nothing,
-    /// More than one effect, or another one after it was undone.
+    /// More than one effect, or another effect after the first one was undone.
     More(Copies),
-    /// It had no answer, or could not be made.
+    /// The lookup had no answer, or could not be made.
     Unanswered,
 }
 
-/// More than one effect.
+/// The effects of an operation that happened more than once.
 pub(super) struct Copies {
-    /// The question about it.
+    /// The question about the duplicate.
     pub(super) question: Box<Question>,
-    /// The effects that are not the one that its record is of.
+    /// The effects other than the one that the record keeps.
     pub(super) surplus: Vec<Found<Payload>>,
 }
 
@@ -130,7 +131,7 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
             question: Box::new(escalate::duplicated(core, op, record, &effects)),
             surplus: surplus::surplus(record, effects),
         }),
-        // It was undone, and there is one of another id: the first request has arrived after that.
+        // The effect was undone, and there is one with another id: the first request has arrived after that.
         Some(Ok(LookupResult::Committed { output, external_ref: Some(late) }))
             if bound.lookup_in_scope && surplus::is_late(record, &late) =>
         {
@@ -138,7 +139,7 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
             let surplus = vec![Found { external_ref: Some(late), output: Some(output) }];
             Seen::More(Copies { question, surplus })
         }
-        // Under another scope it shows nothing of what it was made for; the tool may have the first one again later.
+        // Under another scope the lookup says nothing about this record; the tool may have the first scope again later.
         Some(Ok(LookupResult::Committed { .. })) if bound.lookup_in_scope => Seen::One,
         Some(Ok(LookupResult::NotFound | LookupResult::Failed { .. } | LookupResult::Foreign { .. }))
             if bound.lookup_in_scope =>

@@ -1,6 +1,6 @@
 //! ③ One operation, from request to seal, without any workflow.
 //!
-//! The way of a tool call: [`Executor::execute`] → `operation` (key, hash) → `carry`: the ledger decides → `attempt`
+//! The path of a tool call: [`Executor::execute`] → `operation` (key, hash) → `carry`: the ledger decides → `attempt`
 //! (begin), `dispatch`, `seal` → `reconcile` if its outcome is unknown → `escalate` if nobody can tell.
 
 mod agenda;

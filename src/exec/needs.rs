@@ -1,4 +1,5 @@
-//! What an attempt needs at the instant of its send, and what becomes of one that is not sent because a need has run out.
+//! The needs of an attempt at the instant of its send, and the end of an attempt that is not sent because a need has
+//! lapsed.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::ledger::{BudgetExceeded, ErrorKind, Need, Needs, Record};
 use crate::store::Refusal;
 use crate::tool::ToolError;
 
-/// What a permit needs from now on.
+/// The needs of a permit from now on.
 pub(super) fn needs(core: &Core, op: &Operation, permit: &Permit) -> Needs {
     let contract = permit.bound.contract(op);
     let collides = contract.class.collides();
@@ -27,8 +28,8 @@ pub(super) fn needs(core: &Core, op: &Operation, permit: &Permit) -> Needs {
     }
 }
 
-/// Records that the attempt was not sent. It leaves an earlier attempt of unknown outcome as it was: what became of that one
-/// is decided anew.
+/// Records that the attempt was not sent. An earlier attempt of unknown outcome is left as it was, and is decided
+/// again.
 pub(super) async fn withheld(
     settling: Settling<'_>,
     record: Box<Record>,

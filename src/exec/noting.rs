@@ -1,4 +1,4 @@
-//! What a tool is told about its call, and what it notes while the call is under way.
+//! The call as its tool sees it, and the notes that the tool makes while the call is in flight.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -13,23 +13,23 @@ use crate::ledger::{Declaration, Event, OperationKey, Record, apply};
 use crate::store::{OrderingKey, StoreError, Verdict};
 use crate::tool::{Call, Noting};
 
-/// The record of an attempt under way, which the tool may add an external reference to.
+/// The record of an attempt in flight, to which the tool may add an external reference.
 pub(super) struct Note {
     pub(super) core: Arc<Core>,
     key: OperationKey,
     pub(super) lane: Option<OrderingKey>,
     timeout: Duration,
-    /// When what the attempt needs has run out.
+    /// The instant at which the first of the attempt's needs lapses.
     needed: Option<Timestamp>,
     begun: Timestamp,
-    /// When the attempt said last that it goes on.
+    /// The instant of the attempt's last sign of life.
     alive: Mutex<Option<(Timestamp, Boot)>>,
-    /// None when the attempt is over.
+    /// The record. `None` once the attempt is over.
     record: Mutex<Option<Box<Record>>>,
 }
 
 impl Note {
-    /// The note of an attempt, and what the tool is told about it.
+    /// The note of an attempt, and the call that the tool gets.
     pub(super) fn begun(
         Settling { core, op, bound }: Settling<'_>,
         record: Box<Record>,
@@ -44,14 +44,15 @@ impl Note {
         (note.clone(), Call { noting: Some(note), ..told })
     }
 
-    /// How much is left of the timeout since the last sign of life. Nothing if it has passed, or if the attempt gave none.
+    /// The rest of the timeout since the last sign of life. `None` if the timeout has passed, or if the attempt gave no
+    /// sign.
     pub(super) fn left(&self) -> Option<Duration> {
         let (_, since) = (*self.alive())?;
         let left = self.timeout.saturating_sub(since.until(self.core.clock.boot()));
         (!left.is_zero()).then_some(left)
     }
 
-    /// The record with what the tool has noted. From now on nothing is noted: the attempt is over.
+    /// Ends the attempt: returns the record with the tool's notes. Nothing can be noted after this.
     #[allow(clippy::expect_used, reason = "nobody else takes it")]
     pub(super) fn end(&self) -> Box<Record> {
         self.record().take().expect("an attempt ends once")
@@ -95,15 +96,15 @@ impl Noting for Note {
                     return Err(StoreError::Io { detail });
                 };
                 if record.is_unwritten() {
-                    record.external_ref = Some(external_ref); // it is written with the outcome
+                    record.external_ref = Some(external_ref); // the reference is written with the outcome
                     return Ok(());
                 }
                 let event = Event::Note { external_ref };
                 let Ok(next) = apply(record, event, self.core.fence, self.core.now()).map(Box::new) else {
-                    return Ok(()); // no longer started: there is nothing to note it on
+                    return Ok(()); // no longer started: the record takes no note
                 };
                 let change = self.core.change(self.lane).record(next.clone());
-                // Queued before the lock is released, so that the seal comes behind it.
+                // Queued before the lock is released, so that the seal comes after the note.
                 let ticket = self.core.group.submit(change);
                 record.clone_from(&next);
                 (ticket, next)
@@ -118,16 +119,16 @@ impl Noting for Note {
     }
 }
 
-/// What a tool is told about the attempt that its record counted last.
+/// The call of a record's last attempt, as the tool gets it.
 pub(super) fn call(core: &Core, op: &Operation, declaration: &Arc<Declaration>, record: &Record) -> Call {
     let (attempt, external_ref) = (record.attempts, record.external_ref.clone());
-    // What a lost ledger has sent left before this record was begun.
+    // The sends of a lost ledger are older than this record.
     let is_known = attempt > 0 && !core.may_be_older();
     let first_sent = is_known.then_some(record.created_at);
     Call { attempt, external_ref, first_sent, ..unsent(op, declaration) }
 }
 
-/// What a tool's lookup is told before anything is sent.
+/// The call for a lookup before anything is sent.
 pub(super) fn unsent(op: &Operation, declaration: &Arc<Declaration>) -> Call {
     Call {
         tenant: op.tenant.clone(),

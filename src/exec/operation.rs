@@ -19,10 +19,10 @@ use crate::payload::{Payload, Stored};
 use crate::store::OrderingKey;
 use crate::tool::{Prepared, ToolSpec};
 
-/// In a workflow, a wait longer than this is the run's and not the call's: it holds no memory.
+/// The longest wait of a call inside a workflow's task. For a longer wait the run is parked and holds no memory.
 pub(super) const LONG_WAIT: Duration = Duration::from_secs(5);
 
-/// One logical tool call.
+/// One logical tool call: its tool, key, request and owner.
 pub(crate) struct Operation {
     pub(crate) tenant: Tenant,
     pub(crate) tool: Arc<dyn Prepared>,
@@ -32,33 +32,33 @@ pub(crate) struct Operation {
     pub(crate) owner: Owner,
     pub(crate) approval: Option<Approval>,
     pub(crate) lane: Option<OrderingKey>,
-    /// The budget of its run, if it has one.
+    /// The budget of the operation's run, if it has one.
     pub(super) purse: Option<Arc<Purse>>,
-    /// When its run is cancelled: nothing is sent for it from then on.
+    /// The instant at which the operation's run is cancelled. Nothing is sent from then on.
     pub(super) deadline: Option<Timestamp>,
-    /// Set when the activation of its run has ended.
+    /// Set when the activation of the operation's run has ended.
     over: Option<Arc<AtomicBool>>,
-    /// Its key is its place in one run: nobody else asks for it.
+    /// True if the key is the operation's place in one run, so that no other caller requests it.
     unshared: bool,
-    /// Put together again from what is stored, because its caller is gone.
+    /// True if the operation was rebuilt from its record, because its caller is gone.
     pub(super) rebuilt: bool,
-    /// Rebuilt, and its tool could not be: only evidence or a person can settle it.
+    /// The reason why a rebuilt operation has no usable tool. Only evidence or a person can settle it.
     pub(super) gone: Option<Gone>,
-    /// The right to carry it out, while it is being carried out. The seal takes it along to the disk.
+    /// The right to carry the operation out, while it is being carried out. The seal takes it along to the disk.
     slot: Mutex<Option<Slot>>,
 }
 
-/// Why an operation cannot be put together again: its tool cannot be asked anything.
+/// The reason why an operation cannot be rebuilt, so that its tool cannot be asked anything.
 #[derive(Clone, Debug)]
 pub(super) enum Gone {
-    /// No tool of its name is registered. It may have been a plain function, which no restart brings back.
+    /// No tool of this name is registered. The tool may have been a plain function, which no restart brings back.
     Unregistered,
     /// The tool does not take the stored request as its input.
     Unreadable(String),
 }
 
 impl Gone {
-    /// The question as a person reads it.
+    /// The text of the question for a person.
     pub(super) fn question(&self, tool: &str) -> String {
         match self {
             Self::Unregistered => format!(
@@ -73,7 +73,7 @@ impl Gone {
     }
 }
 
-/// A request as it is recorded, and the hash of what its key is bound to.
+/// A request in its recorded form, and the hash of the fields that its key is bound to.
 pub(crate) struct Requested {
     request: Payload,
     hash: RequestHash,
@@ -83,7 +83,7 @@ impl Requested {
     /// The request of a tool with its input.
     ///
     /// # Errors
-    /// The input cannot be written down, is too large, or lacks a field to which the key is bound.
+    /// [`ExecError`] if the input cannot be serialised, is too large, or lacks a field that the key is bound to.
     pub(crate) async fn of(core: &Core, tenant: &Tenant, tool: &dyn Prepared) -> Result<Self, ExecError> {
         let request = Self::written(core, tenant, tool).await?;
         let ToolSpec { name, bound, .. } = tool.spec();
@@ -92,7 +92,7 @@ impl Requested {
         Ok(Self { request, hash })
     }
 
-    /// The request of a record, written once more. It is bound as it was when it was recorded.
+    /// The request of a record in a new canonical form. It is bound as it was when it was recorded.
     pub(super) async fn recorded(
         core: &Core,
         record: &Record,
@@ -108,7 +108,7 @@ impl Requested {
     }
 }
 
-/// Who asks, and how.
+/// The caller of an operation, and the terms of its request.
 #[derive(Default)]
 pub(crate) struct Asker {
     pub(crate) owner: Owner,
@@ -116,16 +116,16 @@ pub(crate) struct Asker {
     pub(crate) lane: Option<OrderingKey>,
     /// The budget of the run, if it has one.
     pub(crate) purse: Option<Arc<Purse>>,
-    /// When the run is cancelled, unless it is already.
+    /// The instant at which the run is cancelled, unless it is cancelled already.
     pub(crate) deadline: Option<Timestamp>,
-    /// Set when the activation of the run has ended: nothing is begun for it from then on.
+    /// Set when the activation of the run has ended. Nothing is begun for it from then on.
     pub(crate) over: Option<Arc<AtomicBool>>,
-    /// The key is the call's place in the run.
+    /// True if the key is the call's place in the run.
     pub(crate) unshared: bool,
 }
 
 impl Operation {
-    /// Checks the payload. Nothing is recorded or sent.
+    /// Prepares an operation and checks its payload. Nothing is recorded or sent.
     pub(crate) async fn prepare(
         core: &Core,
         tenant: &Tenant,
@@ -167,7 +167,7 @@ impl Operation {
         }
     }
 
-    /// The same with this approval.
+    /// The same operation with this approval.
     pub(crate) fn approved(&self, approval: Approval) -> Self {
         Self {
             tenant: self.tenant.clone(),
@@ -188,7 +188,7 @@ impl Operation {
         }
     }
 
-    /// What a record says of it, and no more.
+    /// The operation as far as its record tells, and no more.
     pub(super) fn rebuilt(record: &Record, tool: Arc<dyn Prepared>) -> Self {
         Self {
             tenant: record.tenant.clone(),
@@ -209,38 +209,41 @@ impl Operation {
         }
     }
 
-    /// It may be sent before anything is recorded of it: a crash leaves nothing to be found out, and whoever asks again repeats it. A
-    /// budget counts attempts by their records, and a crash must not give one back.
+    /// True if the operation may be sent before anything is recorded: a crash leaves nothing to be found out, and the
+    /// next caller repeats it. Not with a budget, which counts attempts by their records: a crash must not give one
+    /// back.
     pub(super) fn may_go_unrecorded(&self, core: &Core) -> bool {
         let spec = self.tool.spec();
         spec.effect.may_repeat(spec.contract.class)
-            && spec.compensation.is_none() // what may have happened is to be undone
+            && spec.compensation.is_none() // an effect that may have happened has to be undone
             && !self.is_counted()
             && self.approval.is_none()
             && core.is_small(&self.request)
     }
 
-    /// Another caller may ask for it as well.
+    /// True if another caller may request the same operation.
     pub(super) const fn is_shared(&self) -> bool {
         !self.unshared
     }
 
-    /// The activation that asked for it has ended.
+    /// True if the activation that requested the operation has ended.
     pub(super) fn is_over(&self) -> bool {
         self.over.as_ref().is_some_and(|over| over.load(Ordering::Acquire))
     }
 
-    /// Its run is to be cancelled: nothing is sent for it any more, and it waits for that.
+    /// True if the operation's run is about to be cancelled. Nothing is sent any more, and the operation waits for
+    /// that.
     pub(super) fn is_past_deadline(&self, now: Timestamp) -> bool {
         self.deadline.is_some_and(|at| at <= now)
     }
 
-    /// How long it waits by itself: in a workflow a long wait is the run's.
+    /// The longest wait of the operation itself. In a workflow a longer wait parks the run.
     pub(super) fn patience(&self) -> Option<Duration> {
         self.lane.map(|_| LONG_WAIT)
     }
 
-    /// Takes the right to carry it out; it is given back when the guard goes, or when what took it is durable.
+    /// Takes the right to carry the operation out. It is given back when the guard is dropped, or when the seal that
+    /// took it is durable.
     pub(super) fn occupy(&self, slot: Slot) -> Occupied<'_> {
         *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(slot);
         Occupied(self)
@@ -250,16 +253,16 @@ impl Operation {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// What this request means in the light of the record. Whoever asks holds the operation's slot, so no
-    /// attempt of it is alive in this process; and this process owns the store.
+    /// Decides about this request in the light of the record. The caller holds the operation's slot, so no attempt is
+    /// alive in this process.
     pub(crate) async fn decide(&self, core: &Core, record: Option<&Record>) -> Result<Decision, ExecError> {
         let stored_rehashed = match record {
-            // Boxed because it is rare: every call would have to carry the room for it.
+            // Boxed because it is rare: every call would reserve the memory for it.
             Some(record) if record.request_hash != self.hash => Box::pin(self.rehashed(core, record)).await?,
             _ => None,
         };
         let request = Request { hash: self.hash, stored_rehashed };
-        // Whoever asks has this process's slot: an attempt that is alive is another worker's.
+        // The caller holds this process's slot: an attempt that is alive belongs to another worker.
         let attempt_alive = match record {
             Some(record) if record.state == State::Started => {
                 core.is_anothers(record.fence).await.map_err(|source| failed(&self.key, source))?
@@ -269,12 +272,12 @@ impl Operation {
         Ok(decide(record, &request, &Facts { attempt_alive }))
     }
 
-    /// The hash that the record's request has by what its tool declares now, if that is something else than when it was recorded.
+    /// The hash of the record's request by the tool's present declaration. `None` if the declaration is still the same.
     async fn rehashed(&self, core: &Core, record: &Record) -> Result<Option<RequestHash>, ExecError> {
         let declared = core.declaration(record).await.map_err(|source| failed(&self.key, source))?;
         let ToolSpec { name, bound, input_version, .. } = self.tool.spec();
         if let State::Gone { .. } = record.state {
-            // Its request is gone: this one is hashed by the rule of that time.
+            // The recorded request is gone: this request is hashed by the rule of that time.
             let Ok(then) = RequestHash::bound(name.as_str(), &self.request, &declared.bound) else {
                 return Ok(None);
             };
@@ -294,13 +297,13 @@ impl Operation {
         Ok(now.and_then(|request| RequestHash::bound(name.as_str(), &request, bound).ok()))
     }
 
-    /// Its tool would get what its caller gave: what was rebuilt has digests in place of secrets, or lacks what only a caller has, and
-    /// must not be sent.
+    /// True if the tool would get the caller's own input. A rebuilt request has digests in place of secrets, or lacks
+    /// the parts that only a caller has, and must not be sent.
     pub(super) fn is_whole(&self) -> bool {
         !self.rebuilt || !(self.tool.needs_caller() || self.request.holds_secret())
     }
 
-    /// The effect may go out now: it needs no approval, or has one for exactly this content.
+    /// Checks that the effect may go out now: it needs no approval, or has one for exactly this content.
     pub(crate) fn check_approval(&self, now: Timestamp) -> Result<(), ApprovalError> {
         let spec = self.tool.spec();
         let class = spec.effect.name();
@@ -314,24 +317,24 @@ impl Operation {
         }
     }
 
-    /// The approval under which it goes out, if what it does is compared with one.
+    /// The approval under which the operation goes out, if its package is compared with one.
     pub(super) fn approved_by(&self) -> Option<Box<Approval>> {
         let approval = self.approval.as_ref()?;
         self.tool.package().map(|_| Box::new(approval.clone()))
     }
 
-    /// What the provider scopes its key and its lookup to, if the tool says so for each call.
+    /// The provider's scopes of the key and of the lookup, if the tool tells them for each call.
     pub(super) fn scopes(&self) -> Option<Box<Scopes>> {
         self.tool.scopes(&self.tenant).map(Box::new)
     }
 
-    /// The request as a row holds it, and the payload row it needs if it is large.
+    /// The stored form of the request, and a payload row if it is large.
     pub(crate) fn stored_request(&self, core: &Core) -> (Stored, Option<Payload>) {
         core.storable(self.request.clone())
     }
 }
 
-/// An operation that is being carried out.
+/// A guard for an operation that is being carried out.
 pub(super) struct Occupied<'a>(&'a Operation);
 
 impl Drop for Occupied<'_> {

@@ -1,5 +1,5 @@
-//! What comes of a request: an [`Outcome`] for everything the ledger can answer, an [`ExecError`] for what kept
-//! it from answering.
+//! The result of a request: an [`Outcome`] if the ledger can answer, an [`ExecError`] if something kept the ledger from
+//! answering.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,63 +16,66 @@ use crate::payload::{Oversized, Payload, PayloadError, Response, hex};
 use crate::store::{Refusal, StoreError, Verdict};
 use crate::tool::{RegisterError, UnstableKey};
 
-/// What the ledger answers.
+/// The ledger's answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It happened; here is the first result, byte for byte.
+    /// The call happened. Holds the first result, byte for byte.
     Done(Answer),
-    /// It happened, and its response was over the limit: digest and size of it are recorded, and it is not sent again.
+    /// The call happened, and its response was over the limit. Its digest and size are recorded, and the call is not
+    /// sent again.
     ResponseTooLarge(Box<ResponseTooLarge>),
-    /// For certain it did not happen, and this execution's attempts are used up. It may be tried again under
-    /// the same key.
+    /// The call certainly did not happen, and this execution's attempts are used up. It may be tried again under the
+    /// same key.
     Failed(RecordedFailure),
-    /// It failed for certain and goes again at this instant, durably.
+    /// The call certainly failed and goes again at this instant, durably.
     Deferred {
-        /// When.
+        /// The instant of the next attempt.
         until: Timestamp,
     },
-    /// Another caller is carrying it out right now.
+    /// Another caller is carrying the call out.
     InProgress,
     /// The same key with another payload: nothing was done.
     Conflict(Diff),
-    /// Nobody can tell whether it happened. The question is open, and waits for a decision.
+    /// Nobody can tell if the call happened. The question is open and waits for a decision.
     NeedsDecision {
-        /// The question.
+        /// The id of the question.
         question: QuestionId,
     },
-    /// The provider has [accepted](crate::tool::ToolError::accepted) it and finishes it by itself. Nothing is sent again: the same
-    /// request answers so until a lookup or a [completion](crate::Executor::complete) has settled it.
+    /// The provider has [accepted](crate::tool::ToolError::accepted) the call and finishes it by itself. Nothing is
+    /// sent again: the same request is answered in this way until a lookup or a [completion](crate::Executor::complete)
+    /// has settled the call.
     Pending {
-        /// The row by which it waits. It can be answered like a question, and is none.
+        /// The id of the row as which the call waits. The row can be answered like a question, but is none.
         question: QuestionId,
     },
-    /// Done and undone. To do it again takes an explicit key revision.
+    /// The call was done and undone. Doing it again takes an explicit key revision.
     Compensated {
         /// The first result.
         response: Value,
-        /// What the undoing gave back.
+        /// The result of the compensation.
         compensation: Value,
     },
-    /// Nobody knows whether it happened, and somebody decided to leave it at that.
+    /// The outcome is unknown, and a person decided to leave it so.
     Abandoned {
-        /// Who, and why.
+        /// The name of the person, and the reason.
         reason: String,
     },
-    /// It was done so long ago that its answer is no longer kept (DESIGN 4.10). It was not done again; to do it again takes
-    /// an explicit key revision.
+    /// The call was done so long ago that its answer is no longer kept. It was not done again; doing it again takes an
+    /// explicit key revision.
     Expired {
-        /// How it stood.
+        /// The final state of the record.
         was: FinalState,
     },
-    /// The request was refused before anything was recorded, or before anything was sent: its tool is unknown, its input does not fit,
-    /// it names no operation, or it lacks an approval that counts. A typed call that is refused is an [`ExecError::Request`] instead.
+    /// The request was refused before anything was recorded or sent: its tool is unknown, its input does not fit, it
+    /// names no operation, or it lacks an approval that counts. A typed call that is refused is an
+    /// [`ExecError::Request`] instead.
     Refused(Box<RequestError>),
 }
 
 impl Outcome {
-    /// The answer, if it is done.
+    /// The answer, if the outcome is [`Done`](Self::Done).
     pub const fn answer(&self) -> Option<&Answer> {
         match self {
             Self::Done(answer) => Some(answer),
@@ -91,7 +94,7 @@ impl Outcome {
         }
     }
 
-    /// What this request has caused, as its record says.
+    /// The outcome of a call that this request has made, as its record says.
     pub(super) fn first(core: &Core, response: Response, record: &Record) -> Self {
         match response {
             Ok(response) => {
@@ -102,7 +105,7 @@ impl Outcome {
         }
     }
 
-    /// What was there before.
+    /// The outcome of a call that was made before.
     pub(super) fn again(core: &Core, response: Response, record: &Record) -> Self {
         match Self::first(core, response, record) {
             Self::Done(answer) => Self::Done(Answer { first: false, ..answer }),
@@ -122,43 +125,43 @@ impl Outcome {
     }
 }
 
-/// What is recorded of a response over the limit.
+/// The record of a response over the size limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{key} happened, and its response of {bytes} bytes is over the limit ({limit} now): only its size and its digest {digest} are \
     recorded{}. It is not sent again. Raise `Limits::max_bytes` to {bytes} or more, and the tool's lookup, if it has one, brings the \
     response; or read it at the provider", external_ref.as_ref().map(|id| format!(", with the provider's id {id}")).unwrap_or_default())]
 #[non_exhaustive]
 pub struct ResponseTooLarge {
-    /// The operation.
+    /// The key of the operation.
     pub key: String,
-    /// The size of the response.
+    /// The size of the response, in bytes.
     pub bytes: usize,
-    /// The present limit.
+    /// The present limit, in bytes.
     pub limit: usize,
     /// SHA-256 of the canonical response, in hexadecimal.
     pub digest: String,
     /// The provider's id for the effect.
     pub external_ref: Option<String>,
-    /// The record of the operation.
+    /// The id of the operation's record.
     pub record: RecordId,
 }
 
-/// A committed operation.
+/// The answer of a committed operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The first result.
     pub response: Payload,
     /// The provider's id for the effect.
     pub external_ref: Option<String>,
-    /// This request caused it; otherwise it was there already, and this request repeated nothing.
+    /// True if this request caused the effect. False if the effect existed before: this request repeated nothing.
     pub first: bool,
-    /// How we know. [`Basis::Declaration`] marks a result that rests on the provider's word alone.
+    /// The basis of the result. [`Basis::Declaration`] marks a result that rests on the provider's word alone.
     pub basis: Basis,
     pub(crate) record: RecordId,
 }
 
 impl Answer {
-    /// From the record that the same run made in an earlier life.
+    /// The answer from a record that the same run made before it was resumed.
     pub(crate) const fn replayed(response: Payload, record: RecordId) -> Self {
         Self { response, external_ref: None, first: false, basis: Basis::Answer, record }
     }
@@ -169,14 +172,14 @@ impl Answer {
     }
 }
 
-/// Why a request has no outcome. Each says what is durable, and what to do next.
+/// The reason why a request has no outcome. Each error says what is durable, and what to do next.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecError {
     /// The request was refused.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// What the call declares about itself is unsafe.
+    /// The declaration of the call is unsafe.
     #[error("nothing was recorded or sent: {0}")]
     Register(#[from] RegisterError),
     /// The payload was refused.
@@ -185,48 +188,48 @@ pub enum ExecError {
     /// The store failed.
     #[error("{key}: {source}")]
     Store {
-        /// The operation.
+        /// The key of the operation.
         key: String,
-        /// What failed.
+        /// The error of the store.
         source: StoreError,
     },
     /// The write was refused: another worker has taken over, or the record cannot be stored.
     #[error("{key}: {refusal}; what its call gave back is kept as evidence, ask again")]
     Refused {
-        /// The operation.
+        /// The key of the operation.
         key: String,
-        /// Why.
+        /// The reason for the refusal.
         refusal: Refusal,
     },
-    /// A completion cannot be that of any call.
+    /// A completion cannot belong to any call.
     #[error("{tool}: nothing was recorded: {reason}")]
     Incomplete {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// Why.
+        /// The reason, in words.
         reason: String,
     },
     /// The engine is shutting down.
     #[error("{key}: the engine is shutting down; nothing was sent, ask the next one")]
     Closed {
-        /// The operation.
+        /// The key of the operation.
         key: String,
     },
-    /// A person's answer does not fit.
+    /// A person's answer does not fit the question.
     #[error("{question} cannot be answered so: {reason}")]
     Unanswerable {
-        /// The question.
+        /// The id of the question.
         question: QuestionId,
-        /// Why.
+        /// The reason, in words.
         reason: String,
     },
 }
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The ledger's answer is no result.
+    /// The outcome of the call is no result.
     #[error("{}", .0.for_model())]
     NotDone(Box<Outcome>),
     /// The ledger did not answer.
@@ -253,7 +256,7 @@ impl From<ApprovalError> for ExecError {
 }
 
 impl ExecError {
-    /// The approval that the effect lacks, if that is why it may not go out.
+    /// The approval error, if the effect may not go out because of one.
     pub(crate) const fn lacking_approval(&self) -> Option<&ApprovalError> {
         match self {
             Self::Request(RequestError::Approval(error)) => Some(error),
@@ -261,7 +264,7 @@ impl ExecError {
         }
     }
 
-    /// Trying again in this process is of no use: another has taken over, or this one is going.
+    /// True if another try in this process is of no use: another worker has taken over, or this one is closing.
     pub(crate) const fn is_final(&self) -> bool {
         matches!(self, Self::Closed { .. } | Self::Refused { refusal: Refusal::Fenced, .. })
     }

@@ -1,5 +1,5 @@
-//! A response that was over the limit when it came, of which the record keeps digest and size. Under a higher limit the tool's lookup may
-//! bring it.
+//! Responses that were over the limit, of which the record keeps digest and size. Under a higher limit the tool's
+//! lookup may bring the response.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::ledger::{Event, LookupResult, Record, apply};
 use crate::payload::Oversized;
 use crate::store::{Refusal, Verdict};
 
-/// Looks up the response of a committed operation, if it fits by now, and records it as the first result. `false` if the record has no
-/// response afterwards: it does not fit, or the lookup does not show it.
+/// Looks up the response of a committed operation, if it fits by now, and records it as the first result. `false` if
+/// the record has no response afterwards: the response does not fit, or the lookup does not show it.
 ///
 /// # Crash
 /// Before the response is durable the record keeps digest and size, and the next caller looks again.
@@ -25,7 +25,7 @@ pub(super) async fn supplied(
     record: &Record,
     oversized: Oversized,
 ) -> Result<bool, ExecError> {
-    // Otherwise each repeat would ask the external system for what cannot be recorded.
+    // Without this check each repeat would ask the provider for a response that cannot be recorded.
     if oversized.bytes > core.limits.max_bytes {
         return Ok(false);
     }
@@ -57,7 +57,7 @@ pub(super) async fn supplied(
     let Ok(next) = apply(record, Event::Supply { response }, core.fence, core.now()) else { return Ok(true) };
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     match core.group.commit_one(change.record(next)).await {
-        Ok(Verdict::Refused(Refusal::Stale)) => Ok(true), // another caller was faster: decide anew
+        Ok(Verdict::Refused(Refusal::Stale)) => Ok(true), // another caller was faster: decide again
         verdict => admitted(&op.key, verdict).map(|()| true),
     }
 }

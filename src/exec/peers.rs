@@ -1,5 +1,5 @@
-//! The other workers of the store, as far as this one knows them: who has ended, and since when nothing of theirs is
-//! sent any more.
+//! The other workers of the store, as far as this one knows them: the ones that have ended, and the instants since
+//! which they send nothing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,23 +11,24 @@ use crate::id::Fence;
 
 #[derive(Debug)]
 pub(crate) enum Peers {
-    /// The store is this worker's alone: all before it were dead by then.
+    /// The store belongs to this worker alone. All earlier workers were dead when it began.
     Alone {
-        /// When their lock was taken, on this machine's boot clock.
+        /// The instant at which this worker took the lock, on this machine's boot clock.
         since: Boot,
     },
-    /// Others live, each for as long as its lease lasts.
+    /// The store is shared. Other workers live, each as long as its lease lasts.
     Shared(Shared),
 }
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// When this worker began.
+    /// The instant at which this worker began.
     pub(super) since: Boot,
     pub(super) lease: Arc<Lease>,
     pub(super) clock: Arc<StoreClock>,
-    /// When this worker saw for the first time that another one had ended: by then it had ceased to send, for it
-    /// holds back before its lease ends, and it is ended only after. From here settle times are counted.
+    /// For each other worker, the instant at which this one first saw that it had ended. The ended worker had ceased to
+    /// send by then, because it stops sending before its lease ends and is ended only after that. Settle times count
+    /// from here.
     ended: Mutex<HashMap<Fence, Boot>>,
 }
 
@@ -36,12 +37,12 @@ impl Shared {
         Self { since, lease: Arc::new(lease), clock, ended: Mutex::default() }
     }
 
-    /// By this machine's clocks, which measure the lease.
+    /// The present moment by this machine's clocks, which measure the lease.
     pub(super) fn moment(&self) -> Moment {
         Moment::of(&**self.clock.machine())
     }
 
-    /// Another worker has ended.
+    /// Notes that another worker has ended. Returns the instant at which this was first noted.
     pub(super) fn note_ended(&self, fence: Fence, now: Boot) -> Boot {
         *self.ended.lock().unwrap_or_else(PoisonError::into_inner).entry(fence).or_insert(now)
     }

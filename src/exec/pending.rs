@@ -1,4 +1,4 @@
-//! Calls that their providers have accepted and finish by themselves: each waits as a row from now on.
+//! Calls that their providers have accepted and finish by themselves. Each waits as a row from then on.
 
 use std::time::Duration;
 
@@ -13,27 +13,29 @@ use crate::ledger::{Event, Look, Record, apply};
 use crate::store::{QuestionKind, Store as _};
 use crate::tool::ToolError;
 
-/// The pause before the first lookup, where the provider names none.
+/// The pause before the first lookup, if the provider names none.
 pub(super) const PAUSE: Duration = Duration::from_mins(1);
 
-/// What a provider says of a call that it finishes by itself.
+/// The answer of a provider that has accepted a call and finishes it by itself.
 pub(super) struct Accepted {
     pub(super) external_ref: Option<String>,
     pub(super) look_again: Duration,
 }
 
 impl Accepted {
-    /// As an attempt comes back with it.
+    /// The provider's acceptance, if the error of an attempt is one.
     pub(super) fn of(error: &ToolError) -> Option<Self> {
         let external_ref = error.accepted.as_ref()?.external_ref.clone();
         Some(Self { external_ref, look_again: error.retry_after.unwrap_or(PAUSE) })
     }
 }
 
-/// Lets the call wait. `None` if the record has changed meanwhile, or if the call is completed already: decide anew.
+/// Makes the call wait as a row. `None` if the record has changed meanwhile, or if the call is completed already:
+/// decide again.
 ///
 /// # Crash
-/// The provider's id, the record's mark and the look are one transaction. Before it, the call is ambiguous like any other.
+/// The provider's id, the record's mark and the look are one transaction. Before it, the call is ambiguous like any
+/// other.
 pub(super) async fn accept(
     settling: Settling<'_>,
     record: &Record,
@@ -52,7 +54,7 @@ pub(super) async fn accept(
     tracing::info!(tenant = %op.tenant, key = %op.key, external_ref = ?next.external_ref, "accepted by its provider");
     let mut change = core.change(op.lane).record(next.clone()).escalation(waiting.clone()).look(look);
     change.documents.extend(naming);
-    // Should this worker have been taken over, its answer may tell of a second effect.
+    // If this worker has been taken over, its answer may tell of a second effect.
     compare(core, &mut change, contract.class, Box::default());
     escalate::open(core, op, id, change).await?;
     if completion::of(core, &next, contract.class).await?.is_none() {
@@ -62,7 +64,7 @@ pub(super) async fn accept(
     Ok(None)
 }
 
-/// The row by which a record waits, if its provider is to finish the call.
+/// True if the record waits as this row for its provider to finish the call.
 pub(super) async fn is_pending(core: &Core, record: &Record, id: QuestionId) -> Result<bool, ExecError> {
     let found = core.group.escalation_find(&record.tenant, id).await;
     let found = found.map_err(|source| failed(&record.key, source))?;

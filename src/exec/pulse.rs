@@ -1,8 +1,8 @@
-//! What a worker of a shared store does from time to time: it renews its lease, ends those whose lease has run out,
-//! and takes over what ended ones left. One heartbeat for all that it holds (DESIGN 4.7).
+//! The heartbeat of a worker in a shared store. It renews this worker's lease, ends the workers whose lease has run
+//! out, and takes over the work that ended workers left. One heartbeat serves all work of a worker.
 //!
-//! Two statements a beat, and nothing else while nothing happens. Hints from other workers bring the next beat forward;
-//! none is needed for anything to happen in the end.
+//! A beat takes two statements, and no others while nothing happens. Hints from other workers bring the next beat
+//! forward; nothing depends on them in the end.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -17,13 +17,13 @@ use crate::clock::{Boot, Timestamp};
 use crate::id::{Fence, RecordId, RunId};
 use crate::store::{ClusterStatus, Store as _, StoreError, Verdict, Worker, WorkerChange};
 
-/// After a beat that failed.
+/// The pause after a beat that failed.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Hints that come together are one.
+/// The time within which several hints count as one.
 const TOGETHER: Duration = Duration::from_millis(20);
-/// Who has taken a worker over has so long to finish; then others lend a hand.
+/// The time that a worker has for taking over another one's work. After that further workers help.
 const TAKING_OVER: Duration = Duration::from_secs(30);
-/// So many are read at once.
+/// The number of rows that are read at a time.
 const PAGE: u32 = 1000;
 
 /// Runs until the core is gone or closing, or the lease is lost.
@@ -52,9 +52,9 @@ pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
         let lease = shared.lease.clone();
         drop(strong); // a sleeper must not keep a closed engine
         tokio::select! {
-            biased; // chance is drawn in one place only, or no simulation could be repeated
+            biased; // no random choice, so that a simulation is repeatable
             () = clock.rest(rest) => {}
-            // Who cannot listen is woken all the same, and must not beat without a pause.
+            // A worker that cannot listen is woken all the same, and must not beat without a pause.
             woken = store.woken() => clock.sleep(if woken.is_ok() { TOGETHER } else { rest.max(AGAIN) }).await,
             () = lease.lost() => return, // the engine was shut down
         }
@@ -72,22 +72,23 @@ struct Beat<'a> {
     memory: &'a mut Memory,
 }
 
-/// What is known from one beat to the next.
+/// The knowledge that is kept from one beat to the next.
 #[derive(Default)]
 struct Memory {
-    /// When this worker last took over what each ended one left.
+    /// For each ended worker, the instant at which this one last took over its work.
     takeovers: HashMap<Fence, Boot>,
     /// The last beat that reached the store.
     last: Option<Moment>,
-    /// The first one after the store had been away for longer than a lease.
+    /// The first beat after the store was away for longer than a lease.
     back: Option<Moment>,
-    /// Until when the store has last said that this worker's lease is renewed.
+    /// The end of this worker's lease, as the store last confirmed it.
     renewed: Option<Timestamp>,
 }
 
 impl Memory {
-    /// A beat has reached the store. Whether leases that have run out say anything: when the store was away, none could
-    /// be renewed, and whoever comes back first would end all others. They have as long as a lease lasts.
+    /// Notes that a beat has reached the store. True if leases that have run out may be ended. While the store was away
+    /// no lease could be renewed, and the first worker to come back would end all others: so they get the time of one
+    /// lease.
     fn may_end_others(&mut self, asked: Moment, lease: Duration) -> bool {
         if self.last.is_some_and(|last| last.until(asked) > lease) {
             self.back = Some(asked);
@@ -98,11 +99,11 @@ impl Memory {
 }
 
 impl Beat<'_> {
-    /// One beat. Says how long after it the next one comes; nothing if the lease is lost.
+    /// Makes one beat. Returns the pause before the next one; `None` if the lease is lost.
     async fn once(&mut self, asked: Moment) -> Result<Option<Duration>, StoreError> {
         let pulse = self.core.group.pulse().await?;
         if self.shared.clock.measure(asked.boot(), pulse.time, self.core.clock.boot()) {
-            self.core.agenda.wake(); // it may have lain down for too long
+            self.core.agenda.wake(); // it may be sleeping for too long
         }
         self.look_for_restore(&pulse).await?;
         let until = pulse.time.after(self.shared.lease.length());
@@ -126,13 +127,13 @@ impl Beat<'_> {
         Ok(Some(self.rest(&pulse, may_end)))
     }
 
-    /// This worker's own row is what it wrote last, unless the store went back to an older state.
+    /// Finds out that the store went back to an older state: then this worker's row is older than its last write.
     async fn look_for_restore(&mut self, pulse: &ClusterStatus) -> Result<(), StoreError> {
         let mine = pulse.workers.iter().find(|worker| worker.fence == self.core.fence);
         let stored = mine.and_then(|worker| worker.lease_until);
         if stored.zip(self.memory.renewed).is_some_and(|(stored, renewed)| stored < renewed) {
             self.core.went_back().await?;
-            self.memory.renewed = None; // it is asked once
+            self.memory.renewed = None; // the question is opened once
         }
         if pulse.restored {
             self.core.note_restored();
@@ -140,7 +141,7 @@ impl Beat<'_> {
         Ok(())
     }
 
-    /// Whoever can publish is told that there is something, if nobody else does it.
+    /// Wakes this worker's publisher if there are unpublished events and no other worker publishes.
     fn look_at_outbox(&self, pulse: &ClusterStatus) {
         let publishes = |worker: &&Worker| worker.publishes && worker.ended_at.is_none();
         let leader = pulse.workers.iter().find(publishes).map(|worker| worker.fence);
@@ -151,7 +152,7 @@ impl Beat<'_> {
         }
     }
 
-    /// Writes past the queue, where it would wait behind what it is to keep alive. Whether it was admitted.
+    /// Writes past the queue, where the write would wait behind the work that it keeps alive. True if it was admitted.
     async fn tell(&self, worker: WorkerChange) -> Result<bool, StoreError> {
         let mut change = self.core.change(None);
         change.worker = Some(worker);
@@ -167,20 +168,20 @@ impl Beat<'_> {
         let is_mine = match worker.ended_at {
             None if may_end && worker.lease_until.is_some_and(|until| until < time) => {
                 if !self.tell(WorkerChange::End { fence: worker.fence, at: time }).await? {
-                    return Ok(()); // it is alive after all, or another one was faster
+                    return Ok(()); // it is alive after all, or another worker was faster
                 }
                 tracing::warn!(fence = %worker.fence, name = worker.name, "another worker's lease has run out: its work is taken over");
                 true
             }
             None => return Ok(()),
-            // One that left in order has left it to everybody.
+            // A worker that signed off has left its work to all others.
             Some(_) => worker.retired,
         };
         self.shared.note_ended(worker.fence, self.core.clock.boot());
-        // What this worker goes on with began after what the ended one had done.
+        // The work that this worker goes on with is later than the ended one's work.
         self.shared.clock.heard(worker.ended_at.unwrap_or(time));
         if worker.publishes && worker.ended_at.is_none() && self.core.publishing.is_able() {
-            self.core.publishing.note_elsewhere(false); // it was ended just now
+            self.core.publishing.note_elsewhere(false); // the publisher was ended just now
             self.core.group.events().notify_one();
         }
         let is_due = match self.memory.takeovers.get(&worker.fence) {
@@ -191,8 +192,8 @@ impl Beat<'_> {
             self.take_over().await?;
             self.memory.takeovers.insert(worker.fence, now);
         }
-        self.core.late.notify_one(); // it may have been answered late since: that lists it once more
-        // One that another has ended is that one's to take over: it has so long from now.
+        self.core.late.notify_one(); // it may have had a late answer since: the question about it is found there
+        // A worker that another one has ended is taken over by that one, which has `TAKING_OVER` from now on.
         self.memory.takeovers.entry(worker.fence).or_insert(now);
         if self.is_settled(worker.fence).await?
             && self.tell(WorkerChange::Settle { fence: worker.fence }).await?
@@ -202,7 +203,7 @@ impl Beat<'_> {
         Ok(())
     }
 
-    /// What ended workers left is this one's now, as far as no other was faster.
+    /// Takes over the work that ended workers left, as far as no other worker was faster.
     async fn take_over(&self) -> Result<(), StoreError> {
         if let Some(engine) = self.engine.clone() {
             engine.take_over().await?;
@@ -210,7 +211,7 @@ impl Beat<'_> {
         take_up_orphans(self.core).await
     }
 
-    /// Nothing of an ended worker waits for somebody to take it over.
+    /// True if no work of an ended worker waits to be taken over.
     async fn is_settled(&self, fence: Fence) -> Result<bool, StoreError> {
         let is_whole = |listed: usize| u32::try_from(listed).is_ok_and(|listed| listed < PAGE);
         let runs = self.core.group.run_orphans(RunId(i64::MIN), PAGE).await?;
@@ -221,12 +222,13 @@ impl Beat<'_> {
         Ok(is_whole(records.len()) && !records.iter().any(|record| record.fence == fence))
     }
 
-    /// Until the next beat, or until the next lease of another worker runs out. A little is drawn, so that workers that
-    /// were started together do not come together for ever.
+    /// The pause until the next beat, or until the next lease of another worker runs out. A small part is random, so
+    /// that workers that were started together do not beat together for ever.
     fn rest(&self, pulse: &ClusterStatus, may_end: bool) -> Duration {
         let others = pulse.workers.iter().filter(|w| w.fence != self.core.fence && w.ended_at.is_none());
         let next_end = others.filter_map(|worker| worker.lease_until).min().filter(|_| may_end);
-        // Two fifths and up to a tenth more: two of them fit into what the lease holds, so that one may fail.
+        // Two fifths of the lease and up to a tenth more: two beats fit into the usable part of the lease, so that one
+        // may fail.
         let drawn = u32::try_from(self.core.entropy.bits() % 100).unwrap_or(0) + 1000;
         let beat = self.shared.lease.length() * 2 / 5 * drawn / 1000;
         next_end.map_or(beat, |end| beat.min(pulse.time.until(end) + TOGETHER))

@@ -14,10 +14,11 @@ use crate::store::{Question, QuestionCount, Store as _};
 /// The maximum number of questions that one statement reads.
 const PAGE: u32 = 1000;
 
-/// The questions of a tenant, to be awaited: the oldest first, and all of them unless a [limit](Self::limit) is set. Open ones, unless it
-/// was [asked for](super::Executor::answered_questions) those that are answered.
+/// The questions of a tenant, to be awaited: the oldest first, and all of them unless a [limit](Self::limit) is set.
+/// They are the open ones, unless the [answered](super::Executor::answered_questions) ones were requested.
 ///
-/// A question that was answered when its page of open ones is read is left out. One that is opened while pages are read is in a later page.
+/// An open question that is answered before its page is read is left out. A question that is opened while pages are
+/// read is in a later page.
 #[must_use = "questions are not read until this is awaited"]
 pub struct Questions<E = ExecError> {
     core: Arc<Core>,
@@ -34,13 +35,13 @@ impl<E> Questions<E> {
         Self { core, tenant, after, limit, answered: false, error: PhantomData }
     }
 
-    /// Those that were answered, in place of open ones.
+    /// Selects the answered questions instead of the open ones.
     pub(crate) const fn answered(mut self) -> Self {
         self.answered = true;
         self
     }
 
-    /// Begins behind this question: the last one of the page before.
+    /// Begins after this question, the last one of the page before.
     pub const fn after(mut self, last: QuestionId) -> Self {
         self.after = last;
         self
@@ -71,7 +72,7 @@ impl<E> Questions<E> {
     }
 }
 
-/// How many questions a tenant has, by their kind.
+/// The number of a tenant's questions of each kind.
 pub(crate) async fn count(core: &Core, tenant: &Tenant) -> Result<Vec<QuestionCount>, ExecError> {
     let counted = core.group.escalation_count(tenant).await;
     counted.map_err(|source| ExecError::Store { key: tenant.to_string(), source })

@@ -1,6 +1,6 @@
-//! Finding out what became of a call of unknown outcome, before anything is sent again (DESIGN 4.2).
+//! The reconciliation of a call of unknown outcome, before anything is sent again.
 //!
-//! The order of the steps is the ledger's ([`resolve::next`]); here they are carried out.
+//! The ledger decides the order of the steps ([`resolve::next`]); here they are carried out.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -29,29 +29,29 @@ use crate::payload::Response;
 use crate::store::{Document, Evidence, QuestionKind, Refusal, Store as _, Ticket, Verdict};
 use crate::tool::ToolError;
 
-/// What came of it.
+/// The result of reconciling a call.
 pub(super) enum Fate {
-    /// It happened. The seal is on its way to the disk.
+    /// The call happened. The seal is on its way to the disk.
     Committed(Outcome, Ticket),
-    /// For certain it did not happen: that is durable.
+    /// The call certainly did not happen; that is durable.
     Failed(Box<Record>),
-    /// It may be sent (again).
+    /// The call may be sent (again).
     Send(Permit),
-    /// The record has changed meanwhile: decide anew.
+    /// The record has changed meanwhile: decide again.
     Changed,
     /// Nobody can tell; the question is durable.
     Parked(QuestionId),
-    /// The provider has accepted it and finishes it by itself; that it waits is durable.
+    /// The provider has accepted the call and finishes it by itself; the row as which the call waits is durable.
     Pending(QuestionId),
-    /// The provider is to be left alone for so long. Nothing is sent, and nothing forgotten.
+    /// The provider is not to be called for this time. Nothing is sent, and nothing forgotten.
     Later(Duration),
-    /// Its caller is gone, and it would have to be sent again: left as it is, for whoever asks next. With what the
-    /// last lookup said.
+    /// The caller is gone, and the call would have to be sent again. It is left as it is for the next caller, with the
+    /// result of the last lookup.
     Left(Box<Record>, Looked),
 }
 
-/// Finds out what became of the call. While `leave` says so, nobody wants it done any more: it is looked up,
-/// but not sent again.
+/// Finds the outcome of the call. While `leave` is true nobody wants the call any more: it is looked up, but not sent
+/// again.
 pub(super) async fn reconcile(
     core: &Arc<Core>,
     op: &Operation,
@@ -72,7 +72,7 @@ async fn settle(search: &mut Search<'_>, leave: impl Fn() -> bool) -> Result<Fat
     let (core, op) = (search.core, search.op);
     let mut looked = Looked::NotYet;
     loop {
-        // Also after each wait: a late answer may have come meanwhile.
+        // Checked also after each wait, because a late answer may have come meanwhile.
         if let Some(fate) = search.by_evidence().await? {
             return Ok(fate);
         }
@@ -126,7 +126,7 @@ async fn settle(search: &mut Search<'_>, leave: impl Fn() -> bool) -> Result<Fat
             }
         };
         if !leave() {
-            search.pause().await; // in which whoever wanted it sent may go
+            search.pause().await; // the caller may go away during the pause
         }
         if leave() {
             return Ok(Fate::Left(search.record.clone(), looked));
@@ -135,7 +135,8 @@ async fn settle(search: &mut Search<'_>, leave: impl Fn() -> bool) -> Result<Fat
             Ok(pass) => pass,
             Err(fate) => return Ok(fate),
         };
-        // The pause and the gate take their time, and what the send needs may have run out: decided anew. The turn is paid for.
+        // During the pause and the wait for the turn a need of the send may have lapsed: decided again. The turn is
+        // paid for.
         let known = resolve::Known { attempts_left: true, ..search.known(looked, settled, leave()) };
         if leave() || search.next(known) != next {
             continue;
@@ -144,11 +145,11 @@ async fn settle(search: &mut Search<'_>, leave: impl Fn() -> bool) -> Result<Fat
     }
 }
 
-/// Takes up what was parked because its tool was not here, if there is a way to find out by now: the tool, or the
-/// late answer of a fenced worker. `false`: the question stands.
+/// Takes up a record that was parked because its tool was not registered, if its outcome can be found by now: by the
+/// tool, or by the late answer of a fenced worker. `false` if the question stays open.
 ///
 /// # Crash
-/// The withdrawal is durable, and the record is `started` again: the next one reconciles it.
+/// The withdrawal is durable, and the record is `started` again: the next worker reconciles it.
 pub(super) async fn unpark(
     core: &Arc<Core>,
     op: &Operation,
@@ -165,7 +166,7 @@ pub(super) async fn unpark(
     let next = || search.next(search.known(Looked::NotYet, search.remaining().is_zero(), false));
     let tells_more = |late: &Evidence| late.tells_more(&search.record);
     if !search.evidence().await?.iter().any(tells_more) && matches!(next(), Next::Escalate(_)) {
-        return Ok(false); // it would only be asked again
+        return Ok(false); // the same question would be opened again
     }
     let _ = escalate::withdraw(core, op, record, asked).await?;
     Ok(true)
@@ -174,9 +175,9 @@ pub(super) async fn unpark(
 enum Missed {
     NotThere,
     NoAnswer,
-    /// Something is there that another request has made.
+    /// The provider shows an effect that another request has made.
     Foreign,
-    /// Nobody was asked: it is not its turn for so long.
+    /// The provider was not asked, because the call's turn does not come before this time.
     NotNow(Duration),
 }
 
@@ -188,21 +189,21 @@ struct Search<'a> {
     refused_as_duplicate: bool,
     hopeless: bool,
     retry_after: Option<Duration>,
-    /// The earliest instant at which its key may have been sent.
+    /// The earliest instant at which the call's key may have been sent.
     first_sent: Timestamp,
-    /// By what it is settled: what its tool declared when it went out, as far as that counts.
+    /// The terms by which the call is settled.
     bound: Bound,
     /// The late answers that were read, by worker and attempt.
     evidence: Box<[(Fence, u32)]>,
-    /// What the lookup shows that another request has made.
+    /// The effect of another request that the lookup shows, in words.
     foreign: Option<String>,
     /// The row of the completion that settles the record.
     completion: Option<Document>,
 }
 
 impl<'a> Search<'a> {
-    /// Takes the dead attempt over, so that its worker's answer can no longer change the record: were it a
-    /// zombie, its seal and ours would race. `None` if the record has changed.
+    /// Takes the dead attempt over, so that its worker's answer can no longer change the record. Without this a
+    /// zombie's seal and this worker's would race. `None` if the record has changed.
     async fn adopt(
         core: &'a Arc<Core>,
         op: &'a Operation,
@@ -214,7 +215,7 @@ impl<'a> Search<'a> {
         if let Some(changes) = search.bound.changes(core, op) {
             tracing::warn!(tenant = %op.tenant, key = %op.key, changes, "its tool has changed what it declares");
         }
-        // Of two attempts one may arrive yet when the other is found: it is looked at again.
+        // Of two attempts one may still arrive after the other is found. So the record is in doubt and looked up again.
         let in_doubt = search.record.in_doubt || was_sent_since && search.record.class.leaves_mark();
         if search.record.fence != core.fence || search.record.in_doubt != in_doubt {
             let event = Event::Adopt { fence: core.fence };
@@ -226,7 +227,8 @@ impl<'a> Search<'a> {
         Ok(Some(search))
     }
 
-    /// Lets the record go. Its run may go on with another worker, and that one would wait for as long as this one lives.
+    /// Leaves the record to others. Its run may go on with another worker, which would otherwise wait as long as this
+    /// worker lives.
     async fn leave(self, fate: Fate) -> Result<Fate, ExecError> {
         let Self { core, op, record, .. } = self;
         if !core.is_shared() {
@@ -300,7 +302,7 @@ impl<'a> Search<'a> {
             && self.op.afford(self.record.attempts, now).is_ok()
     }
 
-    /// What a fenced worker learned too late is read before anyone is asked.
+    /// Settles the call by the late answer of a fenced worker, before the provider or a person is asked.
     async fn by_evidence(&mut self) -> Result<Option<Fate>, ExecError> {
         let evidence = self.evidence().await?;
         let Some(first) = evidence.iter().find(|late| !late.is_accepted()).cloned() else {
@@ -316,7 +318,7 @@ impl<'a> Search<'a> {
         let found = if happened_again {
             let mut effects = Vec::with_capacity(evidence.len());
             for late in evidence {
-                // The provider had not finished what it had accepted.
+                // The provider had accepted the call and not finished it.
                 let output = if late.is_accepted() {
                     None
                 } else {
@@ -329,12 +331,13 @@ impl<'a> Search<'a> {
             let output = self.core.load_response(&self.op.tenant, &first.response).await?;
             LookupResult::Committed { output, external_ref: first.external_ref }
         };
-        // It tells of one attempt. What became of another one, sent on the provider's word, it does not tell.
+        // The late answer tells of one attempt. It says nothing about another one that was sent on the provider's
+        // declaration.
         let basis = if self.record.basis == Basis::Declaration { Basis::Declaration } else { Basis::Lookup };
         self.take(found, basis).await.map(Result::ok)
     }
 
-    /// A fenced worker's call was accepted: it waits under the id that this worker learned.
+    /// Makes the call wait because a fenced worker's call was accepted. It waits under the id that this worker learned.
     async fn by_acceptance(&self, evidence: &[Evidence]) -> Result<Option<Fate>, ExecError> {
         let Some(late) = evidence.iter().find(|late| late.tells_more(&self.record)) else { return Ok(None) };
         let accepted = Accepted { external_ref: late.external_ref.clone(), look_again: pending::PAUSE };
@@ -342,7 +345,7 @@ impl<'a> Search<'a> {
         Ok(Some(waits.map_or(Fate::Changed, Fate::Pending)))
     }
 
-    /// What a callback has handed over.
+    /// Settles the call by the completion that a callback has handed over.
     async fn by_completion(&mut self) -> Result<Option<Fate>, ExecError> {
         let handed_over = completion::of(self.core, &self.record, self.contract().class).await?;
         let Some(HandedOver { finding, recorded }) = handed_over else { return Ok(None) };
@@ -359,7 +362,7 @@ impl<'a> Search<'a> {
         evidence.map_err(|source| failed(&self.op.key, source))
     }
 
-    /// Asks the external system, as often as its policy allows.
+    /// Asks the provider, as often as the tool's policy allows.
     async fn look(&mut self) -> Result<Result<Fate, Missed>, ExecError> {
         let call = call(self.core, self.op, &self.bound.declaration, &self.record);
         let policy = self.op.tool.spec().lookups;
@@ -387,7 +390,7 @@ impl<'a> Search<'a> {
                 }
             }
             let pause = policy.backoff.delay(lookup + 1, self.core.entropy.bits());
-            // A provider that is away is left alone by its breaker until it is back: no person has to be asked for that.
+            // A provider that is away is protected by its breaker until it is back: no person has to be asked for that.
             if health != Health::Sick || !self.op.tool.spec().quota.has_breaker() {
                 lookup += 1;
             }
@@ -398,7 +401,7 @@ impl<'a> Search<'a> {
         Ok(Err(Missed::NoAnswer))
     }
 
-    /// Records what was found.
+    /// Records the finding of a lookup, of evidence or of a completion.
     async fn take(
         &mut self,
         found: LookupResult<Response>,
@@ -429,7 +432,7 @@ impl<'a> Search<'a> {
                 output
             }
             LookupResult::Duplicated { effects } => {
-                // The confirming lookup finds them again, and undoes what is beyond the first: it is durable until then.
+                // The confirming lookup finds the effects again and undoes the surplus. The look is durable until then.
                 known.surplus = basis == Basis::Lookup
                     && effects.len() > 1
                     && surplus::undoes(self.core, &self.record, &effects);
@@ -447,8 +450,9 @@ impl<'a> Search<'a> {
         Ok(Ok(Fate::Committed(outcome, ticket)))
     }
 
-    /// The lookup says that it failed. Where nothing collides, another request may be on its way: it is believed when that cannot be,
-    /// and left to a person if more than one went out.
+    /// Takes the finding that the call failed. If a second send does not collide with the first at the provider,
+    /// another request may be on its way: the finding counts once that is impossible, and a person decides if more than
+    /// one request went out.
     async fn refused(&self, error: ToolError) -> Result<Result<Fate, Missed>, ExecError> {
         let known = self.known(Looked::NotYet, self.remaining().is_zero(), false);
         let collides = self.contract().class.collides() && known.key_honoured;
@@ -461,7 +465,7 @@ impl<'a> Search<'a> {
         Ok(Ok(Fate::Failed(refuse(self.settling(), &self.record, error).await?)))
     }
 
-    /// The pause that its policy wants between two sends.
+    /// Sleeps for the pause between two sends that the tool's policy wants.
     async fn pause(&mut self) {
         let retry = &self.op.tool.spec().retry;
         let drawn = retry.backoff.delay(self.record.tries() + 1, self.core.entropy.bits());
@@ -474,7 +478,7 @@ impl<'a> Search<'a> {
         Ok(match self.core.turn(self.op, self.record.attempts, self.op.patience()).await? {
             Ok(Turn::Go(pass)) => Ok(pass),
             Ok(Turn::Later(wait)) => Err(Fate::Later(wait)),
-            Err(_used_up) => Err(Fate::Changed), // meanwhile, by another call of the run: decide anew
+            Err(_used_up) => Err(Fate::Changed), // another call of the run used the budget up: decide again
         })
     }
 

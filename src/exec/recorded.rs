@@ -1,4 +1,4 @@
-//! The operation of a record, put together again from what is stored, because its caller is gone.
+//! The operation of a record, rebuilt from the stored request, because its caller is gone.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec};
 /// The operation of a record, with its tool.
 ///
 /// # Errors
-/// If the store failed. What will not mend itself makes it [`Gone`].
+/// [`ExecError`] if the store failed. A cause that will not go away by itself gives [`Gone`].
 pub(super) async fn recorded(
     core: &Arc<Core>,
     record: &Record,
@@ -43,7 +43,7 @@ pub(super) async fn recorded(
     }
 }
 
-/// The operation of a record without its tool: it can be settled by evidence, and asked about.
+/// The operation of a record without its tool. It can be settled by evidence, and a person can be asked about it.
 pub(super) fn without_tool(record: &Record, gone: Gone) -> Operation {
     let blind = Contract::new(ContractClass::Blind);
     let spec = ToolSpec::of(record.operation.clone(), record.class, blind, RetryPolicy::default());
@@ -53,7 +53,7 @@ pub(super) fn without_tool(record: &Record, gone: Gone) -> Operation {
     op
 }
 
-/// Stands in for a tool that is not here.
+/// A stand-in for a tool that is not registered.
 struct Absent(ToolSpec);
 
 impl Prepared for Absent {

@@ -1,4 +1,4 @@
-//! A tool call as an agent loop makes it.
+//! The request of a tool call, as an agent loop makes it.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use crate::ledger::{Approval, Key};
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ToolRequest {
-    /// Whose it is.
+    /// The tenant that owns the operation.
     pub tenant: Tenant,
-    /// The registered tool.
+    /// The name of the registered tool.
     pub tool: String,
-    /// Its input.
+    /// The input of the tool.
     pub input: Value,
-    /// Which operation it is; absent if the tool derives that from the input. Not to be taken from arguments
-    /// that a model wrote.
+    /// The key of the operation; absent if the tool derives the key from the input. Do not take it from arguments that
+    /// a model wrote.
     pub key: Option<Key>,
     /// The caller's own id for the call: kept in the record for people, never used as a key.
     pub call_id: Option<String>,
-    /// The decision that an effect needs.
+    /// The approval that an effect needs.
     pub approval: Option<Approval>,
-    /// What to do while another caller has the same operation in hand.
+    /// The longest wait while another caller has the same operation in flight.
     pub wait: Wait,
 }
 
 impl ToolRequest {
-    /// A call of a tool.
+    /// A request that calls a tool.
     pub fn new(tenant: Tenant, tool: impl Into<String>, input: Value) -> Self {
         Self {
             tenant,
@@ -42,7 +42,7 @@ impl ToolRequest {
         }
     }
 
-    /// Says which operation it is.
+    /// Sets the key of the operation.
     pub fn key(mut self, key: Key) -> Self {
         self.key = Some(key);
         self
@@ -54,26 +54,26 @@ impl ToolRequest {
         self
     }
 
-    /// Adds the decision that the effect needs.
+    /// Adds the approval that the effect needs.
     pub fn approved_by(mut self, approval: &Approval) -> Self {
         self.approval = Some(approval.clone());
         self
     }
 
-    /// Says what to do while another caller has the same operation in hand.
+    /// Sets the longest wait while another caller has the same operation in flight.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
         self
     }
 }
 
-/// How long to wait for another caller that has the same operation in hand.
+/// The longest wait for another caller that has the same operation in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all: answer [`InProgress`](super::Outcome::InProgress) at once.
+    /// No wait: the answer is [`InProgress`](super::Outcome::InProgress) at once.
     No,
-    /// At most so long.
+    /// A wait of at most this time.
     AtMost(Duration),
-    /// Until it has an outcome.
+    /// A wait until the operation has an outcome.
     ForOutcome,
 }

@@ -1,5 +1,5 @@
-//! What was recorded as done and is not there is sent once more, because a person says so: as an operation of its own, under the
-//! next revision of its key.
+//! The repeated send of an effect that is recorded as done and missing, because a person says so. It is an operation of
+//! its own, under the next revision of its key.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::request::Wait;
 use crate::ledger::{Owner, Record};
 use crate::store::Change;
 
-/// Adds to a change that the operation of a record begins anew. What is to be [carried out](begin) when the change is durable;
-/// or why it cannot be.
+/// Adds the record of the repeated operation to a change. Returns the operation to [carry out](begin) once the change
+/// is durable, or the reason why it cannot be repeated.
 ///
 /// # Crash
-/// With the answer that wants it, it is one transaction. Its record stands as one of unknown outcome that was sent by nobody: the next
-/// process takes it up like any other.
+/// The record is one transaction with the answer that asks for it. It is a record of unknown outcome that nobody has
+/// sent: the next process takes it up like any other.
 pub(super) async fn prepare(
     core: &Arc<Core>,
     record: &Record,
@@ -48,7 +48,7 @@ pub(super) async fn prepare(
     Ok(Ok(op))
 }
 
-/// Carries it out in the background: whoever answers the question need not wait for it.
+/// Carries the operation out in the background, because the person who answers the question need not wait for it.
 pub(super) fn begin(core: &Arc<Core>, op: Operation) {
     let (core, op) = (core.clone(), Arc::new(op));
     core.tracker.clone().spawn(async move {

@@ -1,4 +1,4 @@
-//! An answer to an open question, to be given.
+//! An answer to an open question, to be awaited.
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -32,9 +32,9 @@ pub struct GiveAnswer<E = ExecError> {
     error: PhantomData<fn() -> E>,
 }
 
-/// Takes answers to open questions, and lets go on what waits for them.
+/// Takes answers to open questions, and resumes the work that waits for them.
 pub(crate) trait Answers: Send + Sync {
-    /// Answers, to the end: also if this future is dropped.
+    /// Gives the answer, and completes even if this future is dropped.
     fn resolve(
         self: Arc<Self>,
         tenant: Tenant,
@@ -43,7 +43,7 @@ pub(crate) trait Answers: Send + Sync {
     ) -> BoxFuture<'static, Result<(), ExecError>>;
 }
 
-/// Who sees to the answer.
+/// The part of the process that takes the answer.
 enum By {
     Engine(Arc<dyn Answers>),
     Alone(Arc<Core>),
@@ -63,7 +63,7 @@ impl<E> GiveAnswer<E> {
         Self { by: By::Alone(core), tenant, question, said, error: PhantomData }
     }
 
-    /// Says why. It is recorded with the answer.
+    /// Adds the reason, which is recorded with the answer.
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         self.said.because = Some(reason.into());
         self

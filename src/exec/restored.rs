@@ -1,7 +1,8 @@
-//! A ledger that may be older than the world: noted durably, asked about once, and lifted by a person. Until then each first
-//! send of a key is preceded by its lookup (`ledger::restored`).
+//! The state of a ledger that may be older than the world. It is noted durably, one question is opened about it, and a
+//! person lifts it. Until then each key's first send is preceded by a lookup (`ledger::restored`).
 //!
-//! Note and question belong to a tenant of their own, [`Tenant::ledger`]: they are the whole ledger's.
+//! The note and the question belong to a tenant of their own, [`Tenant::ledger`], because they concern the whole
+//! ledger.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -21,13 +22,13 @@ use crate::store::{
     Change, Document, LEDGER_ID, LEDGER_KIND, Question, QuestionKind, Store as _, StoreError, Verdict,
 };
 
-/// Effects mark the file at most this often.
+/// The shortest interval between two marks of the file by effects.
 const EVERY: Duration = Duration::from_mins(1);
 
 /// The ledger's document about itself. It is open while the ledger is taken for older than the world.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Note {
-    /// The last time that it was taken so.
+    /// The last restore that was noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     restored: Option<Noted>,
     /// The database of a shared store in which the ledger was opened last.
@@ -49,7 +50,7 @@ impl Noted {
     }
 }
 
-/// The document as it was read; a new one if there is none.
+/// The document as it was read, or a new one if there is none.
 #[derive(Default)]
 struct Read {
     row: Option<Document>,
@@ -57,18 +58,19 @@ struct Read {
 }
 
 impl Read {
-    /// What is in force.
+    /// The restore that is in force, if there is one.
     fn in_force(&self) -> Option<Noted> {
         self.note.restored.filter(|_| self.row.as_ref().is_some_and(|row| row.open))
     }
 }
 
 impl Core {
-    /// Notes that the ledger is older than the world, if the builder said so or its database tells, and asks one question.
-    /// Called before anything is taken up.
+    /// Notes that the ledger is older than the world, if the builder declared this or the database shows it, and opens
+    /// one question. Called before any work is taken up.
     ///
     /// # Crash
-    /// Note and question are one transaction. A file is marked after that: a crash before it leaves it in doubt.
+    /// The note and the question are one transaction. A file is marked after that: a crash in between leaves the file
+    /// in doubt.
     pub(super) async fn recognise(&self, declared: Option<Declared>) -> Result<(), StoreError> {
         let read = self.read_note().await?;
         let (restored, as_of, simulated) = match declared {
@@ -77,7 +79,7 @@ impl Core {
             None => (false, None, None),
         };
         let noted = read.note.restored.map(|noted| noted.as_of);
-        // Said before with this instant, and perhaps lifted since.
+        // Declared before with this instant, and perhaps lifted since.
         let said = restored && !(as_of.is_some() && noted == Some(as_of.map(|at| at.0)));
         let (doubt, origin) = match &self.database {
             Some(database) => database.continuity(read.note.origin.as_ref()).await?,
@@ -99,7 +101,7 @@ impl Core {
         }
     }
 
-    /// Rows that this worker has written are older than what it wrote: a shared store went back under it.
+    /// Notes that a shared store went back to an older state: rows of this worker are older than its last writes.
     pub(super) async fn went_back(&self) -> Result<(), StoreError> {
         let read = self.read_note().await?;
         if read.in_force().is_none() {
@@ -110,7 +112,7 @@ impl Core {
         Ok(())
     }
 
-    /// A restore is noted, by this worker or by another one.
+    /// Notes in memory that a restore is in force, noted by this worker or by another one.
     pub(super) fn note_restored(&self) {
         let mut since = self.restores.since.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.restores.is_on.swap(true, Ordering::AcqRel) {
@@ -118,8 +120,8 @@ impl Core {
         }
     }
 
-    /// By when whoever may have sent what this ledger lacks had ceased to send. Beside other workers: a lease after this worker
-    /// learned of the restore; if there was none, when this worker began.
+    /// The instant by which an unknown sender of calls that this ledger lacks had ceased to send. Beside other workers:
+    /// one lease after this worker learned of the restore, or its own start if there was no restore.
     pub(super) fn strangers_ceased(&self) -> Boot {
         match &self.peers {
             Peers::Alone { since } => *since,
@@ -140,7 +142,8 @@ impl Core {
         Ok(Read { row: Some(row), note })
     }
 
-    /// Writes where the ledger is, and with `why` that it is older than the world, with the question about that.
+    /// Writes the ledger's origin. With `why`, also writes that the ledger is older than the world, and opens the
+    /// question about it.
     async fn write_note(
         &self,
         read: Read,
@@ -169,7 +172,7 @@ impl Core {
         Ok(())
     }
 
-    /// The first send of this operation's key is to be preceded by its lookup. `None`: it is not.
+    /// True if the first send of this operation's key has to be preceded by its lookup.
     pub(super) async fn looks_first(
         &self,
         op: &Operation,
@@ -179,13 +182,13 @@ impl Core {
         if !is_on {
             return Ok(found.is_none() && looks_first(spec.effect, &spec.contract, false));
         }
-        // Boxed because it is rare: every call would have to carry the room for it.
+        // Boxed because it is rare: every call would reserve the memory for it.
         let restored = Box::pin(self.restored()).await?;
         let may_lack = restored.is_some_and(|restored| restored.may_lack(found));
         Ok(looks_first(spec.effect, &spec.contract, may_lack) && (may_lack || found.is_none()))
     }
 
-    /// The earliest instant at which the record's key may have been sent; and whether a ledger that is lost may have sent it
+    /// The earliest instant at which the record's key may have been sent, and `true` if a lost ledger may have sent it
     /// once more than the record says.
     pub(super) async fn sent(&self, record: &Record) -> Result<(Timestamp, bool), ExecError> {
         let restored = if self.may_be_older() { Box::pin(self.restored()).await? } else { None };
@@ -193,12 +196,12 @@ impl Core {
         Ok((first_sent(record, restored.as_ref()), may_lack))
     }
 
-    /// The ledger may be older than the world, as far as this worker has heard.
+    /// True if the ledger may be older than the world, as far as this worker knows.
     pub(super) fn may_be_older(&self) -> bool {
         self.restores.is_on.load(Ordering::Acquire)
     }
 
-    /// Read anew each time: another worker may have lifted it.
+    /// Reads the restore that is in force, anew each time, because another worker may have lifted it.
     pub(super) async fn restored(&self) -> Result<Option<Restored>, ExecError> {
         let read = self.read_note().await;
         let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
@@ -206,14 +209,14 @@ impl Core {
         Ok(read.in_force().map(Noted::restored))
     }
 
-    /// The question about it, while it is in force.
+    /// The question about the restore that is in force.
     pub(super) async fn restored_question(&self) -> Result<Option<QuestionId>, ExecError> {
         let read = self.read_note().await;
         let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
         Ok(read.in_force().map(|noted| QuestionId(noted.question)))
     }
 
-    /// What is written with the answer to the question: that it is lifted.
+    /// Adds to `change`, which answers the question, that the restore is lifted.
     pub(super) async fn lifted(&self, change: &mut Change) -> Result<(), StoreError> {
         if let Some(row) = self.read_note().await?.row.filter(|row| row.open) {
             let (revision, updated_at) = (row.revision + 1, self.now());
@@ -222,7 +225,7 @@ impl Core {
         Ok(())
     }
 
-    /// An effect begins: now and then the file is marked, so that a copy of its state before is told from it.
+    /// Marks the file now and then when an effect begins, so that an older copy of it can be recognised.
     pub(super) fn raise_count(&self) {
         let Some(database) = self.database.as_ref().filter(|database| database.keeps_mark()) else { return };
         let now = self.clock.boot();

@@ -1,27 +1,27 @@
-//! What is said of a ledger that may be older than the world, and what this worker knows of it.
+//! The declaration that a ledger may be older than the world, and this worker's knowledge of it.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use crate::clock::{Boot, Timestamp};
 
-/// What is said from outside of the ledger that is opened.
+/// A declaration about the ledger that is being opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Declared {
-    /// It was restored. Its rows are of this instant, if that is known.
+    /// The ledger was restored. Its rows are of this instant, if the instant is known.
     Restored { as_of: Option<Timestamp> },
-    /// A simulated disk is in doubt about it, for this reason, as a database is that tells by itself.
+    /// A simulated disk may have lost writes, for this reason. A real database finds that out by itself.
     #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "only a simulated disk says it"))]
     Doubtful(&'static str),
 }
 
-/// What this worker knows of it.
+/// This worker's knowledge of a restore.
 #[derive(Debug, Default)]
 pub(crate) struct Restores {
-    /// Until it is lifted. Read before each first send, so it must cost nothing.
+    /// True until the restore is lifted. Read before each first send, so the read must cost nothing.
     pub(super) is_on: AtomicBool,
-    /// When this worker learned of it.
+    /// The instant at which this worker learned of the restore.
     pub(super) since: Mutex<Option<Boot>>,
-    /// When an effect last raised the ledger's count.
+    /// The instant at which an effect last marked the file.
     pub(super) raised: Mutex<Option<Boot>>,
 }

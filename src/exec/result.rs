@@ -1,8 +1,8 @@
-//! The answer "it happened, with this result" is read as what the tool returns before it counts. The first result wins: one that
-//! does not fit would be handed to the workflow for ever.
+//! The result in an answer "it happened, with this result" is read as the tool's output before the answer counts. The
+//! first result wins, so one that does not fit would be given to the workflow for ever.
 //!
-//! Only who knows the tool can read it. An answer that is given elsewhere waits beside its question, and a worker that knows the tool
-//! takes it up as it takes up the looks there.
+//! Only a process that knows the tool can read the result. An answer that is given elsewhere waits beside its question,
+//! and a worker that knows the tool takes the answer up together with the looks beside questions.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::ledger::{Event, Look, Reason, Record, apply};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{Answer, Change, Question, Refusal, Verdict};
 
-/// What is known of a result that somebody has given.
+/// The check of a result that a person has given.
 pub(super) enum Fit {
-    /// The tool's callers can read it.
+    /// The tool's callers can read the result.
     Fits,
-    /// They cannot, and why.
+    /// The tool's callers cannot read the result, for this reason.
     Misfit(String),
-    /// The tool is not here.
+    /// The tool is not registered here.
     Unknown,
 }
 
-/// Reads a result as the record's tool returns it.
+/// Reads a result as the output of the record's tool.
 pub(super) async fn fit(core: &Core, record: &Record, result: &Value) -> Result<Fit, ExecError> {
     let payload = Payload::of(result)?.within(&core.limits)?;
     let name = record.operation.as_str();
@@ -43,7 +43,7 @@ pub(super) async fn fit(core: &Core, record: &Record, result: &Value) -> Result<
     })
 }
 
-/// The answer waits until a worker that knows the tool takes it up. `None` if a row has changed meanwhile.
+/// Makes the answer wait until a worker that knows the tool takes it up. `None` if a row has changed meanwhile.
 ///
 /// # Crash
 /// The answer and the look by which it is taken up are one transaction.
@@ -64,14 +64,14 @@ pub(super) async fn wait(
     );
     (asked.question, asked.waiting) = (beside(&asked.question, &words), Some(answer));
     let written = write(core, record, &asked, core.change(None).look(look.clone())).await;
-    // Also if it has failed: it may be there all the same.
+    // Noted also if the write has failed, because the row may be there all the same.
     if let Some(at) = look.due_at {
         core.agenda.note(at);
     }
     Ok(written?.then_some(asked))
 }
 
-/// Takes up an answer that waits to be read. Unless that settles the question, the look beside it is due again.
+/// Takes up an answer that waits to be read. Unless this settles the question, the look beside it is due again.
 pub(super) async fn take_up(
     core: &Core,
     record: &Record,
@@ -91,7 +91,7 @@ pub(super) async fn take_up(
     Ok(())
 }
 
-/// The question shows why an answer does not count, and stays open.
+/// Writes into the question why an answer does not count. The question stays open.
 async fn set_aside(
     core: &Core,
     record: &Record,
@@ -106,7 +106,8 @@ async fn set_aside(
     write(core, record, &asked, core.change(None)).await.map(drop)
 }
 
-/// Writes a question that stays open. Whoever answers it at the same moment finds that the record has changed: then nothing is written.
+/// Writes a question that stays open. False if another answer was faster and the record has changed: then nothing is
+/// written.
 async fn write(core: &Core, record: &Record, asked: &Question, change: Change) -> Result<bool, ExecError> {
     let Ok(next) = apply(record, Event::AnswerWaits, core.fence, core.now()) else { return Ok(false) };
     match core.group.commit_one(change.record(next).escalation(asked.clone())).await {

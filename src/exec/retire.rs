@@ -1,4 +1,4 @@
-//! Retention: records, runs and messages go when their time is over, a few at a time (REC-6, REC-8).
+//! Retention: records, runs and messages are retired when their time is over, a few at a time.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,19 +12,20 @@ use crate::ledger::{Record, Retention, RetentionMode, State};
 use crate::store::{Change, Refusal, Retired, RetiredRun, Store as _, StoreError, Verdict};
 use crate::tool::ToolSpec;
 
-/// So many are retired in one transaction. They hold up what others write for as long as that takes.
+/// The number of rows that are retired in one transaction. Other writes wait while it runs.
 const AT_ONCE: u32 = 16;
-/// For so many times as long as a transaction took, nothing is swept.
+/// The pause after a transaction, as a multiple of the time that it took.
 const REST: u32 = 4;
-/// While anything is begun, what may go by now is looked for so often, or as often as the shortest retention asks for.
+/// The longest interval between sweeps while operations are being started: this, or the shortest retention if that is
+/// less.
 const OFTEN: Duration = Duration::from_hours(1);
 const AT_MOST: Duration = Duration::from_secs(1);
 
-/// How long the runs of each workflow are kept once they have ended.
+/// The retention of each workflow's runs, counted from their end.
 type Kept = Vec<(Name, Retention)>;
 
 impl Core {
-    /// Retires records and runs from now on, unless that is switched off, and says how long they are kept.
+    /// Begins the sweeper, which retires records, runs and messages, unless it is switched off. Logs the retentions.
     pub(crate) fn begin_sweeping(self: &Arc<Self>, sweeps: bool, runs: Kept) {
         if !sweeps {
             tracing::info!("records, runs and messages are kept for ever: this worker retires none");
@@ -39,10 +40,11 @@ impl Core {
     }
 }
 
-/// Retires what may go, until this worker ends. Several workers may: what one has retired is not there for the others.
+/// Retires all expired rows, until this worker ends. Several workers may do so: a row that one has retired is not there
+/// for the others.
 ///
 /// # Crash
-/// What was not retired is found again.
+/// A row that was not retired is found again.
 async fn sweep(weak: Weak<Core>, runs: Kept) {
     while let Some(core) = weak.upgrade() {
         let mut next = match sweep_all(&core, &runs).await {
@@ -57,19 +59,19 @@ async fn sweep(weak: Weak<Core>, runs: Kept) {
             return;
         }
         let (clocks, begun, often) = (Clocks::of(&core), core.begun.clone(), often(&core, &runs));
-        drop(core); // or this worker would live for as long as its records
+        drop(core); // or this worker would live as long as its records
         let mut is_soon = false; // or each call would wake this task
         loop {
             let sleep = next.map(|at| clocks.ours.sleep(clocks.now().until(at)));
             tokio::select! {
-                biased; // chance is drawn in one place only, or no simulation could be repeated
+                biased; // no random choice, so that a simulation is repeatable
                 () = async { if let Some(sleep) = sleep { sleep.await } }, if next.is_some() => break,
                 () = begun.notified(), if !is_soon => {}
             }
             if weak.strong_count() == 0 {
                 return;
             }
-            // Its time may come sooner; and what has come to its end meanwhile may go.
+            // A row that began meanwhile may expire sooner, and one that ended meanwhile may be retired.
             let look = clocks.now().after(often);
             next = Some(next.map_or(look, |next| next.min(look)));
             is_soon = true;
@@ -77,8 +79,8 @@ async fn sweep(weak: Weak<Core>, runs: Kept) {
     }
 }
 
-/// A clock that runs ahead would make keys new before their time. In a shared store it takes two of them: the database's
-/// and this machine's.
+/// The clocks by which retention is counted. A clock that runs ahead would make keys new before their time; in a shared
+/// store both the database's and this machine's would have to.
 struct Clocks {
     ours: SharedClock,
     machine: SharedClock,
@@ -108,7 +110,7 @@ enum Stop {
     Failed(ExecError),
 }
 
-/// Retires all that may go by now. When the time of the next one is over, if one's is.
+/// Retires all rows that have expired by now. Returns the instant at which the next one expires, if there is one.
 async fn sweep_all(core: &Core, runs: &Kept) -> Result<Option<Timestamp>, Stop> {
     let records = sweep_records(core).await?;
     let mut next = records.into_iter().chain(sweep_runs(core, runs).await?).min();
@@ -132,8 +134,8 @@ async fn sweep_records(core: &Core) -> Result<Option<Timestamp>, Stop> {
     }
 }
 
-/// The same for runs. A child goes after its parent, whose workflow may come later in the list: when any have gone, all are looked at
-/// once more. Otherwise the child would stay until something else wakes the sweeper.
+/// Retires runs. A child goes after its parent, whose workflow may come later in the list. So once any run has gone,
+/// all workflows are looked at again; otherwise the child would stay until another event wakes the sweeper.
 async fn sweep_runs(core: &Core, runs: &Kept) -> Result<Option<Timestamp>, Stop> {
     loop {
         let (mut next, mut have_gone) = (None, false);
@@ -148,7 +150,8 @@ async fn sweep_runs(core: &Core, runs: &Kept) -> Result<Option<Timestamp>, Stop>
     }
 }
 
-/// The same for the runs of a workflow, and whether any have gone. A page that is listed again is of a long run, of which a part went.
+/// Retires the runs of a workflow. The flag is true if any have gone. A page is listed again if only part of a long run
+/// has gone.
 async fn sweep_workflow(
     core: &Core,
     workflow: &Name,
@@ -177,7 +180,7 @@ async fn sweep_workflow(
     }
 }
 
-/// The same for the processed messages of a consumer.
+/// Retires the processed messages of a consumer.
 async fn sweep_messages(
     core: &Core,
     consumer: &str,
@@ -198,7 +201,7 @@ async fn sweep_messages(
     }
 }
 
-/// Not through the queue, where it would wait for the disk with others, and they for it.
+/// Writes past the queue, where this change and other writes would wait for each other.
 async fn write(core: &Core, change: Change) -> Result<(), Stop> {
     let began = core.clock.boot();
     match core.group.store().commit(&[change]).await.map_err(failed)?.as_slice() {
@@ -212,16 +215,17 @@ async fn write(core: &Core, change: Change) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What is left of each.
+/// The change that retires these records, with the tombstones that are left.
 async fn retire(core: &Core, page: &[Record], now: Timestamp) -> Result<Change, Stop> {
     let mut change = Change { beside: true, ..core.change(None) };
     for record in page {
         let key = core.tenant_key(&record.tenant).await.map_err(Stop::Failed)?;
         let tool = core.registry.known(record.operation.as_str());
-        // Of a tool that is not here it is not known that its keys may be taken for new.
+        // For a tool that is not registered it is unknown if its keys may be taken for new.
         let (retention, horizon) = tool.map_or_else(Default::default, |tool| {
             let spec = tool.spec();
-            // Inside a key's window nothing is touched: the provider answers for the key, and the record for what it answered.
+            // Nothing is retired inside a key's window: the provider answers for the key, and the record for the first
+            // answer.
             (spec.retention, spec.retry.horizon().max(spec.contract.key_window.unwrap_or_default()))
         });
         let left = retention.left(record, horizon, &key, now);
@@ -231,10 +235,11 @@ async fn retire(core: &Core, page: &[Record], now: Timestamp) -> Result<Change, 
     Ok(change)
 }
 
-/// Removes a settled record that no longer binds its key, for the request that meets it. Whether the record may have changed.
+/// Removes a settled record that no longer binds its key, for a new request under the key. True if the record may have
+/// changed.
 ///
 /// # Crash
-/// Before: the next request meets it. After: the key is new.
+/// Before: the next request finds the record. After: the key is new.
 pub(super) async fn let_go(core: &Core, op: &Operation, found: &Record) -> Result<bool, ExecError> {
     let is_settled = found.state != State::Started && found.escalation.is_none();
     if !is_settled || !op.tool.outlives(found, &op.hash, core.now()) {
@@ -244,7 +249,7 @@ pub(super) async fn let_go(core: &Core, op: &Operation, found: &Record) -> Resul
     let mut change = Change { beside: true, ..core.change(None) };
     change.retired.push(Retired::of(found, None));
     match core.group.commit_one(change).await {
-        // Another request has met it first.
+        // Another request has removed the record first.
         Ok(Verdict::Refused(Refusal::Stale)) => Ok(true),
         verdict => admitted(&op.key, verdict).map(|()| true),
     }

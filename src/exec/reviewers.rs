@@ -1,4 +1,4 @@
-//! Who may decide about approvals.
+//! The rule that says who may decide about approvals.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::id::Tenant;
 use crate::ledger::Review;
 
-/// Who may decide, as the host knows it at this moment: asked when somebody decides, and once more directly before the
-/// effect, for somebody who was in favour may have lost the right meanwhile. A review that names its reviewers is decided by
-/// them alone, and only while this lets them, too.
+/// The rule that says who may decide about an approval, as the host knows it at this moment. It is called when a person
+/// decides, and again directly before the effect, because a person who was in favour may have lost the right meanwhile.
+/// A review that names its reviewers is decided by them alone, and only while this rule lets them, too.
 ///
 /// ```
 /// use counterfoil::exec::Reviewers;
@@ -24,13 +24,13 @@ use crate::ledger::Review;
 /// # let _ = Staff(vec!["ann"]);
 /// ```
 pub trait Reviewers: Send + Sync + 'static {
-    /// Whether they may decide. It is asked often, and must not wait for anything.
+    /// True if the reviewer may decide. It is called often, and must not block.
     fn may_decide(&self, tenant: &Tenant, reviewer: &str, review: &Review) -> bool;
 }
 
 const _: Option<&dyn Reviewers> = None;
 
-/// Whoever a review names; anybody, if it names nobody.
+/// The default rule: the reviewers whom a review names, or anybody if it names nobody.
 pub(crate) struct Named;
 
 impl Reviewers for Named {
@@ -39,7 +39,7 @@ impl Reviewers for Named {
     }
 }
 
-/// Whoever is in this list.
+/// The rule that everybody in this list may decide.
 impl Reviewers for BTreeSet<String> {
     fn may_decide(&self, _: &Tenant, reviewer: &str, _: &Review) -> bool {
         self.contains(reviewer)

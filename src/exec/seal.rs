@@ -1,4 +1,4 @@
-//! How an attempt ended is written down: the seal with all that follows from it, or that it did not happen.
+//! The end of an attempt, in writing: the seal with its consequences, or the failure.
 
 use std::time::Duration;
 
@@ -32,24 +32,24 @@ pub(super) async fn committed(
     Ok(Ended::Committed(outcome, Some(ticket)))
 }
 
-/// How it is known that it happened.
+/// The proof that the call happened, and its consequences.
 pub(super) struct Known {
     pub(super) basis: Basis,
     pub(super) external_ref: Option<String>,
-    /// What the attempt has cost, if it says so.
+    /// The cost of the attempt, if the tool reports it.
     pub(super) cost: Option<u64>,
-    /// The question that is opened with it, if the world holds more than one.
+    /// The question that is opened with the seal, if the world holds more than one effect.
     pub(super) duplicated: Option<Question>,
-    /// The world holds more than one, and the confirming lookup is to undo what is beyond the first.
+    /// True if the world holds more than one effect and the confirming lookup is to undo the surplus.
     pub(super) surplus: bool,
-    /// The late answers on which it rests, by worker and attempt.
+    /// The late answers on which the seal rests, by worker and attempt.
     pub(super) evidence: Box<[(Fence, u32)]>,
-    /// The row of the completion on which it rests.
+    /// The row of the completion on which the seal rests.
     pub(super) completion: Option<Document>,
 }
 
 impl Known {
-    /// It happened once, and no more is known.
+    /// The proof of a call that happened once, and of which nothing else is known.
     pub(super) fn of(basis: Basis) -> Self {
         let evidence = Box::default();
         Self {
@@ -64,8 +64,8 @@ impl Known {
     }
 }
 
-/// Queues the outcome; whoever calls this has waited for room. Whoever lets it leave the engine waits for the
-/// ticket first (invariant 2).
+/// Queues the seal. The caller has waited for room in the queue, and has to wait for the ticket before the outcome
+/// leaves the engine.
 pub(super) fn seal(
     settling: Settling<'_>,
     record: &Record,
@@ -76,8 +76,8 @@ pub(super) fn seal(
     let (stored, large) = core.storable_response(response.clone());
     let Known { basis, external_ref, cost, duplicated, surplus, evidence, completion } = known;
     let contract = settling.contract();
-    // A send followed one of unknown fate: did the first arrive after all, or will it yet? However it is known that
-    // it happened: a lookup after a crash may have seen the second one before the first has arrived.
+    // A send followed one of unknown outcome, which may have arrived or may still arrive. The basis of the seal does
+    // not matter: a lookup after a crash may have seen the second effect before the first arrived.
     let is_doubtful = record.in_doubt || record.basis == Basis::Denial;
     let reason = if surplus || is_doubtful && contract.lookup != LookupOffer::None && duplicated.is_none() {
         Some(Reason::Doubt)
@@ -109,8 +109,8 @@ pub(super) fn seal(
     Ok((outcome, core.group.submit_holding(change, held)))
 }
 
-/// Records that it did not happen, and when it goes again. Durable before anyone waits for that instant, so
-/// that a crash during the wait neither loses nor shortens it.
+/// Records that the call did not happen, and the instant of the next attempt. The record is durable before anyone waits
+/// for that instant, so that a crash during the wait neither loses nor shortens it.
 pub(super) async fn fail(
     settling: Settling<'_>,
     record: &Record,
@@ -128,7 +128,7 @@ pub(super) async fn fail(
     write_failed(settling, record, event).await.map(Ended::Failed)
 }
 
-/// Records that it did not happen, by any of its attempts.
+/// Records that the call did not happen, by any of its attempts.
 pub(super) async fn refuse(
     settling: Settling<'_>,
     record: &Record,
@@ -163,7 +163,7 @@ pub(super) fn illegal(op: &Operation, error: &InvalidTransition) -> ExecError {
     refused(&op.key, if error.fenced { Refusal::Fenced } else { Refusal::Stale })
 }
 
-/// Records that it did not happen and is not tried again. `None` if the record was not as it was found.
+/// Records that the call did not happen and is not tried again. `None` if the record has changed meanwhile.
 pub(super) async fn give_up(
     core: &Core,
     op: &Operation,

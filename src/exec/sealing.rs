@@ -11,14 +11,14 @@ use crate::payload::Payload;
 use crate::store::{Change, StoreError};
 use crate::tool::Seals;
 
-/// What the record of an effect refers to that is a change in the ledger's own database.
+/// The external reference of an effect that is a change in the ledger's own database.
 const IN_TRANSACTION: &str = "ledger-transaction";
 
 /// The record of an attempt that is sealed in the transaction of its effect.
 struct Sealing {
     note: Arc<Note>,
     contract: ContractClass,
-    /// As the transaction's first write leaves it.
+    /// The record as the transaction's first write leaves it.
     marked: Record,
 }
 
@@ -42,7 +42,7 @@ impl Seals for Sealing {
         if let Some((sealed, record)) = seal.record.zip(self.note.record().as_mut()) {
             *record = sealed;
         }
-        // Whoever wrote events in the transaction could not tell the publisher.
+        // Events that were written in the transaction could not be announced to the publisher before.
         self.note.core.group.events().notify_one();
     }
 
@@ -51,7 +51,7 @@ impl Seals for Sealing {
     }
 }
 
-/// What seals the record of the attempt. `None` if the attempt is over.
+/// The handle that seals the attempt's record. `None` if the attempt is over.
 pub(super) fn of(note: Arc<Note>, contract: ContractClass) -> Option<Box<dyn Seals>> {
     let event = Event::Note { external_ref: IN_TRANSACTION.to_owned() };
     let marked = apply(note.record().as_ref()?, event, note.core.fence, note.core.now()).ok()?;

@@ -1,5 +1,5 @@
-//! Shields a call from its caller: a future that is dropped, or kept and not polled, must not leave a request halfway
-//! (HAZARDS A13).
+//! The shield between a call and its caller: a caller that drops the future, or keeps it and does not poll it, must not
+//! leave a request halfway.
 
 use std::any::Any;
 use std::future::Future;
@@ -18,34 +18,34 @@ use tokio_util::task::TaskTracker;
 
 use super::attendance::Attendance;
 
-/// Runs in its caller's task, without a hop, as long as the caller polls it. When the caller drops it
-/// unfinished, the rest goes on in a task of its own, so that its outcome is still recorded.
+/// Runs in its caller's task, without a hop, as long as the caller polls it. If the caller drops it unfinished, the
+/// rest goes on in a task of its own, so that the outcome is still recorded.
 pub(crate) struct Shield<T: Send + 'static> {
     work: Arc<Work<T>>,
     abandoned: Arc<AtomicBool>,
 }
 
-/// What a shield stands before. It stands between the work and the caller's waker, so that it knows whether the caller was woken and
-/// has not polled it since.
+/// The work behind a shield. It stands between the work and the caller's waker, so that it knows if the caller was
+/// woken and has not polled since.
 pub(super) struct Work<T> {
     rest: Mutex<Rest<T>>,
     tracker: TaskTracker,
     caller: AtomicWaker,
     woken: AtomicBool,
     polls: AtomicU32,
-    /// How often it had been polled when it was last looked after.
+    /// The number of polls at the last look of the attendant.
     seen: AtomicU32,
-    /// Who looks after it.
+    /// The attendance that is told when the caller is woken.
     attendance: Option<Arc<Attendance>>,
 }
 
-/// Where the rest of the work is.
+/// The place of the rest of the work.
 enum Rest<T> {
-    /// With its caller.
+    /// With the caller.
     Here(BoxFuture<'static, T>),
-    /// Nowhere: it is being polled, has panicked, or is done. What has panicked must not be polled again.
+    /// Nowhere: the work is being polled, has panicked, or is done. Work that has panicked must not be polled again.
     Taken,
-    /// In a task of its own, which tells what came of it.
+    /// In a task of its own, which sends its result.
     There(oneshot::Receiver<Result<T, Box<dyn Any + Send>>>),
 }
 
@@ -54,7 +54,7 @@ impl<T: Send + 'static> Shield<T> {
         Self::attended(rest, tracker, abandoned, None)
     }
 
-    /// The same, and it goes on by itself when its caller was woken and does not poll it.
+    /// A shield whose work goes on by itself when its caller was woken and does not poll it.
     pub(super) fn attended(
         rest: BoxFuture<'static, T>,
         tracker: TaskTracker,
@@ -73,13 +73,13 @@ impl<T: Send + 'static> Shield<T> {
         Self { work: Arc::new(work), abandoned }
     }
 
-    /// What can be told to go on without its caller.
+    /// The work, which can be told to go on without its caller.
     pub(super) fn work(&self) -> &Arc<Work<T>> {
         &self.work
     }
 }
 
-/// Does the rest when its caller goes away: for a write that something must follow.
+/// Completes the work even if its caller goes away, for a write with consequences that must follow.
 pub(crate) fn to_the_end<T, F>(tracker: &TaskTracker, work: F) -> Shield<T>
 where
     T: Send + 'static,
@@ -90,11 +90,11 @@ where
 
 /// Work whose caller may have ceased to poll it.
 pub(super) trait Unattended: Send + Sync {
-    /// Goes on in a task of its own, unless its caller polls it at this moment.
+    /// Goes on in a task of its own, unless the caller polls the work at this moment.
     fn go_on(&self);
-    /// Its caller was woken and has not polled it since.
+    /// True if the caller was woken and has not polled since.
     fn is_woken(&self) -> bool;
-    /// Its caller had been woken when this was asked before, and has not polled it since.
+    /// True if the caller had been woken at the last call of this method, and has not polled since.
     fn is_kept(&self) -> bool;
 }
 
@@ -180,14 +180,14 @@ impl<T: Send + 'static> Future for Shield<T> {
 impl<T: Send + 'static> Drop for Shield<T> {
     fn drop(&mut self) {
         match std::mem::replace(&mut *self.work.rest(), Rest::Taken) {
-            // Without a runtime the process is ending: the record stays `started`, which means ambiguous.
+            // Without a runtime the process is ending: the record stays `started`, so its outcome is unknown.
             Rest::Here(rest) => {
                 if let Ok(runtime) = Handle::try_current() {
                     self.abandoned.store(true, Ordering::Release);
                     self.work.tracker.spawn_on(rest, &runtime);
                 }
             }
-            Rest::There(_) => self.abandoned.store(true, Ordering::Release), // it goes on by itself
+            Rest::There(_) => self.abandoned.store(true, Ordering::Release), // the work goes on by itself
             Rest::Taken => {}
         }
     }

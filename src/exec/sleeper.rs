@@ -1,8 +1,8 @@
-//! What is due later: looks at records, and the timers of waiting runs. One sleeper for all of them, woken
-//! by its own process; it asks the database nothing while nothing is due.
+//! The sleeper: takes up due looks at records and due timers of waiting runs. One sleeper serves all of them, woken by
+//! its own process; it sends no query while nothing is due.
 //!
-//! What could not be taken up (a damaged row, a store that fails) stays due, and is tried again after a pause
-//! that grows. Meanwhile it holds up nothing else: what falls due later is found behind it.
+//! Work that could not be taken up (a damaged row, a store that fails) stays due, and is tried again after a pause that
+//! grows. Meanwhile it delays nothing else: work that falls due later is found as well.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::looks;
 use crate::clock::Timestamp;
 use crate::store::Store as _;
 
-/// What could not be taken up is tried again after so long, then after twice as long, and so on up to a limit.
+/// The pause before work that could not be taken up is tried again. It doubles with each failure, up to `LATEST`.
 const LATER: Duration = Duration::from_secs(5);
 const LATEST: Duration = Duration::from_mins(1);
 
@@ -25,13 +25,13 @@ pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
     }
     while let Some(strong) = core.upgrade() {
         if strong.is_closing() {
-            return; // the next process takes up what falls due
+            return; // the next process takes up the work that falls due
         }
         let now = strong.now();
         match strong.agenda.peek() {
             Some(at) if at <= now => {
-                // Taken before it is asked once more: closing waits for it. Were closing to overtake, the worker
-                // would retire, and what the lookups find could not be written any more.
+                // The token is taken before the second check, so that closing waits for it. If closing were faster, the
+                // worker would retire, and the results of the lookups could not be written any more.
                 let looking = strong.tracker.token();
                 if strong.is_closing() {
                     return;
@@ -51,7 +51,8 @@ pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
             }
             next => {
                 let sleep = next.map(|at| strong.clock.sleep(now.until(at)));
-                // The sleep counts from its own reading of the clock. What was advanced before it would be slept past.
+                // The sleep counts from its own reading of the clock. A clock that was advanced before that would be
+                // missed.
                 if next.is_some_and(|at| at <= strong.now()) {
                     continue;
                 }
@@ -63,10 +64,10 @@ pub(crate) async fn run(core: Weak<Core>, due: Option<Weak<dyn Due>>) {
     }
 }
 
-/// Notes when to look again, after everything that was due at `tried` has been tried.
+/// Notes the instant of the next look, after all work that was due at `tried` has been tried.
 ///
-/// What is due all the same would be tried at once, again and for ever: it waits out a pause. It must not hide
-/// what falls due meanwhile, which is asked for by itself.
+/// Work that is still due would be tried at once, again and for ever, so it waits for a pause. It must not hide work
+/// that falls due meanwhile, which a query of its own finds.
 async fn note_next(core: &Core, tried: Timestamp, pause: &mut Duration) {
     let mut next = core.group.next_due(Timestamp::MIN).await;
     if matches!(next, Ok(Some(at)) if at <= tried) {

@@ -1,4 +1,4 @@
-//! Whether this worker may send, and what of others is its own to take up.
+//! The rights of this worker: if it may send, and if it may take up the work of others.
 
 use super::core::Core;
 use super::lease::Lost;
@@ -9,17 +9,17 @@ use crate::id::Fence;
 use crate::ledger::{OperationKey, Record};
 use crate::store::{Refusal, Store as _, StoreError};
 
-/// Why this worker must not send any more.
+/// The reason why this worker must not send any more.
 #[derive(Debug)]
 pub(super) enum MayNotSend {
-    /// Another worker has taken its work over, or will.
+    /// Another worker has taken over this worker's work, or will.
     Fenced,
-    /// Nothing that it records would be found again.
+    /// The store is gone: no record would be found again.
     NoStore(StoreError),
 }
 
 impl MayNotSend {
-    /// Tells the caller of an operation.
+    /// The error for the caller of an operation.
     pub(super) fn of(self, key: &OperationKey) -> ExecError {
         match self {
             Self::Fenced => refused(key, Refusal::Fenced),
@@ -40,7 +40,7 @@ impl Core {
         }
     }
 
-    /// This worker may send: it has not lost its lease, and its file is still there.
+    /// Checks that this worker may send: it has not lost its lease, and its file is still there.
     pub(super) async fn hold_lease(&self) -> Result<(), MayNotSend> {
         match &self.peers {
             Peers::Alone { .. } => self.group.in_place().map_err(MayNotSend::NoStore),
@@ -50,7 +50,7 @@ impl Core {
         }
     }
 
-    /// When this worker's lease ends, unless it is renewed. A worker that has its store for itself needs none.
+    /// The end of this worker's lease, unless it is renewed. `None` for a worker that has its store for itself.
     pub(super) fn lease_until(&self) -> Option<Timestamp> {
         match &self.peers {
             Peers::Alone { .. } => None,
@@ -58,8 +58,8 @@ impl Core {
         }
     }
 
-    /// When the sender of an attempt ceased to send: one of this process, whose future is gone, just now; another
-    /// worker when it was seen to have ended.
+    /// The instant at which the sender of an attempt ceased to send: now for a sender of this process, whose future is
+    /// gone; for another worker, the instant at which it was seen to have ended.
     pub(crate) fn cut(&self, fence: Fence) -> Boot {
         match &self.peers {
             _ if fence == self.fence => self.clock.boot(),
@@ -68,10 +68,11 @@ impl Core {
         }
     }
 
-    /// When the sender of the record's last attempt ceased to send.
+    /// The instant at which the sender of the record's last attempt ceased to send.
     pub(super) fn ceased(&self, record: &Record) -> Boot {
         self.ceased.at(record).unwrap_or_else(|| match &self.peers {
-            // Its worker has left it, or has asked a person: it sends nothing for it any more, and may well live.
+            // The record's worker has left it, or has asked a person: it sends nothing for the record any more, and may
+            // still live.
             Peers::Shared(shared) if record.is_left() || record.escalation.is_some() => {
                 shared.ended_at(record.fence).unwrap_or_else(|| self.clock.boot())
             }
@@ -79,7 +80,7 @@ impl Core {
         })
     }
 
-    /// Another worker has it in hand: it is not this one's to take up.
+    /// True if another living worker has this fence, so that its work is not to be taken up here.
     pub(crate) async fn is_anothers(&self, fence: Fence) -> Result<bool, StoreError> {
         let Peers::Shared(shared) = &self.peers else { return Ok(false) };
         if fence == self.fence || shared.ended_at(fence).is_some() {
@@ -92,17 +93,17 @@ impl Core {
         Ok(lives)
     }
 
-    /// Several workers may work on the store at once.
+    /// True if several workers may work on the store at once.
     pub(crate) const fn is_shared(&self) -> bool {
         matches!(self.peers, Peers::Shared(_))
     }
 
-    /// Other workers carry on what this one leaves, and it will hear of it.
+    /// True if other workers take over the work that this one leaves, and this one learns of it.
     pub(crate) fn hears_of_others(&self) -> bool {
         matches!(&self.peers, Peers::Shared(shared) if !shared.lease.is_lost())
     }
 
-    /// Resolves when this worker has lost its lease: it can write nothing any more.
+    /// Resolves when this worker has lost its lease, so that it can write nothing any more.
     pub(crate) async fn fenced(&self) {
         match &self.peers {
             Peers::Alone { .. } => std::future::pending().await,

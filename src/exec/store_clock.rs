@@ -1,14 +1,14 @@
-//! The time of a shared store: several workers compare the instants that each of them wrote, so all of them go by the
-//! database's clock and none by its own wall clock.
+//! The time of a shared store. Workers compare instants that other workers wrote, so all of them use the database's
+//! clock and none uses its own wall clock.
 //!
-//! The database is not asked for each instant. Each heartbeat measures how far its clock is ahead of this machine's boot
-//! clock; in between the boot clock counts. Nobody can set the boot clock, and it runs on during a suspend. While a virtual
-//! machine is paused from outside it may stand still; what this clock is behind then is less than a lease, for nothing is
-//! sent after that before the next heartbeat (`lease.rs` looks at the machine's wall clock, too).
+//! The database is not asked for each instant. Each heartbeat measures how far its clock is ahead of this machine's
+//! boot clock; in between the boot clock counts. Nobody can set the boot clock, and it goes on during a suspend. While
+//! a virtual machine is paused from outside the boot clock may stop; this clock is then late by less than a lease,
+//! because nothing is sent after that before the next heartbeat (`lease.rs` checks the machine's wall clock, too).
 //!
-//! A correction may find that the clock was ahead. The order in which a run's calls began is read off their instants (an undo
-//! goes through it backwards), so the clock stands still until the database has caught up, and does not go back. It also
-//! begins after the end of each worker whose runs it may take over. This is the rule of hybrid logical clocks (Kulkarni et
+//! A correction may find that the clock was ahead. The order of a run's calls is read off their instants (an undo goes
+//! backwards through it), so the clock stops until the database has caught up, and does not go back. It also begins
+//! after the end of each worker whose runs it may take over. This is the rule of hybrid logical clocks (Kulkarni et
 //! al., 2014), without their counter: equal instants are told apart by the ids of the rows.
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,30 +18,31 @@ use futures_util::future::BoxFuture;
 
 use crate::clock::{Boot, Clock, SharedClock, Timestamp};
 
-/// A clock that is ahead by more than this goes back at once: the database's clock was set back, and nothing that is due
-/// may wait for it.
+/// The largest lead that is corrected by stopping. A clock that is ahead by more goes back at once: the database's
+/// clock was set back, and no due work may wait for it to catch up.
 const STANDS_STILL: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct StoreClock {
     /// This machine's clocks.
     machine: SharedClock,
-    /// How far the database's clock is ahead of the boot clock, in microseconds.
+    /// The lead of the database's clock over the boot clock, in microseconds.
     ahead: AtomicI64,
     /// The latest instant that was told or heard of, in microseconds.
     latest: AtomicI64,
 }
 
 impl StoreClock {
-    /// The database, asked at one boot time, has told this time, and its answer was here at the other.
+    /// A clock measured once: the database was asked at boot time `asked`, told `time`, and its answer was here at
+    /// `answered`.
     pub(super) fn measured(machine: SharedClock, asked: Boot, time: Timestamp, answered: Boot) -> Self {
         let (least, most) = between(asked, time, answered);
         Self { machine, ahead: AtomicI64::new(least.midpoint(most)), latest: AtomicI64::new(i64::MIN) }
     }
 
-    /// The same, measured once more. A measurement says only that the truth lies between two bounds, as far apart as the
-    /// round trip was long. What lies between them stands: so a slow answer disturbs nothing, and each fast one corrects.
-    /// Returns whether it was corrected.
+    /// Measures the clock again. A measurement only shows that the truth lies between two bounds, as far apart as the
+    /// round trip was long. A value between them is kept: so a slow answer disturbs nothing, and each fast one
+    /// corrects. True if the clock was corrected.
     pub(super) fn measure(&self, asked: Boot, time: Timestamp, answered: Boot) -> bool {
         let (least, most) = between(asked, time, answered);
         let before = self.ahead.load(Ordering::Relaxed);
@@ -49,7 +50,8 @@ impl StoreClock {
         !(least..=most).contains(&before)
     }
 
-    /// Another worker has written this instant. No earlier one is told from now on, unless the other's clock was far ahead.
+    /// Notes an instant that another worker has written. No earlier one is told from now on, unless the other clock was
+    /// far ahead.
     pub(super) fn heard(&self, instant: Timestamp) {
         self.latest.fetch_max(instant.0, Ordering::Relaxed);
     }
@@ -59,7 +61,7 @@ impl StoreClock {
     }
 }
 
-/// The database read its clock after it was asked and before its answer was here.
+/// The bounds of the lead: the database read its clock after it was asked and before its answer was here.
 fn between(asked: Boot, time: Timestamp, answered: Boot) -> (i64, i64) {
     (time.0.saturating_sub(micros(answered)), time.0.saturating_sub(micros(asked.min(answered))))
 }
@@ -146,7 +148,7 @@ mod tests {
         assert_eq!(clock.now(), time(1_000), "the other's clock was far ahead");
     }
 
-    /// A machine whose boot clock stands where it is set.
+    /// A machine whose boot clock shows the time that was set.
     #[derive(Debug, Default)]
     struct Paused(AtomicI64);
 

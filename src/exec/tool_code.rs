@@ -1,4 +1,4 @@
-//! Code of a tool beside the call itself: its lookup, the renewal of its credential.
+//! The tool's code beside the call itself: its lookup, the refresh of its credential.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::ledger::ErrorKind;
 use crate::tool::ToolError;
 
 /// Runs code of an operation's tool once, within this time. A panic is an error, also one before the code's first wait.
-/// `None` where the tool has no such code.
+/// `None` if the tool has no such code.
 pub(super) async fn run<'a, T>(
     core: &Core,
     within: Duration,

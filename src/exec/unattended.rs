@@ -1,12 +1,12 @@
-//! Calls whose callers keep them and do not poll them: they go on by themselves, or a request would stay halfway for as long as
-//! the caller keeps it.
+//! Calls whose callers keep them and do not poll them. They go on by themselves; otherwise a request would stay halfway
+//! for as long as the caller keeps it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::core::Core;
 
-/// A caller that does not poll its call between two looks, although it was woken before the first, is not waited for.
+/// Interval between looks. A caller that was woken before a look and has not polled by the next one is not waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 impl Core {
@@ -15,7 +15,7 @@ impl Core {
         self.lasting("unattended calls", run);
     }
 
-    /// Those that were not polled since the last look, although their callers had been woken, go on.
+    /// Drives the calls that were not polled since the last look, although their callers had been woken.
     fn look_after(&self) {
         self.attendance.begin_look();
         for work in self.in_flight.woken() {
@@ -28,7 +28,7 @@ impl Core {
     }
 }
 
-/// Runs until the core is gone or closing. Nothing is looked at while no caller is woken.
+/// Runs until the core is gone or closing. It makes no looks while no caller is woken.
 async fn run(core: Weak<Core>) {
     loop {
         let Some(strong) = core.upgrade().filter(|core| !core.is_closing()) else { return };

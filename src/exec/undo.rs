@@ -1,5 +1,5 @@
-//! Undoing an effect: an operation of its own, under a key derived from the forward one; then the forward record says that it
-//! is undone (DESIGN 4.12).
+//! Undoing an effect: an operation of its own, under a key derived from the forward one. After it the forward record is
+//! marked as undone.
 
 use std::sync::Arc;
 
@@ -15,25 +15,26 @@ use crate::payload::Payload;
 use crate::store::{Question, Refusal, RunState, Store as _, Verdict};
 use crate::tool::{Undoing, stable_key};
 
-/// What became of an effect that was to be undone.
+/// The result of undoing an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub enum Compensated {
-    /// It is undone, now or before.
+    /// The effect is undone, now or before.
     Undone(Undone),
-    /// There is nothing to be undone: it did not happen, or leaves no mark.
+    /// There is nothing to undo: the effect did not happen, or leaves no mark.
     Nothing,
-    /// It stands, and this is why: its tool cannot undo it, must not, or has tried in vain; or others rest on it.
+    /// The effect is not undone, for this reason: its tool cannot undo it, must not, or has failed; or other runs rest
+    /// on it.
     Stands(String),
-    /// Nobody can tell whether it happened, or whether it is undone. The question is open.
+    /// Nobody can tell if the effect happened, or if it is undone. The question is open.
     Parked {
-        /// The question.
+        /// The id of the question.
         question: QuestionId,
     },
 }
 
-/// Undoes an effect that somebody wants undone: once its fate is known, and if nobody rests on it.
+/// Undoes an effect on request, once its outcome is known, if no other run rests on it.
 pub(crate) async fn compensate(core: &Arc<Core>, mut record: Box<Record>) -> Result<Compensated, ExecError> {
     if record.state == State::Started && record.escalation.is_none() {
         look_only(core, &record).await?;
@@ -52,8 +53,8 @@ pub(crate) async fn compensate(core: &Arc<Core>, mut record: Box<Record>) -> Res
     }
 }
 
-/// What is to be done about an effect that a run wants undone. `family`: that run, and the children whose effects it undoes
-/// with its own; `allowed`: somebody has said that it may be undone.
+/// Decides about an effect that a run wants undone. `family`: that run, and the children whose effects it undoes with
+/// its own. `allowed`: true if a person has said that the effect may be undone.
 pub(crate) async fn due_for(
     core: &Core,
     record: &Record,
@@ -64,10 +65,10 @@ pub(crate) async fn due_for(
     Ok(due(record, family, policy, &sharers(core, record, family).await?, allowed))
 }
 
-/// Undoes a committed effect, and says so on its record.
+/// Undoes a committed effect, and marks its record.
 ///
 /// # Crash
-/// The compensation has a record. Whoever comes back is answered from it, or finds out what became of it, and then marks the
+/// The compensation has a record. The next process is answered from it, or finds its outcome, and then marks the
 /// forward record.
 pub(crate) async fn undo(
     core: &Arc<Core>,
@@ -81,7 +82,8 @@ pub(crate) async fn undo(
     Ok(came)
 }
 
-/// Undoes the surplus effects of an operation that happened more than once. What is left of them, in words.
+/// Undoes the surplus effects of an operation that happened more than once. Returns the effects that are left, in
+/// words.
 pub(super) async fn undo_surplus(
     core: &Arc<Core>,
     record: &Record,
@@ -101,7 +103,7 @@ pub(super) async fn undo_surplus(
     Ok(left)
 }
 
-/// Carries the compensation through: of all of the effect, or of one that is beyond the first.
+/// Carries the compensation out, of the whole effect or of one surplus effect.
 async fn carry_through(
     core: &Arc<Core>,
     record: &Record,
@@ -118,7 +120,7 @@ async fn carry_through(
             admitted(&op.key, ticket.durable().await)?;
         }
         return Ok(match answered.outcome {
-            // A person may have answered it in words of their own.
+            // A person may have answered the compensation's question with a result of their own.
             Outcome::Done(answer) => Compensated::Undone(match answer.decode() {
                 Ok(undone) => undone,
                 Err(_) => Undone::whole().detail(answer.response.value()?),
@@ -139,7 +141,7 @@ async fn carry_through(
             Outcome::Abandoned { reason } => {
                 Compensated::Stands(format!("nobody knows whether it is undone, and {reason}"))
             }
-            // It happened, and what it gave back is not kept.
+            // The compensation was done, and its result is not kept.
             Outcome::ResponseTooLarge(_) | Outcome::Expired { was: FinalState::Committed } => {
                 Compensated::Undone(Undone::whole())
             }
@@ -151,7 +153,7 @@ async fn carry_through(
     }
 }
 
-/// The operation that undoes it, if its tool can.
+/// The operation that undoes the effect, if the tool can.
 async fn compensation(
     core: &Arc<Core>,
     record: &Record,
@@ -159,19 +161,19 @@ async fn compensation(
 ) -> Result<Option<Operation>, ExecError> {
     let Some(undo) = core.registry.undo_of(record.operation.as_str()) else { return Ok(None) };
     let prepared = core.registry.hand_out(undo.with(request(core, record, surplus).await?)?);
-    let key = stable_key(&*prepared)?.ok_or_else(|| refused(&record.key, Refusal::Stale))?; // it always has one
+    let key = stable_key(&*prepared)?.ok_or_else(|| refused(&record.key, Refusal::Stale))?; // there always is one
     let owner = Owner { run: record.owner.run, turn: record.owner.turn, ..Owner::default() };
     let asker = Asker { owner, ..Asker::default() };
     Operation::prepare(core, &record.tenant, prepared, key.render()?, asker).await.map(Some)
 }
 
-/// The key of the operation that undoes it.
+/// The key of the operation that undoes the effect.
 pub(super) async fn key_of(core: &Arc<Core>, record: &Record) -> Result<Option<OperationKey>, ExecError> {
     Ok(compensation(core, record, None).await?.map(|op| op.key.clone()))
 }
 
-/// What the compensation is told. Its key is bound to the forward key, which is always there: what a second lookup shows of the effect
-/// may differ from what the first one showed.
+/// The request of the compensation. Its key is bound to the forward key, which is always known: a second lookup of the
+/// effect may show something else than the first one.
 async fn request(
     core: &Core,
     record: &Record,
@@ -189,20 +191,20 @@ async fn request(
     let input = core.load(&record.tenant, &record.request).await?;
     let output = match (surplus, record.response()) {
         (Some(effect), _) => effect.output.clone(),
-        // Of one over the limit there is the provider's id, and the keys.
+        // A response over the limit is absent; the compensation gets the provider's id and the keys.
         (None, Some(response)) => core.load_response(&record.tenant, response).await?.ok(),
         (None, None) => None,
     };
     let output = output.map(|output| output.value()).transpose()?;
-    // What has digests in place of secrets cannot be parsed for what it was.
+    // An input with digests in place of secrets cannot be parsed as what it was.
     let input = if input.holds_secret() { None } else { Some(input.value()?) };
     let full = Undoing { input, output, ..bare.clone() };
     let fits = Payload::of(&full).and_then(|payload| payload.within(&core.limits)).is_ok();
     Ok(if fits { full } else { bare })
 }
 
-/// Says on the forward record that its effect is undone; what is left of it, and who has come to rest on it meanwhile, is
-/// asked about in the same transaction.
+/// Marks the forward record as undone. In the same transaction questions are opened about the parts that are left, and
+/// about runs that have come to rest on the effect meanwhile.
 async fn mark(core: &Arc<Core>, record: &Record, undone: &Undone, family: &[RunId]) -> Result<(), ExecError> {
     let mut record = Box::new(record.clone());
     loop {
@@ -210,7 +212,7 @@ async fn mark(core: &Arc<Core>, record: &Record, undone: &Undone, family: &[RunI
         let event = Event::Compensate { compensation, whole: undone.is_whole() };
         let marked = match &record.state {
             State::Committed { .. } => apply(&record, event, core.fence, core.now()),
-            _ => return Ok(()), // marked in an earlier life, or by a person who was faster
+            _ => return Ok(()), // marked before a crash, or by a person who was faster
         };
         let marked = marked.map_err(|_| refused(&record.key, Refusal::Stale))?;
         let mut change = core.change(None).record(marked);
@@ -242,8 +244,7 @@ async fn left_over(
     Ok(questions)
 }
 
-/// Runs outside of the family that were answered from this record, and are under way or ended well: they rest on its effect
-/// (SAGA-6).
+/// The runs outside of the family that were answered from this record and have not failed: they rest on its effect.
 async fn sharers(core: &Core, record: &Record, family: &[RunId]) -> Result<Vec<RunId>, ExecError> {
     let store_failed = |source| failed(&record.key, source);
     let mut sharers = Vec::new();

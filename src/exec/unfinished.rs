@@ -1,4 +1,4 @@
-//! The look at a call that its provider has accepted and not finished: what becomes of it.
+//! The look at a call that its provider has accepted and not finished.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::ledger::resolve::Why;
 use crate::ledger::{Contract, Event, Look, Record, apply};
 use crate::store::{Question, QuestionKind, Refusal, Verdict};
 
-/// What becomes of the look at a call that is not finished, as far as this look has shown.
+/// The next row of the look at an unfinished call, after this look has shown `shown`.
 pub(super) async fn follow(
     core: &Arc<Core>,
     record: &Record,
@@ -27,11 +27,11 @@ pub(super) async fn follow(
             overdue(core, record, asked, look).await.map(|()| None)
         }
         Shown::Pending(look_again) => Ok(Some(look.still_pending(look_again, contract, now))),
-        _ => Ok(None), // it is due again
+        _ => Ok(None), // the look is due again
     }
 }
 
-/// Settles a call with what was handed over about it, if anything was. Whether it was.
+/// Settles a call by its completion, if one was handed over. True if it was.
 pub(super) async fn is_completed(
     core: &Arc<Core>,
     record: &Record,
@@ -45,7 +45,7 @@ pub(super) async fn is_completed(
     withdraw(core, &op, record, asked.clone()).await.map(|()| true)
 }
 
-/// The longest time is over: a person is asked, and the call is looked up beside the question.
+/// Ends the wait after its longest time: a person is asked, and the call is looked up beside the question.
 ///
 /// # Crash
 /// The end of the wait, the question and the look beside it are one transaction.
@@ -63,10 +63,10 @@ async fn overdue(core: &Arc<Core>, record: &Record, waited: &Question, look: &Lo
     let change = core.change(None).record(next).escalation(ended.clone()).escalation(question).look(look);
     let written = core.group.commit_one(change).await;
     if let Some(at) = due_at {
-        core.agenda.note(at); // also if the write has failed: it may be there all the same
+        core.agenda.note(at); // also if the write has failed: the row may be there
     }
     match written {
-        Ok(Verdict::Refused(Refusal::Stale)) => Ok(()), // it was completed or answered meanwhile
+        Ok(Verdict::Refused(Refusal::Stale)) => Ok(()), // the call was completed or answered meanwhile
         written => {
             admitted(&record.key, written)?;
             core.quiet.forget(ended.id);

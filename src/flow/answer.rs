@@ -1,5 +1,5 @@
-//! Answers to open questions: recorded, and what waits for them goes on. The one way for an engine's tenants and
-//! for its executor.
+//! Answers to open questions: an answer is recorded, and the runs that wait for it go on. An engine's tenants and its
+//! executor answer in this one way.
 
 use std::sync::Arc;
 
@@ -23,24 +23,25 @@ impl Answers for Inner {
         escalation: QuestionId,
         said: Said,
     ) -> BoxFuture<'static, Result<(), ExecError>> {
-        // Dropped between the answer and what it lets go on, this would leave a run that nobody carries out.
+        // A future dropped between the answer and the wake-up would leave a run that no worker carries out.
         let tracker = self.core.tracker.clone();
         let resolving = async move { self.answer(&tenant, escalation, said, None).await };
         Box::pin(to_the_end(&tracker, resolving))
     }
 }
 
-/// What becomes of the blocked run that a question is about, if there is one. It is written with the answer.
+/// The consequences of an answer for the blocked run that the question is about, if any. They are written with the
+/// answer.
 #[derive(Default)]
 struct Next {
     run: Option<Run>,
-    /// What the run has done and leaves without an owner.
+    /// Questions about effects that the run leaves without an owner.
     left: Vec<Question>,
-    /// The checkpoint that the run is undone from now on.
+    /// The checkpoint from which on the run is being undone.
     undoing: Option<Step>,
     /// The checkpoint of the command that lets the run go on.
     commanded: Option<(Step, Option<Payload>)>,
-    /// What the run says to its parent when it ends; or what a run is handed in place of a signal that it could not read.
+    /// The signal of the run to its parent when it ends, or the signal to a run in place of one that it could not read.
     said: Option<(Signal, Option<Payload>)>,
 }
 
@@ -57,7 +58,7 @@ impl Next {
             change.payloads.extend(large.map(|payload| (answered.tenant.clone(), payload)));
             change.signal = Some(Box::new(signal));
         }
-        // What the run no longer asks for is kept from now on.
+        // The effect that the run no longer asks for is kept from now on.
         let left = answered.record.filter(|_| answered.kind == QuestionKind::Diverged);
         change.steps.extend(left.zip(self.run.as_ref()).map(|(record, run)| Step {
             tenant: answered.tenant.clone(),
@@ -74,10 +75,11 @@ impl Next {
 }
 
 impl Inner {
-    /// `commanded`: the checkpoint of the command that lets a blocked run go on, if it is one.
+    /// Answers a question, and lets the runs that wait for the answer go on. `commanded`: the checkpoint of the command
+    /// that lets a blocked run go on, if the answer is a command.
     ///
     /// # Crash
-    /// The answer and what follows from it are one transaction.
+    /// The answer and its consequences are one transaction.
     pub(super) async fn answer(
         self: &Arc<Self>,
         tenant: &Tenant,
@@ -108,13 +110,13 @@ impl Inner {
             (_, Some((signal, _))) => self.delivered(signal).await,
             (Some(run), None) if run.state.is_final() => {}
             (Some(run), None) => self.spawn(Box::new(run), None),
-            (None, None) if answered.answer.is_none() => {} // it waits for a lookup, which wakes whoever waits for it
+            (None, None) if answered.answer.is_none() => {} // the question waits for a lookup, which wakes the waiting runs
             (None, None) => self.wake_waiting(tenant, &answered).await.map_err(store_failed)?,
         }
         Ok(())
     }
 
-    /// The run that was blocked with this question.
+    /// The run that this question blocks, if any.
     async fn blocked(&self, tenant: &Tenant, escalation: QuestionId) -> Result<Option<Run>, StoreError> {
         let found = self.core.group.escalation_find(tenant, escalation).await?;
         let Some(run) = found.filter(|found| found.kind.blocks_its_run()).and_then(|found| found.run) else {
@@ -124,8 +126,8 @@ impl Inner {
         Ok(run.filter(|run| matches!(run.state, RunState::Blocked { .. })))
     }
 
-    /// A blocked run is not to go on. Its end is written with the answer: were it written after, a crash in between would leave
-    /// a run that somebody abandoned and that goes on all the same.
+    /// The end of a blocked run that was abandoned. It is written with the answer: with two writes, a crash in between
+    /// would leave an abandoned run that goes on all the same.
     async fn abandoned(&self, run: Run, by: &str) -> Result<Next, ExecError> {
         let mut failure = self.ended_by(&run, by).await?;
         if let Some(step) = saga::of_abandoned(&self.core, &run, &failure).await? {

@@ -1,5 +1,5 @@
-//! A run asks for an approval, waits, and goes on with it or without it. It asks in its code, or because a call needs one that it does not
-//! have. How people decide: see [`guard::approval`](crate::guard::approval).
+//! Approvals in a run: the run asks for an approval, waits, and goes on with it or without it. The run's code asks, or
+//! a call that needs an approval and has none. For how people decide, see [`guard::approval`](crate::guard::approval).
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use crate::ledger::{Approval, ApprovalSubject, Review, ReviewOutcome, ReviewPoli
 use crate::payload::hex;
 use crate::store::Change;
 
-/// How the names of what records that something was asked begin.
+/// The prefix of the names of checkpoints that record a request for approval.
 const ASKED: &str = "~approval/";
-/// A longer key does not stand in the id of a request.
+/// The greatest length of a key in bytes with which it is a part of a request's id. A longer key is hashed.
 const LONGEST: usize = 100;
 
-/// Something to be approved. Nothing happens before it is awaited; then the run waits until it is decided.
+/// A request for approval. Nothing happens until it is awaited; then the run waits for the decision.
 ///
 /// # Errors
-/// [`FailureCode::Rejected`] and [`FailureCode::Undecided`]; who decided, and why, is the failure's detail.
+/// [`FailureCode::Rejected`], with the author and the reason in the failure's detail, and [`FailureCode::Undecided`].
 #[must_use = "nobody is asked until it is awaited"]
 pub struct AskApproval {
     ctx: Ctx,
@@ -43,7 +43,7 @@ pub struct AskApproval {
     single_use: bool,
 }
 
-/// That the run has asked, as it records it.
+/// The run's record of its request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Asked {
     id: String,
@@ -51,7 +51,7 @@ struct Asked {
     expires_at: Option<Timestamp>,
 }
 
-/// What the run is told at the end.
+/// The message that tells the run how a review ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Told {
     pub(crate) outcome: ReviewOutcome,
@@ -62,7 +62,8 @@ impl Ctx {
     /// Asks people to approve exactly this package, and waits until they have decided.
     ///
     /// # Crash
-    /// The question and the run's record of having asked it are one transaction; so are a decision and what the run is told.
+    /// The question and the run's record of having asked it are one transaction, and so are the decision and the
+    /// message to the run.
     pub fn approval(&self, package: ApprovalSubject) -> AskApproval {
         AskApproval {
             ctx: self.clone(),
@@ -77,52 +78,52 @@ impl Ctx {
 }
 
 impl AskApproval {
-    /// Which of its kind it is in this run: needed where several are open at once, and where a changed draft is put to a
-    /// vote again under another [`version`](Self::version).
+    /// The id of the package among those of its kind in this run: needed where several are open at once, and where a
+    /// changed draft is put to a vote again under another [`version`](Self::version).
     #[allow(clippy::needless_pass_by_value, reason = "`.id(7)` and `.id(&name)` both read well")]
     pub fn id(mut self, id: impl ToString) -> Self {
         self.id = Some(id.to_string());
         self
     }
 
-    /// Which version of what has this id, from 1. Decisions about an earlier one are refused from then on, and its approval
-    /// no longer counts.
+    /// The version of the package with this id, from 1. Decisions about an earlier version are refused from then on,
+    /// and its approval no longer counts.
     pub fn version(mut self, version: u32) -> Self {
         self.version = version;
         self
     }
 
-    /// Who may decide; nobody else may.
+    /// The names of the people who may decide. Nobody else may.
     pub fn reviewers<S: Into<String>>(mut self, reviewers: impl IntoIterator<Item = S>) -> Self {
         self.policy.reviewers = reviewers.into_iter().map(Into::into).collect();
         self
     }
 
-    /// So many people must be in favour; one, unless it is said. One who is against it ends it.
+    /// The number of people who must approve. Default: 1. One rejection ends the review.
     pub fn quorum(mut self, people: u32) -> Self {
         self.policy.quorum = people;
         self
     }
 
-    /// Who wants it done. They may reject it, and not approve it.
+    /// The name of the person who wants the effect. This person may reject it, and not approve it.
     pub fn requested_by(mut self, who: impl Into<String>) -> Self {
         self.requested_by = Some(who.into());
         self
     }
 
-    /// Gives up when nobody has decided by then.
+    /// The time after which the request ends undecided.
     pub fn expires_in(mut self, limit: Duration) -> Self {
         self.policy.expires_in = Some(limit);
         self
     }
 
-    /// How long after the decision the effect may go out.
+    /// The time after the decision in which the effect may go out.
     pub fn valid_for(mut self, limit: Duration) -> Self {
         self.policy.valid_for = Some(limit);
         self
     }
 
-    /// One effect may go out by it, and no second one.
+    /// Restricts the approval to one effect.
     pub fn single_use(mut self) -> Self {
         self.single_use = true;
         self
@@ -134,7 +135,7 @@ impl AskApproval {
         let digest = hex(&ctx.unless_mendable(fits).await?.0);
         let id = self.id.as_ref().map(|id| of_version(id, self.version));
         let label = Label::of(&format!("{ASKED}{what}"), id);
-        // All versions of one id are one row.
+        // All versions of one id share one row.
         let row = self.id.as_ref().map(|id| format!("{}/{what}/{id}", ctx.run_name()));
         let asked: Asked =
             ctx.guarded(label, &digest.clone(), row, ApprovalQuestion { ask: self, digest }).await?;
@@ -147,7 +148,7 @@ impl AskApproval {
     }
 }
 
-/// A question to be put.
+/// The write of a request for approval.
 struct ApprovalQuestion {
     ask: AskApproval,
     digest: String,
@@ -185,8 +186,8 @@ impl Guarded for ApprovalQuestion {
 }
 
 impl ApprovalQuestion {
-    /// What is asked, after so many versions. Of a run that is begun again, whoever looks at an earlier one must not answer
-    /// this one.
+    /// The review that is opened after `past` versions. Its version is a new one even if the run was begun again: a
+    /// person who looks at an earlier version must not answer this one.
     fn review(&self, past: u32, now: Timestamp) -> Result<Review, ExecError> {
         let ask = &self.ask;
         let version = ask.version.max(past + 1);
@@ -200,11 +201,11 @@ impl ApprovalQuestion {
     }
 }
 
-/// The operation with an approval, for a call that has none which counts: people are asked, by the tool's own policy, and the run waits.
-/// `nth`: how often this call has asked by now.
+/// Asks people to approve a call that has no valid approval, by the tool's own policy, and returns the operation with
+/// the approval. The run waits meanwhile. `nth`: the number of this request among those of the call, from 1.
 ///
 /// # Crash
-/// Each request is a row under the call's own key, and is made once whatever the number of lives.
+/// Each request is a row under the call's own key, and is made once, however often the process dies.
 pub(super) async fn asked_for(
     ctx: &Ctx,
     open: &Open,
@@ -219,8 +220,8 @@ pub(super) async fn asked_for(
     Ok(Arc::new(op.approved(approval)))
 }
 
-/// The operation with the approval that an earlier life of the run has asked for, and how often it has asked. The call may have gone out
-/// under that one, and goes on under it.
+/// The operation with the approval that an earlier activation asked for, and the number of its requests. The call may
+/// have gone out under that approval, and goes on under it.
 pub(super) async fn asked_before(
     ctx: &Ctx,
     open: &Open,
@@ -244,8 +245,8 @@ fn was_asked(ctx: &Ctx, name: &str, op: &Operation, nth: u32) -> bool {
     ctx.live.with_replay(|replay| replay.step(&asked).is_some())
 }
 
-/// What tells the requests of one call from those of another, and from what the run's code asks: the call's key, or what stands for a
-/// long one.
+/// The id of a call's requests: the call's key, or the hash of a long one. It differs from the ids of other calls, and
+/// from those that the run's code gives.
 fn id_of(op: &Operation) -> String {
     let key = op.key.as_str();
     if key.len() <= LONGEST { format!("~call/{key}") } else { format!("~call/{}", hex(&Sha256::digest(key))) }
@@ -255,12 +256,12 @@ fn of_version(id: &str, version: u32) -> String {
     format!("{id}@{version}")
 }
 
-/// What a review's run is told it by.
+/// The id of the message about the decision on this version.
 pub(crate) fn heard_as(id: &str, version: u32) -> String {
     of_version(id, version)
 }
 
-/// What came of it, as soon as that is known.
+/// The decision on the request, as soon as it is known.
 async fn outcome(ctx: &Ctx, what: &str, asked: Asked) -> Result<Approval, Failure> {
     let heard = heard_as(&asked.id, asked.version);
     let in_time = match asked.expires_at {
@@ -287,7 +288,7 @@ async fn outcome(ctx: &Ctx, what: &str, asked: Asked) -> Result<Approval, Failur
     }
 }
 
-/// The time to decide about this version is over. Somebody may have decided at the last moment: whoever wrote first is right.
+/// The end of the time to decide about this version. Somebody may decide at the last moment: the first write counts.
 struct TimeOver(u32);
 
 impl Guarded for TimeOver {
@@ -321,7 +322,7 @@ impl Guarded for TimeOver {
 }
 
 impl Told {
-    /// What came of a review that is over.
+    /// The message about a review that has ended.
     pub(crate) fn of(id: &str, review: &Review) -> Self {
         let outcome = review.outcome.clone().unwrap_or(ReviewOutcome::Withdrawn);
         Self { outcome, approval: review.approval(id) }

@@ -1,4 +1,4 @@
-//! What a run that is under way makes of changed code: a part that was added for later runs, and a step whose input has changed
+//! Changed code in a run that is under way: a part that was added for later runs, and a step whose input has changed
 //! while its result has not.
 
 use serde::Serialize;
@@ -14,8 +14,8 @@ use crate::payload::Payload;
 use crate::store::{PastStep, QuestionKind};
 
 impl Ctx {
-    /// Whether this run takes a part of the code that was added while runs were under way. Put the new part, an effect or a wait in front of
-    /// recorded ones, behind it:
+    /// True if this run takes a part of the code that was added while runs were under way. Put the new part, an effect
+    /// or a wait in front of recorded ones, behind this question:
     ///
     /// ```
     /// # use counterfoil::{Ctx, Failure};
@@ -28,13 +28,14 @@ impl Ctx {
     /// }
     /// ```
     ///
-    /// The answer is no if the run has recorded anything that its code has not asked for yet: a step, a wait or a call further down, or in
-    /// another branch. Otherwise the answer is yes. It is recorded, and is the same on every resume, for every use of the name in the run
-    /// (in a loop of [turns](Self::turns), in the turn), and after a retry or in a fork. Remove the question together with the old path
-    /// once the last run without the patch has ended.
+    /// The answer is no if the run has recorded anything that its code has not asked for yet: a step, a wait or a call
+    /// further down, or in another branch. Otherwise the answer is yes. The answer is recorded, and is the same on
+    /// every resume, for every use of the name in the run (in a loop of [turns](Self::turns), in the turn), and after a
+    /// retry or in a fork. Remove the question together with the old path once the last run without the patch has
+    /// ended.
     ///
     /// # Crash
-    /// The answer becomes durable before anything that the code does by it.
+    /// The answer becomes durable before anything that the code does because of it.
     pub async fn patched(&self, name: &str) -> Result<bool, Failure> {
         let open = self.open(Kind::Patch, Label::of(name, Some(name.to_owned()))).await?;
         if let Some(past) = self.live.recorded(&open).await? {
@@ -48,8 +49,8 @@ impl Ctx {
         Ok(is_patched)
     }
 
-    /// A recorded step that the code gives another input than then: the closure, which touches nothing, is run again. If its result is
-    /// the recorded one, that is kept and the run goes on; otherwise the run is blocked.
+    /// Compares a recorded step with the code, which gives it another input now: the closure, which touches nothing, is
+    /// run again. An equal result is kept, and the run goes on; a different one blocks the run.
     pub(super) async fn compared<T: Serialize + DeserializeOwned>(
         &self,
         open: Open,

@@ -1,4 +1,4 @@
-//! Taking runs over: what earlier processes left, and what waits as a row and may go on.
+//! Taking runs over: runs that earlier processes left, and runs that wait as rows and may go on.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::exec::withdrawn;
 use crate::id::{QuestionId, RunId};
 use crate::store::{Question, Run, RunState, Store as _, StoreError, Verdict};
 
-/// Runs are taken over in batches of this size.
+/// The number of runs that are taken over in one batch.
 pub(super) const CLAIM: u32 = 256;
 
 impl Inner {
@@ -51,8 +51,8 @@ impl Inner {
         }
     }
 
-    /// Runs that were blocked because nobody had registered their workflow, a tool or a child's workflow go on if that is registered
-    /// here. Nobody needs to answer their questions, which are withdrawn.
+    /// Lets runs go on that were blocked because their workflow, a tool or a child's workflow was not registered, if
+    /// that is registered here. Their questions need no answer, and are withdrawn.
     ///
     /// # Crash
     /// Each withdrawal and its run's new state are one transaction.
@@ -92,7 +92,8 @@ impl Inner {
         }
     }
 
-    /// The next row of the run that a question is about of what was not registered. `None` if it is not registered here, either.
+    /// The next row of the run that such a question is about. `None` if the run's workflow, tool or child is not
+    /// registered here, either.
     async fn known(&self, asked: &Question) -> Result<Option<Run>, StoreError> {
         let Some(run) = asked.run else { return Ok(None) };
         let run = match self.core.group.run_find(&asked.tenant, run).await {
@@ -105,15 +106,16 @@ impl Inner {
         Ok(run.filter(|run| self.lacks_nothing(run)).map(|run| self.going_on(&run)))
     }
 
-    /// What the blocked run asked for is registered here.
+    /// True if everything that the blocked run asked for is registered here.
     fn lacks_nothing(&self, run: &Run) -> bool {
         let RunState::Blocked { failure } = &run.state else { return false };
         self.workflows.find(run.workflow.as_str(), run.version).is_some()
             && Unregistered::of(failure).is_none_or(|lacked| lacked.is_here(self))
     }
 
-    /// Claims a run that has just parked, if an answer or a signal has come for it. Whoever gave that in another process while
-    /// the run was parking found the run neither waiting nor active there.
+    /// Claims a run that has just parked, if an answer or a signal has come for it. Closes a race: an answer or a
+    /// signal that another process wrote while the run was parking found it neither waiting in the store nor active
+    /// there.
     pub(super) async fn take_up_if_answered(self: &Arc<Self>, id: RunId) {
         let before = RunId(id.0 - 1);
         let claimed = async {
@@ -128,8 +130,8 @@ impl Inner {
         }
     }
 
-    /// Makes runs this worker's, and says how many it got. The count of deaths is durable before the code of a run runs again:
-    /// otherwise a run that kills its process would never be found out.
+    /// Makes runs this worker's, and returns the number of runs that it got. The count of deaths is durable before the
+    /// code of a run runs again: otherwise a run that kills its process would never be found out.
     pub(super) async fn claim(
         self: &Arc<Self>,
         mut runs: Vec<Run>,
@@ -163,8 +165,8 @@ impl Inner {
         Ok(claimed)
     }
 
-    /// Whether this worker should claim the run. In a shared store it leaves a run whose workflow it does not know to the workers
-    /// that know it.
+    /// True if this worker should claim the run. In a shared store it leaves a run whose workflow it does not know to
+    /// the workers that know it.
     pub(super) fn may_claim(&self, run: &Run) -> bool {
         !self.core.is_shared() || self.workflows.find(run.workflow.as_str(), run.version).is_some()
     }
@@ -180,7 +182,7 @@ impl Inner {
     /// The row with which a blocked run goes on. It is written in one transaction with the answer that lets the run go on.
     pub(super) fn going_on(&self, run: &Run) -> Run {
         let mut run = run.clone();
-        run.give_place_free(); // it queues up again, if it is in a queue
+        run.give_place_free(); // a run with a queue queues up again
         self.make_active(&mut run);
         run.deaths = 0;
         run

@@ -1,6 +1,6 @@
-//! A write that failed may have taken place all the same, because only its answer was lost. When the queue tries it again it is
-//! even refused: its rows are there already. Whoever asked for the write is told that it failed. What must follow from it follows
-//! in this process all the same, and does not wait for the next one.
+//! Failed writes of which only the answer was lost. Such a write may have taken place all the same. When the queue
+//! tries it again it is even refused, because its rows exist already. The caller is told that the write failed. Its
+//! consequences follow in this process all the same, and do not wait for the next one.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::id::{QuestionId, RunId, Tenant};
 use crate::store::{RunState, Signal, Store as _, StoreError};
 
 impl Inner {
-    /// The write would have made this run active and this worker's. If it did, the run is carried out.
+    /// Looks whether a failed write has made this run active and this worker's. If so, the run is carried out.
     pub(super) fn perhaps_ours(self: &Arc<Self>, tenant: &Tenant, id: RunId) {
         let (inner, tenant) = (self.clone(), tenant.clone());
         self.find_out(async move {
@@ -22,7 +22,7 @@ impl Inner {
         });
     }
 
-    /// The write would have said this to a run. If it did, the run is told.
+    /// Looks whether a failed write has stored this signal. If so, the run is told.
     pub(super) fn perhaps_sent(self: &Arc<Self>, signal: Signal) {
         let inner = self.clone();
         self.find_out(async move {
@@ -34,7 +34,7 @@ impl Inner {
         });
     }
 
-    /// The write would have answered this question. If it did, the runs that wait for the answer are woken.
+    /// Looks whether a failed write has answered this question. If so, the runs that wait for the answer are woken.
     pub(super) fn perhaps_answered(self: &Arc<Self>, tenant: &Tenant, question: QuestionId) {
         let (inner, tenant) = (self.clone(), tenant.clone());
         self.find_out(async move {
@@ -46,13 +46,13 @@ impl Inner {
         });
     }
 
-    /// Looks a moment later, when a write that was still on its way has arrived. An engine that shuts down waits for a look that
-    /// has begun, and not for that moment.
+    /// Looks a moment later, when a write that was still on its way has arrived. An engine that shuts down waits for a
+    /// look that has begun, and does not wait for a look's moment to come.
     fn find_out(self: &Arc<Self>, look: impl Future<Output = Result<(), StoreError>> + Send + 'static) {
         let core = self.core.clone();
         tokio::spawn(async move {
             core.clock.sleep(RETRY).await;
-            let _looking = core.tracker.token(); // taken before it is asked, or closing could overtake
+            let _looking = core.tracker.token(); // taken before the closing check, or closing could overtake the look
             if !core.is_closing()
                 && let Err(error) = look.await
             {

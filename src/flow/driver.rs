@@ -1,5 +1,5 @@
-//! The driver: the task of a run, one activation after the other, until the run is over, waits as a row, or is somebody
-//! else's.
+//! The driver: the task of a run, one activation after the other, until the run is over, waits as a row, or belongs to
+//! another worker.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -27,23 +27,23 @@ struct Task {
     tenant: Tenant,
     id: RunId,
     queue: Option<Name>,
-    /// So many activations in a row have panicked. They count as deaths of the run's process do.
+    /// The number of activations in a row that panicked. They count like deaths of the run's process.
     panics: u32,
 }
 
-/// How the last activation of a task ended.
+/// The end of a task's last activation.
 struct Ended {
     end: End,
-    /// Something came for the run that this activation has not seen to.
+    /// True if something came for the run that this activation has not handled.
     again: bool,
 }
 
-/// The run has no task any more, and nothing follows from that.
+/// The end of a task without any consequence: the run has no task here any more.
 struct GivenUp;
 
 impl Task {
-    /// Carries the run out. A panic of what an activation calls beside the run's own code (a clock, a subscriber of the log, a
-    /// callback) ends that activation; the run goes on from what is durable.
+    /// Carries the run out. A panic in code that an activation calls beside the run's own (a clock, a subscriber of the
+    /// log, a callback) ends that activation; the run goes on from its durable records.
     async fn drive(mut self, run: Box<Run>, fresh: Option<OrderingKey>) {
         let mut first = Some((run, fresh));
         loop {
@@ -68,7 +68,7 @@ impl Task {
         }
     }
 
-    /// One activation after the other. `first` is what is known of the run without reading it.
+    /// Runs one activation after the other. `first` holds the run if it need not be read.
     async fn activations(
         &mut self,
         first: Option<(Box<Run>, Option<OrderingKey>)>,
@@ -103,9 +103,9 @@ impl Task {
         }
     }
 
-    /// A write of an activation has failed, or was refused. Goes on, after a while, with the damage that is to block the run if
-    /// there is any: a damaged row does not mend itself, and trying again would go on for ever, unasked. A block that failed
-    /// itself (`is_damaged`) is tried again like anything else.
+    /// Handles a write of an activation that failed or was refused, and goes on after a while. If the run has a damaged
+    /// row, returns the damage that is to block the run: a damaged row does not mend itself, and without a question the
+    /// driver would try again for ever. A block that failed itself (`is_damaged`) is tried again like anything else.
     async fn failed(&self, error: ExecError, is_damaged: bool) -> ControlFlow<GivenUp, Option<StoreError>> {
         tracing::warn!(tenant = %self.tenant, run = %self.id, %error, "stopped where it is durable");
         if self.engine.core.is_closing() || error.is_final() {
@@ -122,12 +122,12 @@ impl Task {
         }
     }
 
-    /// The run's row. Nothing follows, and the task is at its end, if the run is over or another worker's.
+    /// Reads the run's row. If the run is over or another worker's, the task ends without a consequence.
     async fn row(&self) -> Result<Box<Run>, GivenUp> {
         let (engine, tenant, id) = (&self.engine, &self.tenant, self.id);
         loop {
             match engine.core.group.run_find(tenant, id).await {
-                // Its end was written, and the answer lost: it is over all the same.
+                // The end was written and the answer lost: the run is over all the same.
                 Ok(Some(run)) if run.state.is_final() => {
                     engine.runs.leave(id);
                     engine.ends.tell(id, &run.state);
@@ -151,14 +151,14 @@ impl Task {
         }
     }
 
-    /// This process does no more for the run.
+    /// Ends this process's work for the run.
     fn give_up(&self) -> GivenUp {
         self.engine.runs.leave(self.id);
         self.engine.give_up(self.id);
         GivenUp
     }
 
-    /// What follows when the run has no task here any more.
+    /// Tells those who wait for the run, and the next runs of its queue, when the run has no task here any more.
     async fn leave(&self, ended: &Ended) {
         let (engine, id) = (&self.engine, self.id);
         if let End::Over(state) = &ended.end {
@@ -175,7 +175,7 @@ impl Task {
         }
     }
 
-    /// A run that kills its process each time is stopped before it does so again (HAZARDS K06).
+    /// Blocks a run that kills its process each time, before it does so again.
     async fn quarantine(&self, run: Box<Run>) -> End {
         let question = format!(
             "{}: its process died {} times without the run getting anywhere. Mend the cause and go on, or abandon?",

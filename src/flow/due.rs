@@ -1,4 +1,5 @@
-//! What the executor's agenda and heartbeat ask of an engine: to take up what is due, and what others left or brought about.
+//! The engine's part of the executor's agenda and heartbeat: it takes up what is due, and what other workers left or
+//! wrote.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::store::{Question, Store as _, StoreError};
 impl Due for Inner {
     fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, More> {
         Box::pin(async move {
-            // First: a run that is past its deadline does not go on because its timer is due as well.
+            // First the deadlines: a run that is past its deadline does not go on because its timer is due as well.
             let mut taken_up = self.cancel_overdue(now).await;
             let runs = match self.core.group.run_due(now, CLAIM).await {
                 Ok(runs) => runs,
@@ -57,6 +58,6 @@ impl Due for Inner {
 
     fn stop(&self) {
         self.runs.stop_all();
-        self.ends.give_up_all(); // whoever waits is told: nothing is looked at from here any more
+        self.ends.give_up_all(); // no waiting caller is told anything from here on
     }
 }

@@ -1,4 +1,4 @@
-//! Events: what a run tells others, written with the checkpoint that says so (GUARD-5).
+//! Events: messages of a run to the outside, written with the checkpoint that says so.
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -14,21 +14,22 @@ use crate::payload::Payload;
 use crate::store::OutboxEvent;
 use crate::tool::canonical;
 
-/// No longer than this, in bytes.
+/// The greatest length of an aggregate or a kind, in bytes.
 const LONGEST: usize = 255;
 
 impl Ctx {
-    /// Emits an event about an aggregate: it is published by an engine that has a [sink](crate::flow::EngineBuilder::sink),
-    /// after all earlier events of that aggregate, and never lost. It waits for no disk.
+    /// Emits an event about an aggregate. An engine that has a [sink](crate::flow::EngineBuilder::sink) publishes the
+    /// event after all earlier events of that aggregate, and never loses it. Emitting waits for no disk.
     ///
     /// The label is the event's kind, with an id where several of one kind are emitted at once. The event's own id is made
-    /// of the run and its place in it: however often the run resumes, it is the same event. It may be published more than
-    /// once; consumers know it by its id, and its place by its sequence: see [`outbox`](crate::outbox).
+    /// of the run and the event's place in the run: it is the same event however often the run resumes. An event may be
+    /// published more than once. Consumers know it by its id, and its order by its sequence number: see
+    /// [`outbox`](crate::outbox).
     ///
-    /// The run is blocked if aggregate or kind is empty or longer than 255 bytes, or the payload too large.
+    /// The run is blocked if aggregate or kind is empty or longer than 255 bytes, or if the payload is too large.
     ///
     /// # Crash
-    /// The event and the checkpoint are one change: both are there, or neither, and then it is emitted by the resumed run.
+    /// The event and the checkpoint are one change. If neither is durable, the resumed run emits the event.
     ///
     /// ```
     /// # use counterfoil::{Ctx, Failure};
@@ -54,7 +55,7 @@ impl Ctx {
         if let Some(past) = past {
             return self.replayed(open, Some(hash), past).await;
         }
-        // Not while the run replays: what was emitted on another path is to be found first.
+        // The event is held back while the run replays: events that were emitted on another path are to be found first.
         self.live.released(&open, None).await;
         self.live.core.group.room().await;
         self.live.put_event(&open, aggregate, hash, payload);
@@ -70,8 +71,8 @@ impl Live {
         let (core, identity) = (&self.core, &open.identity);
         let null = crate::payload::Stored::Inline(Payload::stored("null"));
         let step = self.step(identity, identity.kind.checkpoint(), Some(hash), null);
-        // Made of everything that tells it from another event, wherever that comes from: two databases that have one
-        // consumer may both have a run of this id, but not of this number.
+        // The id is made of everything that distinguishes the event from any other event of any database: two databases
+        // that have one consumer may both have a run of this id, but not of this number.
         let id = event_id(&[
             &core.namespace,
             self.tenant.as_str(),
@@ -98,7 +99,7 @@ impl Live {
     }
 }
 
-/// A UUID of these parts, each with its length, so that no two lists look alike.
+/// A UUID made of these parts. Each part is hashed with its length, so that no two lists look alike.
 fn event_id(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

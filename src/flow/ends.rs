@@ -1,4 +1,4 @@
-//! What follows from the end of a run, here or in another process: whoever waits for it hears of it.
+//! The consequences of a run's end, here or in another process: the callers and runs that wait for the end are told.
 
 use std::sync::Arc;
 
@@ -9,22 +9,23 @@ use crate::id::{Ids, RunId, Tenant};
 use crate::store::{Run, RunState, Store as _, StoreError};
 
 impl Inner {
-    /// This engine is done with a run. Whoever waits for it is told; in a shared store another worker has it, and its
-    /// end is looked for at each beat.
+    /// Ends this engine's work for a run. Its waiting callers are told, except in a shared store: there another worker
+    /// has the run, and its end is looked for at each heartbeat.
     pub(super) fn give_up(&self, id: RunId) {
         if !self.core.hears_of_others() || self.core.is_closing() {
             self.ends.give_up(id);
         }
     }
 
-    /// A run that another worker began is perhaps waited for there.
+    /// Wakes the other workers, one of which began the run and may have a caller that waits for the end.
     pub(super) async fn tell_starter(&self, id: RunId) {
         if self.core.is_shared() && Ids::giver(id.0) != self.core.fence {
             let _ = self.core.group.wake_others().await; // only a hint
         }
     }
 
-    /// A child has ended, durably, and whoever was to tell its parent may not have: only a hint, like any other.
+    /// Tells the parent of a child that has ended durably, in case the worker that was to do so did not. This is only a
+    /// hint.
     pub(super) async fn tell_parent(self: &Arc<Self>, child: &Run) {
         let Some(parent) = child.parent else { return };
         let id = child.id.to_string();
@@ -35,7 +36,7 @@ impl Inner {
         }
     }
 
-    /// The ends of runs that are waited for here and that other workers carry out.
+    /// Looks for the ends of runs that callers wait for here and that other workers carry out.
     pub(super) async fn look_for_ends(&self) -> Result<(), StoreError> {
         for (tenant, id) in self.ends.elsewhere(|id| self.runs.has(id)) {
             if let Some(run) = self.core.group.run_find(&tenant, id).await?
@@ -46,8 +47,8 @@ impl Inner {
         }
         Ok(())
     }
-    /// The state of a run that is over or blocked. A run that this process is carrying out is not read: it
-    /// will say so itself.
+    /// The state of a run that is over or blocked. A run that this process carries out is not read: its task reports
+    /// the end.
     pub(super) async fn ended_state(&self, tenant: &Tenant, id: RunId) -> Result<Option<RunState>, RunError> {
         if self.runs.has_of(tenant, id) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Why a run has no result, or could not be asked for one.
+//! The reasons why a run has no result, or why a request about a run was refused.
 
 use super::failure::Failure;
 use crate::exec::ExecError;
@@ -7,24 +7,24 @@ use crate::ledger::Diff;
 use crate::payload::PayloadError;
 use crate::store::{Refusal, StoreError};
 
-/// Why a run has no result (yet).
+/// The reason why a run has no result (yet), or why a start, a signal or a command was refused.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The workflow returned an error. Effects it had committed are open questions now.
+    /// The workflow returned an error. Effects that it had committed and that are not undone are open questions now.
     #[error("{run} failed: {failure}")]
     Failed {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// What it returned.
+        /// The error that the workflow returned.
         failure: Failure,
     },
-    /// It waits for a decision: see the open escalations.
+    /// The run waits for a decision: see the open questions.
     #[error("{run} was blocked: {message}")]
     Blocked {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// The question.
+        /// The text of the question.
         message: String,
     },
     /// The start key was used before with another input: nothing was started.
@@ -32,54 +32,54 @@ pub enum RunError {
         "the start key {key:?} belongs to {run}, which has another input: nothing was started; use another key"
     )]
     Conflict {
-        /// The key.
+        /// The start key.
         key: String,
-        /// The run that has it.
+        /// The run that has the start key.
         run: RunId,
-        /// What differs.
+        /// The difference between the two inputs.
         diff: Diff,
     },
     /// The start key was used before, and the start was [not to give the existing run](super::StartRun::reject_duplicate).
     #[error("the start key {key:?} belongs to {run}: nothing was started")]
     Duplicate {
-        /// The key.
+        /// The start key.
         key: String,
-        /// The run that has it.
+        /// The run that has the start key.
         run: RunId,
     },
-    /// No queue of that name is declared with this engine.
+    /// No queue of that name is declared with this engine. Nothing was started.
     #[error(
         "no queue {queue:?} is declared with this engine (there are {declared:?}): nothing was started; add \
          `.queue(Queue::new({queue:?}))`"
     )]
     UnknownQueue {
-        /// The name.
+        /// The name that was asked for.
         queue: String,
-        /// Those that are.
+        /// The names of the declared queues.
         declared: Vec<String>,
     },
-    /// A schedule makes no sense, or was refused.
+    /// The schedule makes no sense, or was refused. Nothing was changed.
     #[cfg(feature = "schedule")]
     #[error("the schedule {name:?} was refused: {reason}; nothing was changed")]
     Schedule {
-        /// The schedule.
+        /// The name of the schedule.
         name: String,
-        /// Why.
+        /// The reason for the refusal.
         reason: String,
     },
     /// There is no schedule of this name.
     #[cfg(feature = "schedule")]
     #[error("there is no schedule {name:?} of this tenant")]
     NoSchedule {
-        /// The name.
+        /// The name that was asked for.
         name: String,
     },
-    /// A queue key or a priority was given, and no queue.
+    /// A queue key or a priority was given without a queue. Nothing was started.
     #[error(
         "a queue key or a priority was given and no queue: nothing was started; choose one by `.queue(name)`"
     )]
     NoQueue,
-    /// The function is not registered with this engine.
+    /// The function is not registered with this engine. Nothing was started.
     #[error(
         "this workflow is not registered with the engine: nothing was started; add `.workflow(name, version, function)`"
     )]
@@ -87,7 +87,7 @@ pub enum RunError {
     /// There is no such run of this tenant.
     #[error("there is no {run} of this tenant")]
     Unknown {
-        /// The run.
+        /// The id that was asked for.
         run: RunId,
     },
     /// No run of this workflow was started under this key.
@@ -100,126 +100,126 @@ pub enum RunError {
         /// The start key.
         key: String,
     },
-    /// Input or result have no JSON form, or not the expected type.
+    /// An input or a result has no JSON form, or not the expected type.
     #[error(transparent)]
     Payload(#[from] PayloadError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A write was refused.
+    /// The store refused a write.
     #[error("{run}: {refusal}")]
     Refused {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// Why.
+        /// The reason for the refusal.
         refusal: Refusal,
     },
-    /// It ended, and its retention is over: only a tombstone is left of it, so that its start key stays taken.
+    /// The run has ended, and its retention is over: only a tombstone is left of it, so that its start key stays taken.
     #[error(
         "{run} has expired: it ended, and what it was given, did and returned is no longer kept; nothing was begun or sent. Keep the \
          runs of its workflow for longer (`.retention(..)`), or use another start key"
     )]
     Expired {
-        /// The run.
+        /// The id of the run.
         run: RunId,
     },
-    /// It has ended, and receives nothing any more.
+    /// The run has ended, and receives nothing any more.
     #[error("{run} is over: the signal was not sent")]
     Over {
-        /// The run.
+        /// The id of the run.
         run: RunId,
     },
-    /// It cannot go on from a step.
+    /// The run cannot go on from a step.
     #[error("{run} {why}: it was left as it is; fork it, and the fork goes on from that step")]
     NotRetryable {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// Why.
+        /// The reason, as the rest of a sentence about the run.
         why: &'static str,
     },
-    /// It has recorded no step of this name: nothing was begun.
+    /// The run has recorded no step of this name. Nothing was begun again.
     #[error("{run} has recorded nothing under {step}: nothing was begun again; see what it did with `turns`")]
     NoSuchStep {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// The name.
+        /// The name that was asked for.
         step: String,
     },
-    /// It has no operation under this key of which it is known what became of it: nothing was begun.
+    /// The run has no operation under this key whose outcome is known. Nothing was begun again.
     #[error("{run} has no operation {key} whose outcome is known: nothing was begun again")]
     NoSuchEffect {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// The key.
+        /// The key that was asked for.
         key: String,
     },
-    /// Models were to be asked anew, and an effect rests on what they have said.
+    /// A fork was to ask the models anew, and an effect rests on their answers. Nothing was begun.
     #[error(
         "{run} was not forked: its effect {key} rests on what its models have said, so they are not asked again; fork it from a step \
          behind that effect, or without `explore`"
     )]
     EffectRests {
-        /// The run.
+        /// The id of the run.
         run: RunId,
         /// The key of the effect.
         key: String,
     },
-    /// An effect that was to be undone before the run is begun again is not.
+    /// An effect that was to be undone first is not undone. The run was not begun again.
     #[error(
         "{run} was not begun again: {key} was to be undone first, and is not: {why}; what was undone before it stays undone. Give the \
          command again when it is undone, or without undoing it"
     )]
     NotCompensated {
-        /// The run.
+        /// The id of the run.
         run: RunId,
         /// The key of the effect.
         key: String,
-        /// Why not.
+        /// The reason why it is not undone.
         why: String,
     },
-    /// A child that it has begun is under way, and would tell a fork nothing.
+    /// A child of the run is under way, and would not tell a fork of its end. Nothing was begun.
     #[error("{run} has a child that is under way, {child}: wait for it or cancel it, then fork")]
     ChildRunning {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// Its child.
+        /// The id of the child.
         child: RunId,
     },
-    /// Another command was given under this key: the first one stands.
+    /// Another command was given under this key. The first one counts.
     #[error(
         "{run} was given another command under the key {key:?}: the first one stands; give this one another key"
     )]
     CommandConflict {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// The command's key.
+        /// The key of the command.
         key: String,
     },
-    /// Nobody has paused it, or it goes on already.
+    /// The run is not paused, because nobody has paused it or because it goes on already.
     #[error("{run} is not paused: nothing was changed")]
     NotPaused {
-        /// The run.
+        /// The id of the run.
         run: RunId,
     },
-    /// The run was sent another signal under this name and id: the first one stands.
+    /// The run was sent another signal under this name and id. The first one counts.
     #[error(
         "{run} was sent another signal {name:?} under the id {id:?}: the first one stands; give this one another id"
     )]
     SignalConflict {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// The signal's name.
+        /// The name of the signal.
         name: String,
-        /// Its id.
+        /// The id of the signal.
         id: String,
     },
     /// A name is empty, too long, or not for users.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// The engine is shutting down; the run goes on when one is started on the same store.
+    /// The engine is shutting down. The run goes on when an engine is started on the same store.
     #[error("the engine was shut down before {run} ended: it goes on with the next one")]
     Closed {
-        /// The run.
+        /// The id of the run.
         run: RunId,
     },
     /// The executor failed.

@@ -1,4 +1,4 @@
-//! How a workflow fails: a value that is recorded, with a stable code (FLOW-1).
+//! Failures of workflows: recorded values, each with a stable code.
 
 use std::error::Error;
 use std::fmt;
@@ -13,52 +13,52 @@ use crate::ledger::{Diff, ErrorKind, KeyError, Record, RecordedFailure};
 use crate::payload::{Payload, PayloadError};
 use crate::tool::{ToolError, causes, in_full};
 
-/// Why a step, a call or a run failed. Recorded as it is, and the same on every resume.
+/// The reason why a step, a call or a run failed. It is recorded, and is the same on every resume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What to match on.
+    /// The stable code to match on.
     pub code: FailureCode,
-    /// What happened, to which key, and what to do.
+    /// The message: what happened, to which key, and what to do.
     pub message: String,
-    /// More, as JSON: the diff of a conflict, say.
+    /// Further facts as JSON, such as the diff of a conflict.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub detail: Value,
-    /// Of a run that undid what it could: what became of each of its effects, and of those of its children that succeeded;
-    /// the last one first.
+    /// The fate of each effect of a run that undid what it could, and of each effect of its children that succeeded;
+    /// the last effect first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectEnd>,
-    /// Children that the run began and that stand alone: what they do and did is not undone with it.
+    /// Children that the run began detached: their effects are not undone with the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detached: Vec<RunId>,
 }
 
-/// What became of an effect of a run that did not end well.
+/// The fate of one effect of a run that did not end well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectEnd {
-    /// The key of its operation.
+    /// The operation key of the effect.
     pub key: String,
-    /// The provider's id for it.
+    /// The provider's id for the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_ref: Option<String>,
-    /// What became of it.
+    /// The outcome of the compensation.
     pub became: EffectOutcome,
 }
 
-/// Undone, or not.
+/// The outcome of undoing an effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EffectOutcome {
-    /// It is undone.
+    /// The effect is undone.
     Undone,
-    /// A part of it is undone; a question is open about the rest.
+    /// A part of the effect is undone. A question is open about the rest.
     UndoneInPart {
-        /// What is left.
+        /// The part that is left, in words.
         rest: String,
     },
-    /// It stands, or may; a question is open about it.
+    /// The effect exists, or may exist. A question is open about it.
     Stands {
-        /// Why it was not undone.
+        /// The reason why it was not undone.
         why: String,
     },
 }
@@ -74,54 +74,56 @@ impl EffectEnd {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureCode {
-    /// The workflow's own code says so.
+    /// The workflow's own code returned the failure.
     Workflow,
     /// A tool failed for certain, and its attempts are used up.
     ToolFailed,
-    /// The same key with another payload.
+    /// The key was used before with another payload.
     Conflict,
-    /// Nobody knows whether it happened, and somebody decided to leave it.
+    /// Nobody knows whether the call happened, and a person decided to leave it.
     Abandoned,
-    /// It was done and undone; to do it again takes a key revision.
+    /// The effect was done and undone. To do it again takes a key revision.
     Compensated,
-    /// It was done so long ago that its answer is no longer kept; to do it again takes a key revision.
+    /// The effect was done so long ago that its answer is no longer kept. To do it again takes a key revision.
     Gone,
     /// The approval is missing, stale or expired.
     Approval,
-    /// Somebody has rejected what was to be approved.
+    /// A person rejected the request for approval.
     Rejected,
-    /// Nobody has decided in time.
+    /// Nobody decided about the request for approval in time.
     Undecided,
-    /// What was asked for does not fit what is there: a signal to a run that does not exist, say.
+    /// The request does not fit the present state: a signal to a run that does not exist, for example.
     Invalid,
-    /// The code asks for what cannot be recorded or resumed: two uses of one name at once, a payload over the limit. A run does not
-    /// fail with it: the run is blocked until its code is mended.
+    /// The code asks for something that cannot be recorded or resumed: two uses of one name at once, a payload over
+    /// the limit. A run does not fail with it: the run is blocked until its code is mended.
     Misuse,
-    /// A tool or the workflow of a child is not registered. A run does not fail with it: the run is blocked until an engine knows that.
+    /// A tool or the workflow of a child is not registered. A run does not fail with it: the run is blocked until an
+    /// engine has the registration.
     Unregistered,
     /// A transaction failed and was rolled back.
     Transaction,
-    /// A call happened, and its response is over the limit: what is recorded of it is the detail, a
-    /// [`ResponseTooLarge`](crate::exec::ResponseTooLarge). A run does not fail with it: the run is blocked until the limit is raised.
+    /// A call happened, and its response is over the limit. The detail is a
+    /// [`ResponseTooLarge`](crate::exec::ResponseTooLarge). A run does not fail with it: the run is blocked until the
+    /// limit is raised.
     ResponseTooLarge,
-    /// A child failed: its failure is the detail.
+    /// A child failed. Its failure is the detail.
     ChildFailed,
-    /// Somebody cancelled the run.
+    /// The run was cancelled by a command, or by its deadline.
     Cancelled,
-    /// A budget is used up: its name is in the detail, as `detail.detail.budget`. Nothing was sent.
+    /// A budget is used up, and nothing was sent. The name of the budget is in the detail, as `detail.detail.budget`.
     BudgetExceeded,
     /// An agent has used up its turns without coming to an end.
     TurnsUsedUp,
 }
 
 impl FailureCode {
-    /// A new build can mend it: the run is blocked, and nothing is undone.
+    /// True if a new build can mend the failure: the run is blocked, and nothing is undone.
     pub(crate) const fn is_mendable(self) -> bool {
         matches!(self, Self::Misuse | Self::Unregistered)
     }
 
-    /// A run that ends with this failure is blocked, and nothing is undone: a new build or another setting can mend it. With every other
-    /// failure the run fails.
+    /// True if a run that ends with this failure is blocked, and nothing is undone: a new build or another setting can
+    /// mend it. With every other failure the run fails.
     ///
     /// ```
     /// use counterfoil::flow::FailureCode;
@@ -134,17 +136,17 @@ impl FailureCode {
 }
 
 impl Failure {
-    /// A failure of the workflow's own.
+    /// A failure of the workflow's own code, with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self::coded(FailureCode::Workflow, message)
     }
 
-    /// A failure of this code.
+    /// A failure with this code and message.
     pub fn coded(code: FailureCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), detail: Value::Null, effects: Vec::new(), detached: Vec::new() }
     }
 
-    /// Adds detail.
+    /// Sets the detail of the failure.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Value>) -> Self {
         self.detail = detail.into();
@@ -153,7 +155,7 @@ impl Failure {
 
     pub(crate) fn tool(tool: &str, failure: &RecordedFailure) -> Self {
         let detail = serde_json::to_value(failure).unwrap_or(Value::Null);
-        // One of ours; a provider may have budgets, too.
+        // The engine's own budget; a provider may have budgets, too.
         let is_ours = failure.kind == ErrorKind::BudgetExceeded && failure.detail.get("budget").is_some();
         Self::coded(
             if is_ours { FailureCode::BudgetExceeded } else { FailureCode::ToolFailed },
@@ -190,11 +192,11 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Any error becomes a failure with `?`. `Failure` itself does not implement `Error`: Rust allows this conversion only then.
+/// Converts any error with `?`. `Failure` itself does not implement `Error`: Rust allows this conversion only then.
 ///
-/// An error that is or rests on a [`ToolError`], a [`PayloadError`], an [`IdError`] or a [`KeyError`] keeps its code, and one that rests on
-/// a [`RunError::Failed`] is the failure of that run. A run that such an error leaves with a code that a new build can mend is blocked,
-/// and not failed.
+/// An error that is or rests on a [`ToolError`], a [`PayloadError`], an [`IdError`] or a [`KeyError`] keeps its code.
+/// An error that rests on a [`RunError::Failed`] becomes the failure of that run. A run that ends with such an error is
+/// blocked, and not failed, if a new build can mend the code.
 ///
 /// ```
 /// use counterfoil::{Ctx, Failure};
@@ -211,7 +213,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for Failure {
     }
 }
 
-/// The failure that this error means by itself, wherever it comes from.
+/// The failure that this error means by itself, wherever the error comes from.
 fn coded_by(error: &(dyn Error + 'static), message: &str) -> Option<Failure> {
     if let Some(RunError::Failed { failure, .. }) = error.downcast_ref() {
         return Some(failure.clone());
@@ -236,8 +238,8 @@ impl From<Failure> for Box<dyn Error> {
     }
 }
 
-/// What an error of the executor means inside a run: something that the workflow can handle, or something
-/// that ends this activation of the run without a word to the workflow.
+/// The meaning of an executor's error inside a run: a failure that the workflow can handle, or a stop that ends this
+/// activation of the run without telling the workflow.
 pub(super) enum Meaning {
     Failure(Failure),
     Stop(ExecError),
@@ -255,7 +257,7 @@ pub(super) fn meaning(error: ExecError) -> Meaning {
     }
 }
 
-/// The run's code asks for what cannot be recorded or resumed.
+/// The failure of code that asks for what cannot be recorded or resumed.
 pub(super) fn misuse(message: impl Into<String>) -> Failure {
     Failure::coded(FailureCode::Misuse, message)
 }

@@ -1,8 +1,8 @@
-//! A run and the children that end with it: what they did in the world is undone with what the run did itself.
+//! A run and the children that end with it: the effects of these children are undone together with the run's own.
 //!
-//! A child that failed has undone what it did. One that succeeded has not, and its parent does it: the child's effects
-//! stand where the parent received the child's end, in the child's own order. A child whose end the parent did not receive
-//! stands where it ended.
+//! A child that failed has undone its effects. A child that succeeded has not, and its parent undoes them: they are
+//! ordered at the place where the parent received the child's end, in the child's own order. A child whose end the
+//! parent did not receive is ordered at the place where it ended.
 
 use std::collections::HashMap;
 
@@ -15,28 +15,28 @@ use crate::id::{RecordId, RunId};
 use crate::ledger::Record;
 use crate::store::{PastStep, Run, RunState, Store as _, StoreError, Turns};
 
-/// So many turns, or children, are read at once.
+/// The number of turns, or of children, that are read at once.
 const PAGE: u32 = 256;
 
-/// Where something stands among what a run did. An only worker goes by ids, which rise from life to life although its
-/// clock may be set back; those of several workers do not.
+/// The order of something among a run's effects. A single worker orders by ids, which rise from life to life although
+/// its clock may be set back; the ids of several workers do not, and so their effects are ordered by time first.
 type Place = (Option<Timestamp>, i64);
 
-/// A run and the children that end with it, and theirs.
+/// A run, the children that end with it, and the children of these.
 #[derive(Debug, Default)]
 pub(super) struct Family {
-    /// The run, and those that succeeded or have not ended.
+    /// The run, and the children that succeeded or have not ended.
     pub(super) runs: Vec<RunId>,
-    /// What the run did since its present input began, in all its turns, and what its children that succeeded did: the
-    /// first one first.
+    /// The effects of the run since its present input began, in all its turns, and the effects of its children that
+    /// succeeded; the first one first.
     pub(super) effects: Vec<Record>,
-    /// Children that have not ended.
+    /// The children that have not ended.
     pub(super) unfinished: Vec<Run>,
-    /// Children that the run has begun and that stand alone.
+    /// The children that the run has begun detached.
     pub(super) detached: Vec<RunId>,
 }
 
-/// Reads it. What the run has queued must be durable.
+/// Reads the family of a run. Everything that the run has queued must be durable.
 pub(super) async fn of(core: &Core, run: &Run) -> Result<Family, ExecError> {
     let reading = Reading { core, run };
     reading.family().await.map_err(|source| ExecError::Store { key: run.id.to_string(), source })
@@ -78,7 +78,7 @@ impl Reading<'_> {
                     continue;
                 }
                 if !matches!(child.state, RunState::Succeeded { .. }) {
-                    continue; // it has undone what it did, and what its children did
+                    continue; // the child has undone its effects, and those of its children
                 }
                 let theirs = Reading { core: self.core, run: &child }.family().await?;
                 let last = theirs.effects.iter().map(|record| record.id.0).max().unwrap_or(child.id.0);
@@ -103,7 +103,7 @@ impl Reading<'_> {
         (self.core.is_shared().then_some(at), id)
     }
 
-    /// Where the end of a child was received first.
+    /// Notes the place at which the end of a child was received first.
     fn note_end(&self, step: &PastStep, ends: &mut HashMap<RunId, Place>) {
         let Some(child) = ended(step) else { return };
         let place = if self.core.is_shared() {
@@ -119,8 +119,8 @@ impl Reading<'_> {
         ends.entry(child).and_modify(|first: &mut Place| *first = place.min(*first)).or_insert(place);
     }
 
-    /// A record of the run, or one that it used and whose own run has failed: perhaps before the effect happened for this
-    /// one.
+    /// A record of the run, or one that it used and whose own run has failed, perhaps before the effect happened for
+    /// this run. `None` if neither.
     async fn record(&self, id: RecordId, used: bool) -> Result<Option<Record>, StoreError> {
         let group = &self.core.group;
         let Some(record) = group.record_at(&self.run.tenant, id).await? else { return Ok(None) };

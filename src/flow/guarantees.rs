@@ -1,4 +1,4 @@
-//! The guarantee report (FLOW-10): what may be promised of each workflow's calls, without running any.
+//! The guarantee report: the promises about each workflow's calls, found without running any.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::workflow::Workflows;
 use crate::ledger::WorstCase;
 use crate::tool::{Guarantee, Registry};
 
-/// What may be promised of the calls of each registered workflow, and of each registered tool. Drawn as text by
+/// The promises about the calls of each registered workflow, and of each registered tool. Printed as text by
 /// [`Display`](fmt::Display), and as JSON by serde.
 ///
 /// ```
@@ -43,7 +43,7 @@ use crate::tool::{Guarantee, Registry};
 pub struct Guarantees {
     /// Each version of each workflow, by name and version.
     pub workflows: Vec<WorkflowGuarantees>,
-    /// All tools, by name.
+    /// The promises about each tool, by name.
     pub tools: Vec<Guarantee>,
     /// The promises about what any workflow may do without a tool.
     pub without_tools: Vec<OwnGuarantee>,
@@ -55,14 +55,14 @@ pub struct Guarantees {
 pub struct OwnGuarantee {
     /// The thing that is done.
     pub what: &'static str,
-    /// The worst that can become of it.
+    /// The worst outcome for the thing.
     pub worst_case: WorstCase,
     /// The means by which the promise is kept.
     pub by: &'static str,
 }
 
-/// In the order in which they are printed. *Exactly once* is said where the change and its record are one transaction of the ledger's
-/// own database.
+/// The promises in the order in which they are printed. *Exactly once* is said where the change and its record are one
+/// transaction of the ledger's own database.
 const WITHOUT_TOOLS: &[OwnGuarantee] = &[
     own("transaction", WorstCase::ExactlyOnce, "in one transaction with its record"),
     own(
@@ -101,17 +101,17 @@ const fn own(what: &'static str, worst_case: WorstCase, by: &'static str) -> Own
     OwnGuarantee { what, worst_case, by }
 }
 
-/// What may be promised of the calls of a workflow.
+/// The promises about the calls of one workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkflowGuarantees {
-    /// Its name.
+    /// The name of the workflow.
     pub name: String,
-    /// Its version.
+    /// The version of the workflow.
     pub version: u32,
-    /// It says which tools it calls, and can call no other. If it does not, it may call all.
+    /// True if the workflow declares its tools, and can call no other. Otherwise it may call all tools.
     pub declared: bool,
-    /// The tools that it may call, by name.
+    /// The tools that the workflow may call, by name.
     pub calls: Vec<Guarantee>,
 }
 

@@ -1,5 +1,5 @@
-//! What a guard keeps in rows of its own: read, decided upon and written in one change with the run's record of what was
-//! answered. If somebody else has written in between, it is read and decided upon again.
+//! Guards' rows of their own: read, decided upon, and written in one change with the run's record of the answer. If
+//! another writer came in between, they are read and decided upon again.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use crate::ledger::RequestHash;
 use crate::payload::Payload;
 use crate::store::{Change, Refusal, Verdict};
 
-/// Each try that fails is one that another has won. Who loses so often is told so.
+/// The number of tries before a guard reports that it lost. Each failed try is one that another writer has won.
 const TRIES: u32 = 1000;
 
-/// What a guard does, once, under the key of an operation.
+/// An action of a guard, done once under the key of an operation.
 pub(crate) trait Guarded: Send + Sync + 'static {
-    /// What it answers.
+    /// The answer of the action.
     type Answer: Serialize + DeserializeOwned + Send + 'static;
-    /// Why it is refused.
+    /// The reason why the action was refused.
     type Error: From<ExecError> + Send + 'static;
 
-    /// Decides without reading, where what is there is most probably known. Asked once, before [`propose`](Self::propose): if the
-    /// write is refused, what is there is read.
+    /// Decides without reading, if the present rows are most probably known. Called once, before
+    /// [`propose`](Self::propose): if the write is refused, the rows are read.
     fn guess<'a>(
         &'a self,
         _core: &'a Core,
@@ -40,10 +40,10 @@ pub(crate) trait Guarded: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// What was proposed or guessed last is durable.
+    /// Tells the guard that its last proposal or guess is durable.
     fn written(&self, _core: &Core, _tenant: &Tenant) {}
 
-    /// Reads what is there and decides; may be asked again.
+    /// Reads the present rows and decides. It may be called again.
     fn propose<'a>(
         &'a self,
         core: &'a Core,
@@ -51,37 +51,37 @@ pub(crate) trait Guarded: Send + Sync + 'static {
         key: &'a str,
     ) -> BoxFuture<'a, Result<Proposal<Self::Answer>, Self::Error>>;
 
-    /// What an error means in a run: a failure that its code may handle, or the executor's own.
+    /// The meaning of an error in a run: a failure that its code may handle, or an error of the executor.
     fn in_run(error: Self::Error) -> Result<Failure, ExecError>;
 }
 
-/// What a guard makes of what it has read.
+/// The decision of a guard after reading.
 pub(crate) enum Proposal<A> {
-    /// It was done before, and this was answered.
+    /// The action was done before, and this was the answer.
     Before(A),
-    /// To be written, and answered so. Refused as `Exists` if it is not as it was read.
+    /// A change to be written, and its answer. The store refuses it as `Exists` if the rows are not as they were read.
     Write(Box<Change>, A),
 }
 
-/// A guess that is being made, if one is.
+/// A future guess of a guard. `None` if it makes none.
 pub(crate) type Guessed<'a, A, E> = BoxFuture<'a, Result<Option<Guess<A>>, E>>;
 
-/// What a guard makes of what it has not read.
+/// The decision of a guard without reading.
 pub(crate) struct Guess<A> {
-    /// What it is about: after a refusal nobody guesses about it any more.
+    /// The subject of the guess: after a refusal no guess is made about it any more.
     pub(crate) about: String,
-    /// To be written. Refused as `Exists` if what is there is not as it was guessed.
+    /// The change to be written. The store refuses it as `Exists` if the rows are not as they were guessed.
     pub(crate) change: Box<Change>,
     pub(crate) answer: A,
 }
 
-/// Done, now or before.
+/// An action that is done, now or before.
 pub(crate) struct Done<A> {
     answer: A,
     before: bool,
 }
 
-/// What a guard does for one tenant, under one key.
+/// An action of a guard for one tenant, under one key.
 struct Doing<'a, G> {
     core: &'a Core,
     tenant: &'a Tenant,
@@ -90,7 +90,7 @@ struct Doing<'a, G> {
 }
 
 impl<G: Guarded> Doing<'_, G> {
-    /// Carries it out; `with` adds what is to become durable with it.
+    /// Carries the action out. `with` adds what is to become durable with it.
     async fn done(
         self,
         with: impl Fn(Change, &G::Answer) -> Result<Change, ExecError>,
@@ -114,7 +114,7 @@ impl<G: Guarded> Doing<'_, G> {
         Err(ExecError::Refused { key: key.to_owned(), refusal: Refusal::Exists }.into())
     }
 
-    /// False if what is there is not as it was read, or guessed: another was first.
+    /// Writes the change. Returns false if the rows are not as they were read or guessed: another writer was first.
     async fn is_written(&self, change: Change) -> Result<bool, G::Error> {
         let Self { core, tenant, guarded, key } = self;
         core.group.room().await;
@@ -131,7 +131,7 @@ impl<G: Guarded> Doing<'_, G> {
 }
 
 impl TenantClient {
-    /// Carries out what a guard does, outside of any run. The caller may go away: it is done all the same.
+    /// Carries out a guard's action outside of any run. If the caller goes away, the action is done all the same.
     pub(crate) async fn guarded<G: Guarded>(&self, key: String, guarded: G) -> Result<G::Answer, G::Error> {
         let (core, tenant) = self.core();
         let tracker = core.tracker.clone();
@@ -144,17 +144,17 @@ impl TenantClient {
 }
 
 impl Ctx {
-    /// What the run carries out, and for whom.
+    /// The core that carries the run out, and the run's tenant.
     pub(crate) fn core(&self) -> (Arc<Core>, Tenant) {
         (self.live.core.clone(), self.live.tenant.clone())
     }
 
-    /// The run that it is, or was forked from.
+    /// The id of this run, or of the run that it was forked from.
     pub(crate) fn origin(&self) -> crate::id::RunId {
         self.live.named_after().id
     }
 
-    /// The name in keys of effects: of the run that it is, or was forked from, or is begun again for.
+    /// The name in keys of effects: of this run, or of the run that it was forked from or is begun again for.
     #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "agents make such keys"))]
     pub(crate) fn effect_name(&self) -> crate::id::RunName {
         self.live.named_after()
@@ -165,7 +165,7 @@ impl Ctx {
         self.live.name()
     }
 
-    /// Carries out what a guard does, once for the run: under a key of its own unless one is given.
+    /// Carries out a guard's action, once for the run. Default key: one of the run's own.
     ///
     /// # Crash
     /// The guard's rows and the run's record of the answer are one transaction.
@@ -202,7 +202,7 @@ impl Ctx {
         }
     }
 
-    /// Reads what a guard keeps, and records what was read: on resume the record answers.
+    /// Reads rows of a guard, and records the result: on resume the record answers.
     pub(crate) async fn guarded_read<T, E>(
         &self,
         label: Label,
@@ -232,7 +232,8 @@ impl Ctx {
 }
 
 impl Live {
-    /// A future that is dropped leaves its write to its end, and a mark that it was dropped.
+    /// Carries out a guard's action for a run. If the future is dropped, its write goes on to its end, and the drop
+    /// leaves a mark.
     async fn guarded<G: Guarded>(
         self: &Arc<Self>,
         open: &Open,
@@ -257,7 +258,7 @@ impl Live {
     }
 }
 
-/// What the executor's error means in a run.
+/// The meaning of an executor's error in a run.
 pub(crate) fn exec_in_run(error: ExecError) -> Result<Failure, ExecError> {
     match meaning(error) {
         Meaning::Failure(failure) => Ok(failure),

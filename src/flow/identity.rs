@@ -1,25 +1,25 @@
-//! What tells one thing that a run does from another: its turn, kind, name and id. Pure.
+//! The identity of each thing that a run does: its turn, kind, name and id. Pure.
 
 use crate::ledger::{RequestHash, escaped};
 use crate::store::{PastStep, StepKind};
 
-/// Identity inside a run: turn, kind, name and id.
+/// The identity of something inside a run: turn, kind, name and id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
-    /// The turn, or outside of loops the run's base.
+    /// The number of the turn; outside of loops the run's base.
     pub(super) turn: u32,
     pub(super) kind: Kind,
     pub(super) name: String,
     pub(super) id: String,
 }
 
-/// What is identified.
+/// The kind of thing that is identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Step,
     Timer,
     Drawn,
-    /// Whether the run takes a part of the code that was added later.
+    /// The answer whether the run takes a part of the code that was added later.
     Patch,
     Select,
     Transaction,
@@ -31,19 +31,20 @@ pub(super) enum Kind {
     Emitted,
     /// A child that was begun.
     Child,
-    /// A call of a tool. Its id is its key, or its ordinal if the tool has none.
+    /// A call of a tool. Its id is its key, or its ordinal if the call has no key.
     Call,
-    /// What a guard wrote into rows of its own.
+    /// A guard's action, which writes rows of the guard's own.
     Guard,
     /// A loop of turns.
     Turns,
-    /// What gives several others a common name. It records nothing itself.
+    /// A scope, which gives several others a common name. It records nothing itself.
     #[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "agents are such"))]
     Scope,
 }
 
 impl Kind {
-    /// The kind of checkpoint that its outcome is. A call's is its record; only a failure is a checkpoint.
+    /// The kind of checkpoint that holds its outcome. The outcome of a call is its record; only its failure is a
+    /// checkpoint.
     pub(super) const fn checkpoint(self) -> StepKind {
         match self {
             Self::Step | Self::Scope => StepKind::Step,
@@ -62,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// The kind of what such a checkpoint is of; nothing if the run's code does not ask for it.
+    /// The kind of thing that such a checkpoint belongs to. `None` if the run's code does not ask for such things.
     pub(super) const fn of_checkpoint(kind: StepKind) -> Option<Self> {
         Some(match kind {
             StepKind::Step => Self::Step,
@@ -87,7 +88,7 @@ impl Kind {
         })
     }
 
-    /// A child, a sent signal or an emitted event.
+    /// True for a child, a sent signal or an emitted event.
     pub(super) const fn is_deed(self) -> bool {
         matches!(self, Self::Child | Self::Sent | Self::Emitted)
     }
@@ -113,49 +114,50 @@ impl Kind {
 }
 
 impl Identity {
-    /// The id that a use without an id gets from its ordinal: one that no use with an id has.
+    /// The id that a use without an id gets from its ordinal. No use with an id has it.
     pub(super) fn generated(nth: u64) -> String {
         format!("~{nth}")
     }
 
-    /// The id of a use whose id is given.
+    /// The stored id of a use whose id is given.
     pub(super) fn given(id: String) -> String {
         if id.starts_with('~') { format!("~{id}") } else { id }
     }
 
-    /// A person who says `asked` may mean the use with this id: by the id that the code gives, by the ordinal of a use
-    /// without one, or by the key of a call.
+    /// True if a person who says `asked` may mean the use with this id: by the id that the code gives, by the ordinal
+    /// of a use without one, or by the key of a call.
     pub(super) fn is_called(id: &str, asked: &str) -> bool {
         id == asked || id.strip_prefix('~') == Some(asked) || id == escaped(asked)
     }
 
-    /// The ordinal of a use without an id, or the id of another one.
+    /// The ordinal of a use without an id, or the given id.
     pub(super) fn nth(&self) -> &str {
         self.id.strip_prefix('~').unwrap_or(&self.id)
     }
 
-    /// Its id, told apart from those of other turns: for what is known by it outside of the run's own history.
+    /// The id, distinct from the ids of other turns. For uses outside of the run's own history.
     pub(super) fn in_turn(&self) -> String {
         if self.turn == 0 { self.id.clone() } else { format!("~turn:{}/{}", self.turn, self.id) }
     }
 
-    /// Its name and its id. The first `/` ends the name.
+    /// The name and the id. The first `/` ends the name.
     pub(super) fn place(&self) -> String {
         format!("{}/{}", self.name.replace('%', "%25").replace('/', "%2F"), self.in_turn())
     }
 
-    /// The child that was begun, the signal that was sent or the event that was emitted, if it is such a checkpoint.
+    /// The child that was begun, the signal that was sent or the event that was emitted, if the checkpoint is of that
+    /// kind.
     pub(super) fn of_deed(step: &PastStep) -> Option<Self> {
         let kind = Kind::of_checkpoint(step.kind).filter(|kind| kind.is_deed())?;
         Some(Self { turn: step.turn, kind, name: step.name.clone(), id: step.id.clone() })
     }
 
-    /// The id of the mark that it is kept although nothing asks for it.
+    /// The id of the mark that this is kept although nothing asks for it.
     pub(super) fn kept_id(&self) -> String {
         format!("~{}/{}", self.kind.name(), self.place())
     }
 
-    /// The identity of what is recorded anew each time the run goes on after it was blocked.
+    /// The identity of a checkpoint that is recorded anew each time the run goes on after it was blocked.
     pub(super) fn after_blocks(&self, times: usize) -> Self {
         let id = if times == 0 { self.id.clone() } else { format!("{}:~blocked:{times}", self.id) };
         Self { id, ..self.clone() }
@@ -171,22 +173,23 @@ impl Identity {
         }
     }
 
-    /// The name of what failed so, if it is no call.
+    /// The name of the failed thing, by the name of its failure. `None` if the thing is a call.
     pub(super) fn of_failed(name: &str) -> Option<&str> {
         Some(name.strip_prefix('~')?.split_once('/')?.1)
     }
 
-    /// The kind and the name of what failed, if this is the identity of an error in place of a result and no call's.
+    /// The kind and the name of the failed thing, if this is the identity of an error in place of a result, and not of
+    /// a call's.
     pub(super) fn failed_as(&self) -> Option<(&str, &str)> {
         self.name.strip_prefix('~').filter(|_| self.kind == Kind::Call)?.split_once('/')
     }
 
-    /// The id of the mark that this input gives a step the result which it has recorded.
+    /// The id of the mark that this input gives a step its recorded result.
     pub(super) fn adopted_id(&self, input: RequestHash) -> String {
         format!("{}:~adopted:{input:?}", self.id)
     }
 
-    /// The name of the mark that its dropped future left.
+    /// The name of the mark that the dropped future of this left.
     pub(super) fn abandoned_name(&self) -> String {
         format!("{}/{}", self.kind.name(), self.name)
     }

@@ -1,40 +1,41 @@
-//! What was said to a run and it has not received: pure, in memory, for as long as the run is active.
+//! The signals that a run has not received: pure, in memory, for as long as the run is active.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
 use crate::store::{COMMAND, Signal};
 
-/// So many of the last received are remembered: a signal may be told of twice, by the history and by its sender.
+/// The number of received signals that are remembered: a signal may arrive twice, by the history and by its sender.
 const REMEMBERED: usize = 1024;
 
-/// Which signal is waited for.
+/// The signal that a future waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) name: String,
-    /// Any, if absent.
+    /// The id of the signal. `None` for any id.
     pub(super) id: Option<String>,
 }
 
-/// Every operation takes logarithmic time, however many signals are pending.
+/// The pending signals of a run. Every operation takes logarithmic time, however many signals are pending.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// What is pending, by name.
+    /// The pending signals, by name.
     pending: BTreeMap<String, Named>,
-    /// The names and ids of the last received ones, in the order of their receipt, and to be looked up.
+    /// The names and ids of the last received signals, in the order of their receipt. `known` holds the same for
+    /// look-ups.
     received: VecDeque<(String, String)>,
     known: BTreeSet<(String, String)>,
     listening: Vec<Waker>,
-    /// The run's code has waited to be told that it is cancelled.
+    /// True if the run's code has waited to be told that it is cancelled.
     pub(super) awaits_end: bool,
 }
 
 /// The pending signals of one name.
 #[derive(Debug, Default)]
 struct Named {
-    /// By place and id: the order in which they are to be received.
+    /// The signals by place and id: the order in which they are to be received.
     signals: BTreeMap<(i64, String), Signal>,
-    /// The place of each id.
+    /// The place of each signal, by id.
     places: BTreeMap<String, i64>,
 }
 
@@ -53,7 +54,7 @@ impl Inbox {
         named.signals.insert((signal.place, signal.id.clone()), signal);
     }
 
-    /// Something new was said. Gives those to be woken that listen.
+    /// Adds a new signal. Returns the listeners that are to be woken.
     pub(super) fn deliver(&mut self, signal: Signal) -> Vec<Waker> {
         let is_pending = |named: &Named| named.places.contains_key(&signal.id);
         let known = self.pending.get(&signal.name).is_some_and(is_pending)
@@ -65,7 +66,7 @@ impl Inbox {
         std::mem::take(&mut self.listening)
     }
 
-    /// The first of this name.
+    /// The first signal of this name.
     pub(super) fn first(&self, name: &str) -> Option<&Signal> {
         self.pending.get(name)?.signals.values().next()
     }
@@ -74,7 +75,7 @@ impl Inbox {
         self.place(wanted).is_some()
     }
 
-    /// The place and id of the first that is wanted.
+    /// The place and id of the first wanted signal.
     fn place(&self, wanted: &Wanted) -> Option<(i64, String)> {
         let named = self.pending.get(&wanted.name)?;
         match &wanted.id {
@@ -83,13 +84,13 @@ impl Inbox {
         }
     }
 
-    /// The first that is wanted.
+    /// The first wanted signal.
     pub(super) fn peek(&self, wanted: &Wanted) -> Option<&Signal> {
         let place = self.place(wanted)?;
         self.pending.get(&wanted.name)?.signals.get(&place)
     }
 
-    /// How many there are.
+    /// The number of pending signals.
     pub(super) fn len(&self) -> usize {
         self.pending.values().map(|named| named.signals.len()).sum()
     }
@@ -100,7 +101,7 @@ impl Inbox {
         self.take(&Wanted { name, id: None })
     }
 
-    /// Takes the first that is wanted out.
+    /// Takes the first wanted signal out.
     pub(super) fn take(&mut self, wanted: &Wanted) -> Option<Signal> {
         let place = self.place(wanted)?;
         let named = self.pending.get_mut(&wanted.name)?;
@@ -120,7 +121,7 @@ impl Inbox {
         Some(signal)
     }
 
-    /// Wakes this one when something is said.
+    /// Wakes this listener when a signal arrives.
     pub(super) fn listen(&mut self, waker: &Waker) {
         if !self.listening.iter().any(|known| known.will_wake(waker)) {
             self.listening.push(waker.clone());

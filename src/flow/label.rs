@@ -1,4 +1,4 @@
-//! The name by which a run's code calls what it does.
+//! Labels: the names that a run's code gives to its steps, calls and waits.
 
 /// The name of a step, with an id where several of one name are open at once. A use with an id is never the same as a
 /// use without one.
@@ -33,7 +33,7 @@ impl<T: ToString> From<(&str, T)> for Label {
 }
 
 impl Label {
-    /// A name in a run, with an id where there may be several at once.
+    /// A label with this name, and with an id where there may be several at once.
     pub(crate) fn of(name: &str, id: Option<String>) -> Self {
         Self { name: name.to_owned(), id }
     }

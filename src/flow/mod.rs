@@ -1,11 +1,12 @@
-//! ④ Durable workflows: plain `async fn`s over a context, resumed by key from what they recorded.
+//! ④ Durable workflows: plain `async fn`s over a context, resumed by key from their records.
 //!
-//! The way of a run: `start` or `claim` → `driver` (its task) → `run` (one activation: load the history, poll the body, end or
-//! park) → `ctx`, `call`, `select`, `transaction` (what the body does) → `resume` (what it no longer asks for).
-//! Who acts on a run from outside: `signal`, `command` (cancel, pause), `answer`, `again` (retry, fork).
+//! The way of a run: `start` or `claim` → `driver` (its task) → `run` (one activation: load the history, poll the body,
+//! end or park) → `ctx`, `call`, `select`, `transaction` (the actions of the body) → `resume` (the records that the
+//! body no longer asks for). Actions on a run from outside: `signal`, `command` (cancel, pause), `answer`, `again`
+//! (retry, fork).
 //!
-//! `inner` is what all runs share, `live` what belongs to one activation. Neither imports what stands on it: `inner` is handed
-//! the driver, and `live` knows no engine.
+//! `inner` is shared by all runs, and `live` belongs to one activation. Neither imports the modules that build on it:
+//! `inner` is handed the driver, and `live` knows no engine.
 
 mod again;
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]

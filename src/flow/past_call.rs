@@ -1,4 +1,4 @@
-//! What a resumed run has recorded of a call.
+//! The records of a resumed run about a call.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::ledger::{Decision, Record, State};
 use crate::payload::Stored;
 use crate::store::{QuestionKind, Store as _};
 
-/// What an earlier activation has left of a call.
+/// The record that an earlier activation left of a call.
 pub(super) enum Past {
-    /// Nothing.
+    /// There is no record of the call.
     None,
-    /// A record without a result, or another's: to be looked at.
+    /// A record without a result, or another run's record, which is to be read.
     Unsettled,
-    /// This is what became of it.
+    /// The recorded outcome of the call.
     Over(Result<Answer, Failure>),
 }
 
-/// What a resumed run has recorded of a call. If that is nothing, this waits until new effects may go out.
+/// Reads the record of a resumed run about a call. If there is none, this waits until new effects may go out.
 pub(super) async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Result<Past, Failure> {
-    // Before the future may turn out to be abandoned: a call that lost a select was asked for all the same, and
+    // Asked before the future may turn out to be abandoned: a call that lost a select was asked for all the same, and
     // its effect needs no decision.
     let recorded = live.with_replay(|replay| replay.call(&op.key));
     if let Some(Recorded::Own { record, response: None, .. }) = &recorded
@@ -33,14 +33,14 @@ pub(super) async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Resul
     {
         settle_dropped(live, *record);
     }
-    // A failure that was shown to the run stays what it was, even if the operation could be tried again.
+    // A failure that the run's code was given stays the same, even if the operation could be tried again.
     if let Some(past) = live.recorded(open).await? {
         if let Some(then) = past.input_hash
             && then != op.hash
             && !is_recorded_request(live, op).await?
         {
-            // Carried out, it would be a conflict, which cannot be recorded beside the first failure: the run would
-            // be started over again and again, and nobody would be asked.
+            // Carried out, the call would be a conflict, which cannot be recorded beside the first failure: the run
+            // would be started over again and again, and nobody would be asked.
             let question = format!(
                 "{}: the {} has another input than when its failure was recorded ({then:?} then, {:?} now): \
                  the code or its input changed. Restore it and go on, or abandon?",
@@ -58,7 +58,7 @@ pub(super) async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Resul
             };
             match given {
                 Ok(Some(failure)) => return Ok(Past::Over(Err(failure))),
-                Ok(None) => {} // it blocked the run, and is asked again
+                Ok(None) => {} // the failure blocked the run, and the call is asked for again
                 Err(error) => return Err(live.failure(error).await),
             }
         }
@@ -82,8 +82,8 @@ pub(super) async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Resul
     }
 }
 
-/// What is recorded under the key is this request, although its hash is another one: the input's type or the rule of what is bound has
-/// another version.
+/// True if the record under the key is of this request, although its hash is another one: the input's type or the rule
+/// of the bound fields has another version.
 async fn is_recorded_request(live: &Live, op: &Operation) -> Result<bool, Failure> {
     let decided = async {
         let found = live.core.find(&op.tenant, &op.key).await?;
@@ -98,8 +98,9 @@ async fn is_recorded_request(live: &Live, op: &Operation) -> Result<bool, Failur
     }
 }
 
-/// What the record of another says, if that is over. Read at work, and not at rest: or the replay would be taken for
-/// quiescent, and what the run asked for behind this call for something that it does not ask for again.
+/// Reads another run's record, if it has an outcome. The read counts as work, and not as rest: otherwise the replay
+/// would be taken for quiescent, and everything that the code asks for behind this call for something that it no longer
+/// asks for.
 async fn read_back(live: &Arc<Live>, op: &Operation, recorded: &Recorded) -> Result<Past, Failure> {
     let Recorded::SharedEffect = recorded else { return Ok(Past::Unsettled) };
     let (core, key) = (&live.core, &op.key);
@@ -121,8 +122,8 @@ async fn read_back(live: &Arc<Live>, op: &Operation, recorded: &Recorded) -> Res
     }
 }
 
-/// A call that was dropped, and whose process died before its outcome was recorded: nobody waits for it, but its
-/// effect must not be forgotten.
+/// Finds out the outcome of a call that was dropped, and whose process died before the outcome was recorded. No future
+/// waits for the outcome, but the effect must not be forgotten.
 pub(super) fn settle_dropped(live: &Live, id: RecordId) {
     let (core, tenant) = (live.core.clone(), live.tenant.clone());
     core.tracker.clone().spawn(async move {

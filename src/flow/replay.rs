@@ -1,4 +1,4 @@
-//! What a run has recorded, found by identity and not by position (DESIGN 4.1).
+//! The records of a run, found by identity and not by position.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,21 +11,21 @@ use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
 use crate::store::{COMMAND, History, PastCall, PastStep, PastUse, Signal, StepKind};
 
-/// The index over what a resume needs of a run's history, and what has been asked for.
+/// The index over the part of a run's history that a resume needs, with notes of what the code has asked for.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
-    /// What was done outside of loops, and in the present turn.
+    /// The records of everything outside of loops, and of the present turn.
     turns: HashMap<u32, PastTurn>,
     kept: HashSet<String>,
     asked: HashSet<RecordId>,
     asked_uses: HashSet<OperationKey>,
     signals: Vec<Signal>,
     recorded_at: Option<Timestamp>,
-    /// How the run was begun again.
+    /// The marks of the run, if it was begun again.
     pub(super) again: Again,
 }
 
-/// What is recorded of a turn.
+/// The records of one turn.
 #[derive(Debug, Default)]
 struct PastTurn {
     steps: HashMap<StepKind, HashMap<String, HashMap<String, Checkpoint>>>,
@@ -40,12 +40,12 @@ struct Checkpoint {
     is_asked: bool,
 }
 
-/// What is recorded of a call.
+/// The record of a call.
 #[derive(Clone, Debug)]
 pub(super) enum Recorded {
-    /// Its record, owned by this run: what it is bound to, and what came of it if that is known.
+    /// A record of this run's own: its request, and its response if that is known.
     Own { record: RecordId, request_hash: RequestHash, response: Option<Stored> },
-    /// It was answered from another's record.
+    /// A record of another run, which answered the call.
     SharedEffect,
 }
 
@@ -84,12 +84,12 @@ impl Replay {
         replay
     }
 
-    /// When the last checkpoint was made.
+    /// The instant of the last checkpoint (UTC).
     pub(super) const fn recorded_at(&self) -> Option<Timestamp> {
         self.recorded_at
     }
 
-    /// What was said to the run, and it has not received.
+    /// Takes the signals that the run has not received.
     pub(super) fn take_signals(&mut self) -> Vec<Signal> {
         std::mem::take(&mut self.signals)
     }
@@ -102,7 +102,7 @@ impl Replay {
         self.turns.is_empty()
     }
 
-    /// The turn is over, and nothing asks for it again.
+    /// Forgets the records of a turn that is over, and returns its calls. The code asks for none of them again.
     pub(super) fn forget(&mut self, turn: u32) -> Vec<PastCall> {
         let calls: Vec<_> =
             self.turns.remove(&turn).into_iter().flat_map(|past| past.calls.into_values()).collect();
@@ -140,12 +140,12 @@ impl Replay {
 
     /// The error that the run's code was given in place of a result of this identity.
     pub(super) fn failure(&self, identity: &Identity) -> Option<&PastStep> {
-        // Most runs have none, and need not build its name.
+        // Most runs have no failure, and need not build its name.
         self.turns.get(&identity.turn)?.steps.get(&StepKind::CallFailed)?;
         self.step(&identity.failed())
     }
 
-    /// Its future was dropped while it was pending.
+    /// True if the future of this identity was dropped while it was pending.
     pub(super) fn is_abandoned(&self, identity: &Identity) -> bool {
         // Most runs have no such mark, and need not build its name.
         let Some(turn) = self.turns.get(&identity.turn) else { return false };
@@ -159,13 +159,13 @@ impl Replay {
         Some(&self.turns.get(&turn)?.steps.get(&kind)?.get(name)?.get(id)?.step)
     }
 
-    /// The step was recorded with another input, and this one was found to give the same result.
+    /// True if the step was recorded with another input, and this input was found to give the same result.
     pub(super) fn has_adopted(&self, step: &Identity, input: RequestHash) -> bool {
         let Identity { turn, name, .. } = step;
         self.find(*turn, StepKind::Adopted, name, &step.adopted_id(input)).is_some()
     }
 
-    /// What is recorded under a key, which counts as asked for from now on.
+    /// The record under a key, which counts as asked for from now on.
     pub(super) fn call(&mut self, key: &OperationKey) -> Option<Recorded> {
         if let Some(call) = self.turns.values().find_map(|turn| turn.calls.get(key)) {
             self.asked.insert(call.record);
@@ -179,7 +179,7 @@ impl Replay {
         })
     }
 
-    /// The code asks for this checkpoint: for its result, or for the error that stands in its place.
+    /// Notes that the code asks for this checkpoint: for its result, or for the error in its place.
     pub(super) fn ask(&mut self, identity: &Identity) {
         let Some(past) = self.turns.get_mut(&identity.turn) else { return };
         past.ask(identity);
@@ -188,7 +188,8 @@ impl Replay {
         }
     }
 
-    /// Children, sent signals and emitted events that nothing has asked for, and nobody decided to keep; of a turn alone or of all.
+    /// Children, sent signals and emitted events that the code has not asked for, and that nobody decided to keep: of
+    /// one turn, or of all.
     pub(super) fn unasked_deeds(&self, turn: Option<u32>) -> Vec<Identity> {
         let mut unasked = Vec::new();
         for (number, past) in self.turns.iter().filter(|(number, _)| turn.is_none_or(|turn| turn == **number))
@@ -208,7 +209,7 @@ impl Replay {
         unasked
     }
 
-    /// Recorded operations that nothing has asked for, and nobody decided to keep; of a turn alone or of all.
+    /// Recorded operations that the code has not asked for, and that nobody decided to keep: of one turn, or of all.
     pub(super) fn unasked(&self, turn: Option<u32>) -> Vec<&PastCall> {
         let turns = self.turns.iter().filter(|(number, _)| turn.is_none_or(|turn| turn == **number));
         let mut unasked: Vec<_> = turns
@@ -221,14 +222,14 @@ impl Replay {
         unasked
     }
 
-    /// Operations of other runs that answered this one, and that nothing has asked for.
+    /// Operations of other runs whose records answered this run, and that the code has not asked for.
     pub(super) fn unasked_uses(&self) -> impl Iterator<Item = &PastUse> {
         let uses = self.turns.values().flat_map(|past| past.uses.values());
         uses.filter(|used| !self.asked_uses.contains(&used.key))
     }
 
-    /// The run has recorded something that its code has not asked for yet, although somebody may have decided to keep it: the code is not
-    /// past it. The answer to another patch does not count, which is asked for only for as long as the code has that.
+    /// True if the run has recorded something that its code has not asked for yet, even if a person decided to keep it.
+    /// The answer to another patch does not count: the code asks for it only as long as it has that patch.
     pub(super) fn is_behind(&self) -> bool {
         let mut calls = self.turns.values().flat_map(|past| past.calls.values());
         calls.any(|call| !self.asked.contains(&call.record))
@@ -236,7 +237,7 @@ impl Replay {
             || self.unasked_checkpoints().iter().any(|step| step.kind != Kind::Patch)
     }
 
-    /// What the run's code has recorded by name and has not asked for, in the order in which it was recorded.
+    /// The checkpoints with a name that the code has not asked for, in the order of their times.
     pub(super) fn unasked_checkpoints(&self) -> Vec<Identity> {
         let mut checkpoints = Vec::new();
         for (turn, past) in &self.turns {
@@ -249,7 +250,7 @@ impl Replay {
                 }
             }
         }
-        // The engine recorded these for itself: where a child was begun, and the commands that the run received.
+        // The engine recorded these for itself: the order of a child's end, and the commands that the run received.
         checkpoints.retain(|(_, past)| !past.id.ends_with(PLACE) && !past.name.starts_with(COMMAND));
         checkpoints.sort_by_key(|(at, _)| *at);
         checkpoints.into_iter().map(|(_, identity)| identity).collect()

@@ -1,5 +1,5 @@
-//! Another path: recorded effects that the resumed path does not ask for are found before the next new effect
-//! goes out, and none is forgotten (DESIGN 4.1, invariant 7).
+//! Divergence: recorded effects that the resumed path does not ask for are found before the next new effect goes out,
+//! and none is forgotten.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::store::{
     PastCall, Question, QuestionKind, Run, RunState, Signal, Step, StepKind, Store as _, StoreError,
 };
 
-/// When the question is asked.
+/// The moment at which the records are compared with what the code asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// The replay is quiescent.
@@ -34,7 +34,7 @@ pub(super) enum When {
 }
 
 impl When {
-    /// Of which turn alone it is asked.
+    /// The turn whose records alone are compared. `None` for all turns.
     const fn turn(self) -> Option<u32> {
         match self {
             Self::TurnOver(turn) => Some(turn),
@@ -43,7 +43,8 @@ impl When {
     }
 }
 
-/// Looks for recorded effects that nothing asked for. What their tools' policies do not adopt is to block the run.
+/// Looks for recorded effects that the code did not ask for. Returns the stop that blocks the run, unless their tools'
+/// policies adopt or undo all of them.
 pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>, ExecError> {
     let block = |question, record: &Record| {
         let record = Some(record.id);
@@ -78,7 +79,7 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
     Ok(Some(Stop::Block { kind: QuestionKind::Diverged, question, record: None, kept }))
 }
 
-/// Undoes what the resumed path does not ask for, where that takes nobody's word.
+/// Undoes an effect that the resumed path does not ask for, if that needs nobody's word. Returns true if it is undone.
 async fn undone(live: &Live, record: &Record) -> Result<bool, ExecError> {
     let core = &live.core;
     let family = &[live.id];
@@ -88,7 +89,7 @@ async fn undone(live: &Live, record: &Record) -> Result<bool, ExecError> {
     Ok(matches!(undo(core, record, family).await?, Compensated::Undone(undone) if undone.is_whole()))
 }
 
-/// Children, signals and events as a person reads of them.
+/// The text about children, signals and events that a person reads.
 fn told(live: &Live, deeds: &[Identity]) -> String {
     let tell = |deed: &Identity| match deed.kind {
         Kind::Child => {
@@ -102,7 +103,7 @@ fn told(live: &Live, deeds: &[Identity]) -> String {
     deeds.iter().map(tell).collect::<Vec<_>>().join(", ")
 }
 
-/// What a run that ended well, or a turn of it, has done before and did not ask for again, as open questions.
+/// Questions about the effects of a run that ended well, or of a turn of it, that the code did not ask for again.
 pub(super) async fn left_unasked(live: &Arc<Live>, when: When) -> Result<Vec<Question>, ExecError> {
     let why = "its run ended without asking for it again";
     let deeds = unasked_deeds(live, when);
@@ -122,16 +123,16 @@ pub(super) async fn left_unasked(live: &Arc<Live>, when: When) -> Result<Vec<Que
     Ok(questions)
 }
 
-/// The committed or started effects that a failed run and its children leave without an owner, as open questions; and in
-/// its failure the children that it leaves alone.
+/// Questions about the committed or started effects that a failed run and its children leave without an owner. The
+/// detached children are added to the failure.
 ///
-/// `stands`: why effects stand that were to be undone.
+/// `stands`: the reasons why some effects were not undone although they were to be.
 pub(super) async fn left_by_failed(
     live: &Arc<Live>,
     failure: &mut Failure,
     stands: &HashMap<RecordId, String>,
 ) -> Result<Vec<Question>, ExecError> {
-    live.flushed().await?; // everything that the run has queued must be there to be listed
+    live.flushed().await?; // everything that the run has queued must be durable to be listed
     let family = family::of(&live.core, &live.run()).await?;
     let mut questions = Vec::new();
     for effect in &family.effects {
@@ -143,7 +144,7 @@ pub(super) async fn left_by_failed(
                 _ => "its run failed".to_owned(),
             };
             let why = stands.get(&effect.id).map_or_else(|| why.clone(), |stands| format!("{why}: {stands}"));
-            // It is the failed run that the answer is about, whoever did it: a retry withdraws the question.
+            // The answer is about the failed run, whichever run made the effect: a retry withdraws the question.
             let question = escalation_of_orphan(&live.core, &record, &why);
             questions.push(Question { run: Some(live.id), ..question });
         }
@@ -168,8 +169,8 @@ fn unasked_deeds(live: &Live, when: When) -> Vec<Identity> {
     })
 }
 
-/// The record of an effect that stands in the world, or may; `None` if there is nothing to be kept or undone.
-/// A started one is looked up first, but not sent again: nobody has asked for it.
+/// The record of an effect that exists in the world, or may exist. `None` if there is nothing to be kept or undone. A
+/// started record is looked up first, but not sent again: the code has not asked for it.
 pub(super) async fn settled(live: &Arc<Live>, id: RecordId) -> Result<Option<Record>, ExecError> {
     let core = &live.core;
     let find = || async {
@@ -187,11 +188,11 @@ pub(super) async fn settled(live: &Arc<Live>, id: RecordId) -> Result<Option<Rec
 
 fn policy(live: &Live, record: &Record) -> Divergence {
     let registry = &live.core.registry;
-    // A tool that is no longer registered cannot say.
+    // A tool that is no longer registered has no policy.
     registry.find(record.operation.as_str()).map_or(Divergence::Escalate, |tool| tool.spec().divergence)
 }
 
-/// A call of the same tool with the same request under another key: the key is not stable (KEY-4).
+/// The question about a key that is not stable: the code calls the same tool with the same request under another key.
 fn unstable_key(live: &Live, past: &PastCall) -> Option<String> {
     let held = live.held_calls();
     let now = held.iter().find(|held| held.tool == past.operation && held.hash == past.request_hash)?;
@@ -213,8 +214,8 @@ fn diverged(live: &Live, record: &Record) -> String {
     )
 }
 
-/// What the code does instead of asking for what was done: it comes to something new. Whether the code asks for what was done
-/// behind that cannot be seen.
+/// The text about the new things that the code comes to instead of the recorded one. Whether the code asks for the
+/// recorded one behind them cannot be seen.
 fn instead(live: &Live, done: &str) -> String {
     const SHOWN: usize = 3;
     let anew = live.anew();
@@ -230,17 +231,17 @@ fn instead(live: &Live, done: &str) -> String {
     }
 }
 
-/// What is asked when a run is stopped.
+/// The question with which a run is stopped.
 pub(super) struct Asked {
     pub(super) kind: QuestionKind,
     pub(super) question: String,
     pub(super) record: Option<RecordId>,
-    /// Children and signals that are asked about: with the question they are marked as kept, so that they are not asked
-    /// about again.
+    /// The ids of children, signals and events that the question is about. They are marked as kept with the question,
+    /// so that they are not asked about again.
     pub(super) kept: Vec<String>,
-    /// The command that stopped it, which is received with that.
+    /// The command that stopped the run. It is received together with the stop.
     pub(super) command: Option<Signal>,
-    /// What the row of the run says beside the question.
+    /// Further facts for the row of the run, as JSON.
     pub(super) detail: Value,
 }
 
@@ -250,7 +251,7 @@ impl Asked {
         Self { kind, question, record: None, kept: Vec::new(), command: None, detail: Value::Null }
     }
 
-    /// The question whether a run goes on whose code asks for what only a new build can give it.
+    /// The question about a run whose code asks for something that only a new build or another setting can give.
     pub(super) fn unmended(run: RunId, failure: &Failure) -> Self {
         let (kind, then) = match failure.code {
             FailureCode::Unregistered => {
@@ -260,18 +261,18 @@ impl Asked {
             _ => (QuestionKind::Quarantined, "Mend the code and go on, or"),
         };
         let question = format!("{run}: {failure}. What the run did before stands. {then} abandon the run?");
-        // By its record it is found that the run was blocked with this failure.
+        // The record tells later that the run was blocked with this failure.
         let record = oversized::record_of(failure);
         Self { record, detail: failure.detail.clone(), ..Self::of(kind, question) }
     }
 }
 
-/// Stops the run with an open question about nothing but itself; it goes on when that is answered.
+/// Blocks the run with an open question about the run alone. The run goes on with the answer.
 pub(super) async fn block(live: &Arc<Live>, kind: QuestionKind, question: String) -> End {
     block_on(live, Asked::of(kind, question)).await
 }
 
-/// Stops the run with an open question; it goes on when that is answered.
+/// Blocks the run with an open question. The run goes on with the answer.
 ///
 /// # Crash
 /// The run's row and the question are one transaction.
@@ -284,10 +285,10 @@ pub(super) async fn block_on(live: &Arc<Live>, asked: Asked) -> End {
     let state = RunState::Blocked { failure };
     let run = live.next_run(|run| {
         run.state = state.clone();
-        run.give_place_free(); // an open question is to hold up nobody else
+        run.give_place_free(); // an open question holds up no other run
     });
     let escalation = about(live, kind, question, record);
-    // Its text may show a part of a payload, and stays out of the log.
+    // The question's text may show a part of a payload, and stays out of the log.
     tracing::warn!(tenant = %live.tenant, run = %live.id, ?kind, question = %escalation.id, "run blocked, a question is open");
     let mut change = core.change(Some(live.lane)).run(run).escalation(escalation);
     change.steps = kept.into_iter().map(|id| kept_mark(live, id)).collect();
@@ -318,8 +319,8 @@ fn kept_mark(live: &Live, id: String) -> Step {
     live.step(&identity, StepKind::Kept, None, Stored::Inline(Payload::stored("null")))
 }
 
-/// A blocked run that is not to go on: its failed row, and what it had done as open questions, to be written
-/// with the answer that ends it.
+/// The failed row of a blocked run that was abandoned, and questions about its effects. Both are written with the
+/// answer that ends the run.
 pub(super) async fn abandoned(
     core: &Arc<Core>,
     run: Run,

@@ -9,11 +9,11 @@ use crate::ledger::RequestHash;
 use crate::payload::Stored;
 use crate::store::{InQueue, Run, RunState};
 
-/// What a run begins with.
+/// The values with which a run's row begins.
 pub(super) struct NewRow<'a> {
     pub(super) tenant: &'a Tenant,
     pub(super) workflow: &'a Registered,
-    /// Drawn if it is not given.
+    /// The number of the run. Drawn if it is absent.
     pub(super) number: Option<RunNumber>,
     pub(super) key: Option<String>,
     pub(super) parent: Option<RunId>,

@@ -11,16 +11,16 @@ use crate::store::{Run, Signal};
 /// The runs that have a task in this process.
 #[derive(Default)]
 pub(super) struct Runs {
-    // In their order: a simulation that is repeated does the same again.
+    // Ordered by id, so that a simulation that is repeated does the same again.
     by_id: Mutex<BTreeMap<RunId, InHand>>,
 }
 
 /// A run that has a task.
 struct InHand {
     tenant: Tenant,
-    /// Its present activation, if one is under way.
+    /// The run's present activation, if one is under way.
     live: Option<Weak<Live>>,
-    /// An answer or a signal came while the activation was beginning or ending.
+    /// True if an answer or a signal came while the activation was beginning or ending.
     again: bool,
 }
 
@@ -35,7 +35,7 @@ impl Runs {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The run is to be given a task. False if it has one: that task sees to what has come.
+    /// Enters a run that is to be given a task. Returns false if it has one: that task handles what has come.
     pub(super) fn enter(&self, run: &Run) -> bool {
         let mut runs = self.by_id();
         if let Some(ending) = runs.get_mut(&run.id) {
@@ -46,7 +46,7 @@ impl Runs {
         true
     }
 
-    /// The run has no task any more. True if something came for it that its task has not seen to.
+    /// Removes a run that has no task any more. Returns true if something came for it that its task has not handled.
     pub(super) fn leave(&self, id: RunId) -> bool {
         self.by_id().remove(&id).is_some_and(|run| run.again)
     }
@@ -55,7 +55,7 @@ impl Runs {
         self.by_id().contains_key(&id)
     }
 
-    /// It has a task, and is this tenant's.
+    /// True if the run has a task here, and is this tenant's.
     pub(super) fn has_of(&self, tenant: &Tenant, id: RunId) -> bool {
         self.by_id().get(&id).is_some_and(|run| run.tenant == *tenant)
     }
@@ -64,7 +64,7 @@ impl Runs {
         self.by_id().keys().copied().collect()
     }
 
-    /// The activations of this moment.
+    /// The activations that are under way.
     pub(super) fn lives(&self) -> Vec<Arc<Live>> {
         self.by_id().values().filter_map(InHand::live).collect()
     }
@@ -74,7 +74,7 @@ impl Runs {
         self.by_id().get(&id)?.live()
     }
 
-    /// Starts a run over from its records. False if it has no task.
+    /// Starts a run over from its records. Returns false if the run has no task.
     pub(super) fn bounce(&self, id: RunId) -> bool {
         let mut runs = self.by_id();
         let Some(run) = runs.get_mut(&id) else { return false };
@@ -85,7 +85,7 @@ impl Runs {
         true
     }
 
-    /// Hands a run what was said to it, or sees to it that its next activation reads it. False if the run has no task.
+    /// Hands a signal to a run, or lets its next activation read the signal. Returns false if the run has no task.
     pub(super) fn deliver(&self, signal: Signal) -> bool {
         let mut runs = self.by_id();
         let Some(run) = runs.get_mut(&signal.run) else { return false };
@@ -93,8 +93,8 @@ impl Runs {
         true
     }
 
-    /// Those of these runs that have no task, and how many have one. Such a run has parked at this very moment: its task sees
-    /// to it on its way out.
+    /// The due runs that have no task, and the number of those that have one. A run with a task has parked at
+    /// this very moment: its task handles it on its way out.
     pub(super) fn asleep(&self, due: Vec<Run>) -> (Vec<Run>, usize) {
         let mut runs = self.by_id();
         let (mut asleep, mut ending) = (Vec::new(), 0);
@@ -126,7 +126,7 @@ impl Runs {
                 live.request_stop(Stop::Bounce);
             }
         }
-        // One that was begun while the engine shut down was not there to be stopped with the others.
+        // An activation that began while the engine shut down was not there to be stopped with the others.
         if live.core.is_closing() {
             live.request_stop(closed(live));
         }
@@ -138,7 +138,7 @@ fn closed(live: &Live) -> Stop {
     Stop::Failed(ExecError::Closed { key: live.id.to_string() })
 }
 
-/// See [`Runs::list`].
+/// The guard of an activation that can be found: see [`Runs::list`].
 pub(super) struct Listed<'a> {
     runs: &'a Runs,
     id: RunId,

@@ -1,8 +1,8 @@
-//! Undoing what a run did that did not end well, and what its children did that succeeded: in reverse order, each effect by
-//! its own tool's policy.
+//! Compensation of a run that did not end well: its effects, and those of its children that succeeded, are undone in
+//! reverse order, each by its own tool's policy.
 //!
-//! The run's failure is recorded first. From then on its code is not run again: whoever carries the run on undoes what is
-//! left to be undone, and ends it with what it failed with, and with what became of each effect.
+//! The run's failure is recorded first. From then on its code is not run again: a worker that carries the run on undoes
+//! the effects that are left, and ends the run with its failure and with the fate of each effect.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use crate::store::{
     Change, Question, Resolution, Run, RunState, Step, StepKind, Store as _, StoreError, WaitsOn,
 };
 
-/// The checkpoint that a run is being undone.
+/// The name of the checkpoint which says that a run is being undone.
 pub(super) const UNDO: &str = "undo";
-/// The checkpoint that somebody was asked whether an effect may be undone.
+/// The name of the checkpoint which says that a person was asked whether an effect may be undone.
 const ASKED: &str = "asked";
-/// A run that waits for its children to end keeps its memory for so long: most end at once.
+/// The time for which a run that waits for its children to end keeps its memory: most end at once.
 const MOMENT: Duration = Duration::from_secs(1);
-/// How often a run looks again for what nobody tells it: the answer to a question about a child's effect, the end of a
-/// child's child.
+/// The interval at which a run looks again for events that nobody tells it of: the answer to a question about a child's
+/// effect, and the end of a child's child.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
-/// Something that this run or a child of it did can be undone, or a child has not ended.
+/// True if an effect of this run or of its children can be undone, or if a child has not ended.
 async fn is_due(live: &Arc<Live>) -> Result<bool, ExecError> {
     let core = &live.core;
-    live.flushed().await?; // everything that the run has queued must be there to be found
+    live.flushed().await?; // everything that the run has queued must be durable to be found
     let stands = |record: &Record| matches!(record.state, State::Started | State::Committed { .. });
     let can_undo = |record: &Record| core.registry.policy_of(record.operation.as_str()).is_some();
     let family = family::of(core, &live.run()).await?;
@@ -43,10 +43,10 @@ async fn is_due(live: &Arc<Live>) -> Result<bool, ExecError> {
         || family.effects.iter().any(|record| stands(record) && can_undo(record)))
 }
 
-/// The run has failed, and what it did is undone from now on.
+/// Begins to undo the effects of a run that has failed.
 ///
 /// # Crash
-/// Before this is durable the run comes here again, from its records; after, its code is not run again.
+/// Before this is durable the run comes here again, from its records. After that, its code is not run again.
 async fn begin(live: &Arc<Live>, failure: &Failure) -> End {
     tracing::info!(tenant = %live.tenant, run = %live.id, code = ?failure.code, "undoing");
     let change = live.core.change(Some(live.lane)).step(begun(live, failure));
@@ -57,13 +57,13 @@ async fn begin(live: &Arc<Live>, failure: &Failure) -> End {
 }
 
 fn begun(live: &Live, failure: &Failure) -> Step {
-    // A run that is retried may fail again: the revision of its row tells the two apart.
+    // A run that is retried may fail again: the revision of its row tells the two failures apart.
     let id = live.run().revision.to_string();
     let identity = Identity { turn: live.base, kind: Kind::Step, name: UNDO.into(), id };
     live.step(&identity, StepKind::Undoing, None, Stored::Inline(failure.payload()))
 }
 
-/// A blocked run that is not to go on: with what it goes on to undo, if there is anything.
+/// The checkpoint with which a blocked run that was abandoned begins to be undone. `None` if there is nothing to undo.
 pub(super) async fn of_abandoned(
     core: &Arc<Core>,
     run: &Run,
@@ -77,7 +77,7 @@ pub(super) async fn of_abandoned(
 }
 
 impl Activation<'_> {
-    /// The run is over: unless something that it did is to be undone first.
+    /// Ends the run, unless some of its effects are to be undone first.
     pub(super) async fn finish(self, result: Result<Payload, Failure>) -> End {
         let live = self.live;
         let result = result.and_then(|output| Ok(output.within(&live.core.limits)?));
@@ -91,10 +91,11 @@ impl Activation<'_> {
         self.finish_leaving(result, &HashMap::new()).await
     }
 
-    /// Undoes what is left to be undone, and ends the run.
+    /// Undoes the effects that are left to be undone, and ends the run.
     ///
     /// # Crash
-    /// Each compensation has a record, and each record that is undone says so: whoever comes here again goes on with the rest.
+    /// Each compensation has a record, and each record that is undone says so: a worker that comes here again goes on
+    /// with the rest.
     pub(super) async fn undo(self, failure: &Stored) -> End {
         match Box::pin(Saga::of(self).undo(failure)).await {
             Ok(end) => end,
@@ -106,22 +107,22 @@ impl Activation<'_> {
 struct Saga<'a> {
     activation: Activation<'a>,
     live: &'a Arc<Live>,
-    /// Why effects stand that were to be undone. They are not tried again in this life.
+    /// The reasons why some effects were not undone. These effects are not tried again in this life.
     stands: HashMap<RecordId, String>,
-    /// Where somebody was asked whether an effect may be undone.
+    /// The questions whether an effect may be undone, by the effect's record.
     asked: HashMap<RecordId, QuestionId>,
-    /// A question about a child's effect is open: its answer wakes the child, which has ended.
+    /// True if a question about a child's effect is open: its answer wakes the child, which has ended.
     asks_for_child: bool,
-    /// It has waited in memory for the end of a child's child.
+    /// True if the run has waited in memory for the end of a child's child.
     waited_for_far: bool,
 }
 
-/// How one effect stands.
+/// The state of one effect while the run is undone.
 enum Stands {
     Over(Option<EffectOutcome>),
-    /// It has become undone just now: there may be others by now.
+    /// The effect was undone just now, and others may have come meanwhile.
     Changed,
-    /// Somebody is asked.
+    /// A person is asked about the effect.
     Asked,
 }
 
@@ -155,9 +156,9 @@ impl<'a> Saga<'a> {
             if !told && !family.unfinished.is_empty() {
                 self.end_children(&family, &failure).await?;
                 told = true;
-                continue; // they may have ended at once
+                continue; // the children may have ended at once
             }
-            // What a child does is behind what its parent did before: it is undone first.
+            // The effects of a child come after those of its parent, and are undone first.
             if family.unfinished.iter().any(is_under_way) {
                 match self.rest(heard, WaitsOn::SIGNAL, &family).await? {
                     Some(end) => return Ok(end),
@@ -169,11 +170,11 @@ impl<'a> Saga<'a> {
                 match Box::pin(self.one(record, &family.runs)).await? {
                     Stands::Over(became) => ends.extend(became.map(|became| EffectEnd::of(record, became))),
                     Stands::Changed => changed = true,
-                    Stands::Asked => asked = true, // the others do not wait for it
+                    Stands::Asked => asked = true, // the other effects do not wait for the answer
                 }
             }
             if changed {
-                continue; // what was on its way meanwhile is found
+                continue; // an effect that was on its way meanwhile is found
             }
             let on = WaitsOn { answer: asked, signal: !family.unfinished.is_empty() };
             if on != WaitsOn::NOTHING {
@@ -191,8 +192,8 @@ impl<'a> Saga<'a> {
         family::of(&self.live.core, &self.live.run()).await
     }
 
-    /// What the run was told to do before it failed, it has done: in a shared store a command that nobody has received would
-    /// wake it as often as it waits.
+    /// Receives the commands that the run was given before it failed. It has obeyed them: in a shared store a command
+    /// that the run has not received would wake it as often as it waits.
     async fn obeyed(&self) -> Result<(), ExecError> {
         while let Some(command) = self.live.take_command() {
             let core = &self.live.core;
@@ -202,14 +203,14 @@ impl<'a> Saga<'a> {
         Ok(())
     }
 
-    /// Cancels the children that have not ended: nobody waits for them any more.
+    /// Cancels the children that have not ended: no code waits for them any more.
     ///
     /// # Crash
-    /// The commands are durable before anything is undone, and given again they are the same ones.
+    /// The commands are durable before anything is undone. Given again, they are the same commands.
     async fn end_children(&self, family: &Family, failure: &Failure) -> Result<(), ExecError> {
         let live = self.live;
         for child in &family.unfinished {
-            // Of a run that was cancelled, these were told by whom and why before it failed.
+            // The children of a run that was cancelled were told by whom and why before the run failed.
             if failure.code != FailureCode::Cancelled || child.parent != Some(live.id) {
                 self.activation.engine.end_child(live, child.id, failure).await;
             }
@@ -217,19 +218,20 @@ impl<'a> Saga<'a> {
         Ok(())
     }
 
-    /// Waits for a child's end or an answer: for a moment in memory, then as a row. `None`: look again.
+    /// Waits for a child's end or an answer: for a moment in memory, then as a row. Returns `None` to look again.
     async fn rest(&mut self, heard: usize, on: WaitsOn, family: &Family) -> Result<Option<End>, ExecError> {
         let (live, core) = (self.live, &self.live.core);
         if on.signal && live.hears_more(heard, MOMENT).await? {
             return Ok(None);
         }
-        // A child tells its own parent that it has ended, and that one may have succeeded before this run failed.
+        // A child tells its own parent that it has ended, and that parent may have succeeded before this run failed.
         let far = family.unfinished.iter().any(|child| child.parent != Some(live.id));
         if far && !std::mem::replace(&mut self.waited_for_far, true) || !live.end_unless_told(heard) {
             return Ok(None);
         }
-        // In a shared store a signal that nobody receives would wake the run as often as it waits. It is kept for a retry. So would
-        // a question that is not the run's own, for whoever looks which runs are answered.
+        // In a shared store a signal that the run does not receive would wake it as often as it waits. The signal is
+        // kept for a retry. A question about another run would wake this one in the same way, by the search for
+        // answered runs.
         let deaf = on.signal && heard > 0 && core.is_shared();
         let looks_again = self.asks_for_child || far || deaf;
         let until = looks_again.then(|| core.now().after(LOOK_AGAIN));
@@ -266,7 +268,7 @@ impl<'a> Saga<'a> {
         }
     }
 
-    /// Somebody is asked about the effect.
+    /// Notes that a person is asked about the effect.
     fn waits_for(&mut self, record: &Record, question: QuestionId) -> Stands {
         if record.owner.run != Some(self.live.id) {
             self.asks_for_child = true;
@@ -291,10 +293,10 @@ impl<'a> Saga<'a> {
         })
     }
 
-    /// Asks whether it may be undone, once, or reads the answer.
+    /// Asks a person once whether the effect may be undone, or reads the answer.
     ///
     /// # Crash
-    /// The question, and that it was asked, are one transaction.
+    /// The question, and the checkpoint that it was asked, are one transaction.
     async fn ask(&mut self, record: &Record, family: &[RunId]) -> Result<Stands, ExecError> {
         let (live, core) = (self.live, &self.live.core);
         let store_failed = |source: StoreError| ExecError::Store { key: record.key.to_string(), source };
@@ -306,7 +308,7 @@ impl<'a> Saga<'a> {
                 Some(answer) => Ok(self.stays(record, format!("{} decided to leave it", answer.by))),
             };
         }
-        // It is this run that waits for the answer, whoever did it.
+        // This run waits for the answer, whichever run made the effect.
         let question = Question { run: Some(live.id), ..may_undo(core, record) };
         let (name, id) = (ASKED.to_owned(), record.id.0.to_string());
         let identity = Identity { turn: live.base, kind: Kind::Step, name, id };
@@ -321,7 +323,7 @@ impl<'a> Saga<'a> {
     }
 }
 
-/// A child that gets on without anybody's answer.
+/// True if a child gets on without a person's answer.
 fn is_under_way(child: &Run) -> bool {
     match child.state {
         RunState::Queued | RunState::Active => true,

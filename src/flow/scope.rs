@@ -1,5 +1,5 @@
-//! What agents are built on: calls of tools that are put together at run time, a name that several parts have in common, and
-//! what a run's operations came to.
+//! The base of agents: calls of tools that are built at run time, a common name for several parts, and the responses to
+//! a run's operations.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::store::{Store as _, Turns};
 use crate::tool::{Prepared, Registry};
 
 impl Ctx {
-    /// The tools that the engine knows.
+    /// The registry of the engine's tools.
     pub(crate) fn registry(&self) -> &Registry {
         &self.live.core.registry
     }
 
-    /// Calls a tool that was put together at run time, and gives its response as it is recorded.
+    /// Calls a tool that was built at run time, and returns its response in its recorded form.
     pub(crate) async fn call_prepared(
         &self,
         tool: Arc<dyn Prepared>,
@@ -35,8 +35,8 @@ impl Ctx {
         call(self, asked).await.map(|answer| answer.response)
     }
 
-    /// Does work whose parts are to have a name in common, the same on every resume: that of the label, with the
-    /// next ordinal if it has no id.
+    /// Does work whose parts have a name in common, the same on every resume: the name of the label, with the next
+    /// ordinal if the label has no id.
     pub(crate) async fn scoped<T>(
         &self,
         label: Label,
@@ -52,7 +52,7 @@ impl Ctx {
 }
 
 impl TenantClient {
-    /// What the operations of a run came to whose type is one of these.
+    /// The responses to the operations of a run whose operation type is wanted.
     pub(crate) async fn responses(
         &self,
         run: RunId,
@@ -72,7 +72,7 @@ impl TenantClient {
     }
 }
 
-/// Has no result of its own that a drop could lose: it leaves no mark, its parts do.
+/// An open scope. It has no result of its own that a drop could lose: it leaves no mark, but its parts do.
 struct Scope(Option<Open>);
 
 impl Drop for Scope {

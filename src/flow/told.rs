@@ -1,4 +1,5 @@
-//! What a guard (layer 5) tells a run, under a name of the engine's own: in one change with what the guard writes.
+//! Messages of a guard (layer 5) to a run, under a name of the engine's own: written in one change with the guard's
+//! rows.
 
 use futures_util::future::Either;
 use serde::Serialize;
@@ -19,14 +20,14 @@ use crate::payload::Payload;
 use crate::store::{Change, PastStep, StepKind, Store as _, StoreError, Turns, Verdict};
 
 impl Ctx {
-    /// Waits for what the engine says to the run under a name of its own, however long that takes.
+    /// Waits for a message of the engine to the run, under a name of the engine's own, however long that takes.
     pub(crate) async fn told<T: DeserializeOwned>(&self, name: &str, id: &str) -> Result<T, Failure> {
         let wanted = Wanted { name: name.to_owned(), id: Some(id.to_owned()) };
         let body = self.receive(Label::from((name, id)), wanted, None).await?;
         self.decoded("signal", &body).await
     }
 
-    /// The same, but not longer than until this instant.
+    /// Waits for such a message, but not longer than until this instant (UTC).
     pub(crate) async fn told_before<T: DeserializeOwned + Send>(
         &self,
         name: &str,
@@ -42,11 +43,11 @@ impl Ctx {
 }
 
 impl TenantClient {
-    /// Writes something of a guard's, and tells a run of it under a name of the engine's own: the run hears it, or is woken.
+    /// Writes rows of a guard, and tells a run of them under a name of the engine's own: the run is told, or is woken.
     ///
     /// # Crash
-    /// What is written and what the run is told are one transaction; who dies before the run was woken leaves a signal that
-    /// the next start finds.
+    /// The rows and the message to the run are one transaction. If the process dies before the run is woken, the next
+    /// start finds the message.
     pub(crate) async fn tell<B: Serialize + Sync>(
         &self,
         mut change: Change,
@@ -62,7 +63,7 @@ impl TenantClient {
         change.payloads.extend(large.map(|payload| (tenant, payload)));
         change.signal = Some(Box::new(signal.clone()));
         let tracker = inner.core.tracker.clone();
-        // Dropped between the rows and the wake-up, this would leave a run that waits for what it has.
+        // A future dropped between the rows and the wake-up would leave a run that waits for a message which is there.
         let told = to_the_end(&tracker, async move {
             let verdict = inner.core.group.commit_one(change).await;
             match &verdict {
@@ -74,7 +75,8 @@ impl TenantClient {
         Ok(told.await?)
     }
 
-    /// The run waits to be told this: it has not ended, and has neither dropped the wait nor gone on to another turn since.
+    /// True if the run waits for this message: it has not ended, and has neither dropped the wait nor gone on to
+    /// another turn.
     pub(crate) async fn waits_for(
         &self,
         run: RunId,
@@ -84,7 +86,8 @@ impl TenantClient {
         let (inner, tenant) = self.parts();
         let group = &inner.core.group;
         if let Some(live) = inner.runs.live(run) {
-            // What it has dropped a moment ago is on its way to the disk. If it cannot be written, the run begins anew.
+            // A wait that was dropped a moment ago is on its way to the disk. If it cannot be written, the run begins
+            // anew.
             let _written = live.flushed().await;
         }
         let row = group.run_find(&tenant, run).await?.filter(|row| !row.state.is_final());

@@ -1,4 +1,4 @@
-//! Changes in the ledger's own database: exactly once, literally (DESIGN 4.6).
+//! Changes in the ledger's own database: exactly once, literally.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::payload::Payload;
 use crate::store::own::Within;
 use crate::store::{QuestionKind, TransactionError};
 
-/// Other writers wait while a transaction runs.
+/// The time limit of a transaction: other writers wait while one runs.
 const LIMIT: Duration = Duration::from_secs(5);
 const NO_DATABASE: &str =
     "this engine's store has no transactions on such a connection: it is another database, or none";
@@ -26,12 +26,13 @@ const NO_DATABASE: &str =
 impl Ctx {
     /// Runs a closure on the ledger's own database, in one transaction with the record of its result.
     ///
-    /// The closure gets the connection, sqlx's `SqliteConnection` or `PgConnection` as the engine's store is, and must leave the
-    /// transaction open: no COMMIT, no ROLLBACK. It has five seconds, and no context. An error it returns rolls its changes
-    /// back, and is recorded. A connection of another kind of database blocks the run with a question.
+    /// The closure gets the connection, which is sqlx's `SqliteConnection` or `PgConnection`, as is the engine's store.
+    /// It must leave the transaction open: no COMMIT, no ROLLBACK. It has five seconds, and no context. An error that
+    /// it returns rolls its changes back, and is recorded. A connection of another kind of database blocks the run with
+    /// a question.
     ///
     /// # Crash
-    /// Changes and record are both there, or neither.
+    /// The changes and the record are both durable, or neither is.
     pub async fn transaction<C, T, F>(&self, label: impl Into<Label>, work: F) -> Result<T, Failure>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -59,7 +60,7 @@ impl Ctx {
             Some(Ok(output)) => {
                 self.live.core.registry.probe().at(CrashPoint::AfterTransaction);
                 if self.live.core.publishing.is_able() {
-                    self.live.core.group.events().notify_one(); // the closure may have added some
+                    self.live.core.group.events().notify_one(); // the closure may have added events
                 }
                 self.live.progressed();
                 open.close();
@@ -69,7 +70,8 @@ impl Ctx {
         }
     }
 
-    /// The closure's changes and the run's record of its result, in one transaction. `None` if the store is no such database.
+    /// Commits the closure's changes and the run's record of its result in one transaction. `None` if the store has no
+    /// database of this kind.
     async fn commit<C, T, F>(&self, open: &Open, work: F) -> Option<Result<T, TransactionError<Failure>>>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -104,7 +106,7 @@ impl Ctx {
         transaction.await
     }
 
-    /// Nothing of it was committed: the run's code is told why, or the run is stopped.
+    /// Handles a transaction of which nothing was committed: the run's code is told why, or the run is stopped.
     async fn rolled_back<T>(&self, open: Open, error: TransactionError<Failure>) -> Result<T, Failure> {
         let key = || open.identity.to_string();
         let failure = match error {
@@ -124,14 +126,14 @@ impl Ctx {
             }
         };
         let Ok(payload) = Payload::of(&Err::<(), _>(&failure)) else {
-            return Err(self.live.shown(open, failure).await); // its detail cannot be recorded, and is left out
+            return Err(self.live.shown(open, failure).await); // the failure's detail cannot be recorded, and is left out
         };
         self.live.checkpoint(&open.identity, None, payload).await;
         open.close();
         Err(failure)
     }
 
-    /// The code asks for what only another build or another database can give: the run waits for that.
+    /// Blocks a run whose code asks for something that only another build or another database can give.
     async fn misused<T>(&self, identity: &Identity) -> T {
         let question = format!(
             "{}: the {identity}: {NO_DATABASE}. Nothing was done. Mend the code and go on, or abandon?",

@@ -1,5 +1,5 @@
-//! A durable loop: its state is checkpointed at the end of each turn, and a resume begins with the last turn, however
-//! many there were (DESIGN 4.8).
+//! Durable loops: the state of a loop is checkpointed at the end of each turn, and a resume begins with the last turn,
+//! however many there were.
 
 use std::future::{Future, IntoFuture, poll_fn};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::resume;
 use crate::payload::Payload;
 use crate::store::{Change, Question};
 
-/// What a turn of a loop ends with.
+/// The end of a loop's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn<S, O> {
     /// Another turn follows, and begins with this state.
@@ -29,7 +29,7 @@ pub enum Turn<S, O> {
 
 type Body<'a, S, O> = dyn FnMut(S, Ctx) -> BoxFuture<'a, Result<Turn<S, O>, Failure>> + Send + 'a;
 
-/// A loop to be awaited. Nothing happens before.
+/// A loop to be awaited. Nothing happens until then.
 #[must_use = "a loop does nothing until it is awaited"]
 pub struct Loop<'a, S, O> {
     ctx: Ctx,
@@ -41,14 +41,14 @@ pub struct Loop<'a, S, O> {
 
 impl Ctx {
     /// A loop that may go on for months: the state is recorded at the end of each turn, and a resume begins with the
-    /// last turn. What finished turns recorded is neither read nor held in memory; [`RunHandle::history`] shows it.
+    /// last turn. The records of finished turns are neither read nor held in memory; [`RunHandle::history`] shows them.
     ///
-    /// Each turn is given the state and a context of its own, which is the one to use in it: steps, timers, drawn values
-    /// and calls without a key are the turn's, and the same names are new in the next one. A call with a key is one effect
-    /// in all turns.
+    /// Each turn is given the state and a context of its own, which is the one to use in the turn: steps, timers, drawn
+    /// values and calls without a key are the turn's, and the same names are new in the next turn. A call with a key is
+    /// one effect in all turns.
     ///
-    /// The state that is given here is what the first turn begins with; once that has begun, what is recorded counts. A
-    /// run is in one loop at a time: loops follow one another, and a finished one is skipped as a whole on resume.
+    /// The first turn begins with the state that is given here; once the turn has begun, the recorded state counts. A
+    /// run is in one loop at a time: loops follow one another, and a resume skips a finished loop as a whole.
     ///
     /// ```
     /// use counterfoil::{Ctx, Failure, Turn};
@@ -69,7 +69,7 @@ impl Ctx {
     ///
     /// # Crash
     /// The end of a turn and the state that the next one begins with are one transaction, which nobody waits for: it is
-    /// durable before anything of a later turn leaves the engine. Before it is durable the turn is resumed, from its
+    /// durable before any effect of a later turn leaves the engine. Before it is durable the turn is resumed, from its
     /// records.
     ///
     /// [`RunHandle::history`]: crate::flow::RunHandle::history
@@ -87,14 +87,15 @@ impl Ctx {
         }
     }
 
-    /// The number of the turn that this context belongs to; none outside of loops. It is the run's own count: a second
-    /// loop goes on counting where the first one ended.
+    /// The number of the turn that this context belongs to. `None` outside of loops. The number is the run's own count:
+    /// a second loop goes on counting where the first one ended.
     pub fn turn(&self) -> Option<u32> {
         (self.turn != self.live.base).then_some(self.turn)
     }
 
-    /// The run goes on under its id and start key, with another input and as if nothing were recorded: for what has no
-    /// end, instead of a history that has none. Whatever it did is kept as finished history. It never comes back:
+    /// Lets the run go on under its id and start key, with another input and as if nothing were recorded: for a run
+    /// that has no end, instead of a history that has none. The records so far are kept as finished history. The call
+    /// never returns:
     ///
     /// ```
     /// use counterfoil::{Ctx, Failure};
@@ -108,10 +109,10 @@ impl Ctx {
     /// ```
     ///
     /// # Crash
-    /// It is one transaction. Before it is durable the run comes to this place again, from its records; after, it begins
-    /// with the new input.
+    /// The change is one transaction. Before it is durable the run comes to this place again, from its records. After
+    /// that, the run begins with the new input.
     ///
-    /// The run is blocked if the input is not one that the workflow takes, or is too large.
+    /// The run is blocked if the workflow does not take the input, or if the input is too large.
     pub async fn continue_as_new<I, T>(&self, input: &I) -> Result<T, Failure>
     where
         I: Serialize + ?Sized,
@@ -122,20 +123,20 @@ impl Ctx {
         self.live.stop(Stop::Continue(input)).await
     }
 
-    /// An input with which the run can begin.
+    /// Checks that the run can begin with this input.
     fn taken(&self, input: Payload) -> Result<Payload, Failure> {
         let input = input.within(&self.live.core.limits)?;
         let run = self.live.run();
         if let Some(workflow) = self.engine.workflows.find(run.workflow.as_str(), run.version) {
-            drop((workflow.start)(self.clone(), &input)?); // it takes the input; it is not begun before it is polled
+            drop((workflow.start)(self.clone(), &input)?); // the input is read; the body does not begin before it is polled
         }
         Ok(input)
     }
 }
 
 impl<S, O> Loop<'_, S, O> {
-    /// Of the run's finished turns only so many keep their steps: with each end of a turn those of older ones are deleted,
-    /// in the same transaction. Records of calls stay: they are what keeps an effect from happening twice.
+    /// The number of the run's finished turns that keep their steps. Each end of a turn deletes the steps of older
+    /// turns, in the same transaction. Records of calls are kept: they keep an effect from happening twice.
     pub fn keep_turns(mut self, turns: u32) -> Self {
         self.keep = Some(turns);
         self
@@ -175,12 +176,12 @@ where
             Ok(state) => state,
             Err(failure) => {
                 let failure = live.unless_mendable(failure).await;
-                present.open.close(); // it failed, and was not dropped
+                present.open.close(); // the loop failed, and was not dropped
                 return Err(failure);
             }
         };
         let outcome = loop {
-            // Before the turn is settled: it was not carried out to its end.
+            // Checked before the turn is settled, because the code has not carried the turn out to its end.
             let ended = match present.carry_out(&ctx, &mut turn, state).await {
                 Err(failure) => Err(live.unless_halting(failure).await),
                 ended => ended,
@@ -208,7 +209,7 @@ where
     }
 }
 
-/// A loop inside a turn of another is refused.
+/// Refuses a loop inside a turn of another loop.
 fn outside_turns(ctx: &Ctx, label: &Label) -> Result<(), Failure> {
     if ctx.turn == ctx.live.base {
         return Ok(());
@@ -220,7 +221,8 @@ fn outside_turns(ctx: &Ctx, label: &Label) -> Result<(), Failure> {
     )))
 }
 
-/// A loop that is over, or was dropped, asks for nothing of its last turn any more: that is not another path.
+/// Forgets the last turn of a loop that is over, or was dropped: the code asks for nothing of it any more, which is no
+/// divergence.
 fn skip(live: &Arc<Live>, identity: &Identity) {
     let over = live.with_replay(|replay| replay.step(identity).is_some() || replay.is_abandoned(identity));
     if over && is_of(live, identity) {
@@ -233,12 +235,12 @@ fn skip(live: &Arc<Live>, identity: &Identity) {
     }
 }
 
-/// The run's present turn was begun by this loop.
+/// True if this loop began the run's present turn.
 fn is_of(live: &Live, identity: &Identity) -> bool {
     live.turn_of().is_some_and(|(name, id)| (name, id) == (identity.name.clone(), identity.id.clone()))
 }
 
-/// How a turn ended, in its recorded form and as a resume would read it.
+/// The end of a turn, in its recorded form and as a resume would read it.
 enum Ended<S, O> {
     Next(Payload, S),
     Done(Payload, O),
@@ -271,7 +273,7 @@ struct Present<'a> {
     live: &'a Arc<Live>,
     open: Open,
     number: u32,
-    /// The turn before belongs to another loop, which did not end well.
+    /// True if the turn before belongs to another loop, which did not end well.
     behind_another: bool,
     keep: Option<u32>,
     _entered: Entered<'a>,
@@ -284,20 +286,20 @@ impl<'a> Present<'a> {
         match live.enter_turn(number, &open.identity) {
             Ok(entered) => Ok(Self { live, open, number, behind_another, keep, _entered: entered }),
             Err(refused) => {
-                open.close(); // it failed, and was not dropped
+                open.close(); // the loop failed, and was not dropped
                 Err(refused)
             }
         }
     }
 
-    /// Only looked at, the loop stops here: what comes next is not recorded.
+    /// Stops a check of the loop here: the next part is not recorded.
     async fn check(&self) {
         if let Some(check) = &self.live.check {
             self.live.unrecorded(check, &self.open.identity).await;
         }
     }
 
-    /// The state that the present turn began with; in a loop that is new, the given one.
+    /// The state that the present turn began with. For a new loop, the given state.
     async fn begin<S>(&self, ctx: &Ctx, state: S) -> Result<S, Failure>
     where
         S: Serialize + DeserializeOwned,
@@ -338,8 +340,9 @@ impl<'a> Present<'a> {
         .await
     }
 
-    /// No effect of the turn is forgotten: what an earlier life of it recorded and this one did not ask for is kept and
-    /// listed, or blocks the run (invariant 7). Before anything of the next turn goes out.
+    /// Compares the records of the turn with what its code asked for, before anything of the next turn goes out. An
+    /// effect that an earlier life of the turn recorded and this one did not ask for is kept and listed, or blocks the
+    /// run: no effect of the turn is forgotten.
     async fn settle(&self) -> Vec<Question> {
         let over = resume::When::TurnOver(self.number);
         let settled = match resume::unasked(self.live, over).await {
@@ -353,7 +356,7 @@ impl<'a> Present<'a> {
         }
     }
 
-    /// A future that was kept beyond its turn could be recorded nowhere.
+    /// Checks that no future was kept beyond its turn: there is no place where it could be recorded.
     fn is_over<T>(&self, ended: T) -> Result<T, Failure> {
         if self.live.open_in_turn() == 0 {
             return Ok(ended);
@@ -364,8 +367,11 @@ impl<'a> Present<'a> {
         )))
     }
 
+    /// Ends the present turn, and begins the next one with this state.
+    ///
     /// # Crash
-    /// The turn's number and the state that it begins with are one transaction, queued before whatever the turn does.
+    /// The turn's number and the state that it begins with are one transaction, queued before anything that the turn
+    /// does.
     async fn next(&mut self, state: Payload, left: Vec<Question>) {
         let next = self.number + 1;
         self.live.core.group.room().await;
@@ -374,12 +380,14 @@ impl<'a> Present<'a> {
         self.number = next;
         self.live.next_turn(next);
         if self.live.with_replay(|replay| replay.again.may_know(next)) {
-            // What the fork was given of this turn is read with its history.
+            // The checkpoints that the fork was given of this turn are read with its history.
             let stop = self.live.flushed().await.map_or_else(Stop::Failed, |()| Stop::Bounce);
             self.live.stop::<()>(stop).await;
         }
     }
 
+    /// Ends the last turn with the result of the loop.
+    ///
     /// # Crash
     /// The result of the loop and the end of its last turn are one transaction.
     async fn done(&self, output: Payload, left: Vec<Question>) {
@@ -389,7 +397,8 @@ impl<'a> Present<'a> {
         self.live.last_turn();
     }
 
-    /// The turn stays the run's present one: if the run fails as well, what the turn did is asked about like the rest.
+    /// Records the failure of the loop. The turn stays the run's present one: if the run fails as well, questions are
+    /// opened about the turn's effects like about the others.
     async fn failed(&self, failure: &Failure, left: Vec<Question>) {
         self.live.core.group.room().await;
         let failure = serde_json::json!({ "Err": failure });
@@ -419,7 +428,8 @@ impl<'a> Present<'a> {
         change
     }
 
-    /// What the state of a turn is recorded as: by its loop, so that a resume finds out whose turn it is.
+    /// The identity of the checkpoint with a turn's state. It names the loop, so that a resume finds out whose turn it
+    /// is.
     fn mark(&self, turn: u32) -> Identity {
         Identity { turn, ..self.open.identity.clone() }
     }

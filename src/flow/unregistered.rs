@@ -1,4 +1,5 @@
-//! What a run asks for and this engine does not know: the run is blocked, and goes on by itself with an engine that knows it.
+//! Tools and workflows that a run asks for and this engine does not know: the run is blocked, and goes on by itself
+//! with an engine that knows them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,25 +7,25 @@ use super::failure::{Failure, FailureCode};
 use super::inner::Inner;
 use crate::payload::Payload;
 
-/// What a run asks for and is not registered. It is stored with the blocked run.
+/// A tool or workflow that a run asks for and that is not registered. It is stored with the blocked run.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unregistered {
     /// A tool, by its name.
     Tool(String),
-    /// The workflow of a child, by the type of its function: that is all that the code says of it.
+    /// The workflow of a child, by the type of its function: the code gives nothing else.
     Child(String),
     /// A value of the host, by its type.
     State(String),
 }
 
 impl Unregistered {
-    /// What a blocked run asked for, by what its row says.
+    /// The tool or workflow that a blocked run lacks, read from the run's row.
     pub(super) fn of(blocked: &Payload) -> Option<Self> {
         serde_json::from_value(blocked.value().ok()?.get_mut("detail")?.take()).ok()
     }
 
-    /// This engine knows it.
+    /// True if this engine knows the tool, the workflow or the state.
     pub(super) fn is_here(&self, engine: &Inner) -> bool {
         match self {
             Self::Tool(name) => engine.core.registry.find(name).is_some(),

@@ -1,4 +1,5 @@
-//! Questions that reviewers answer by their votes: a guard (layer 5) counts them, and the last one is written with the answer.
+//! Questions that reviewers answer by their votes: a guard (layer 5) counts the votes, and writes the last one with the
+//! answer.
 
 use super::error::RunError;
 use super::tenant::TenantClient;
@@ -7,17 +8,17 @@ use crate::id::QuestionId;
 use crate::store::{Change, Question, Store as _, StoreError, Verdict};
 
 impl TenantClient {
-    /// A question, if it is open.
+    /// The question with this id, if it is open.
     pub(crate) async fn asks(&self, question: QuestionId) -> Result<Option<Question>, StoreError> {
         let (core, tenant) = self.core();
         let found = core.group.escalation_find(&tenant, question).await?;
         Ok(found.filter(|question| question.answer.is_none()))
     }
 
-    /// Writes what a guard has counted with the answer to a question, and lets whoever waits for that go on.
+    /// Writes a guard's rows with the answer to a question, and lets the runs that wait for the answer go on.
     ///
     /// # Crash
-    /// What is written and the answer are one transaction; a run that was not woken is found by the next start.
+    /// The rows and the answer are one transaction. A run that was not woken is found by the next start.
     pub(crate) async fn answer_with(
         &self,
         change: Change,
@@ -27,7 +28,7 @@ impl TenantClient {
         let (inner, tenant) = self.parts();
         question.answer = Some(said.at(inner.core.now()));
         let tracker = inner.core.tracker.clone();
-        // Dropped between the answer and what it lets go on, this would leave a run that nobody carries out.
+        // A future dropped between the answer and the wake-up would leave a run that no worker carries out.
         to_the_end(&tracker, async move {
             let verdict = inner.core.group.commit_one(change.escalation(question.clone())).await;
             match &verdict {

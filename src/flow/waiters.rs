@@ -1,4 +1,4 @@
-//! Who waits in this process: callers for the ends of runs, and runs for answers.
+//! Waiters in this process: callers that wait for the ends of runs, and runs that wait for answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,13 +8,13 @@ use tokio::sync::oneshot;
 use crate::id::{QuestionId, RunId, Tenant};
 use crate::store::RunState;
 
-/// Who waits for the ends of runs.
+/// The callers that wait for the ends of runs.
 #[derive(Default)]
 pub(super) struct EndWaiters {
     by_run: Mutex<BTreeMap<RunId, Waiting>>,
 }
 
-/// Who waits for the end of one run.
+/// The callers that wait for the end of one run.
 struct Waiting {
     tenant: Tenant,
     callers: Vec<oneshot::Sender<RunState>>,
@@ -33,7 +33,7 @@ impl EndWaiters {
         receiver
     }
 
-    /// A caller has gone.
+    /// Forgets the callers of this run that have gone away.
     pub(super) fn forget_gone(&self, id: RunId) {
         let mut by_run = self.by_run();
         if let Some(Waiting { callers, .. }) = by_run.get_mut(&id) {
@@ -44,24 +44,24 @@ impl EndWaiters {
         }
     }
 
-    /// The run is over or blocked: its callers are told.
+    /// Tells the callers of a run that the run is over or blocked.
     pub(super) fn tell(&self, id: RunId, state: &RunState) {
         for caller in self.by_run().remove(&id).into_iter().flat_map(|waiting| waiting.callers) {
-            let _ = caller.send(state.clone()); // it may have gone
+            let _ = caller.send(state.clone()); // the caller may have gone away
         }
     }
 
-    /// The end of this run is not heard of here: its callers are told that, instead of waiting for ever.
+    /// Tells the callers of a run that its end is not heard of here, instead of letting them wait for ever.
     pub(super) fn give_up(&self, id: RunId) {
         self.by_run().remove(&id);
     }
 
-    /// The same of all runs.
+    /// Tells the callers of all runs that the ends are not heard of here.
     pub(super) fn give_up_all(&self) {
         self.by_run().clear();
     }
 
-    /// The runs that are waited for, without those that are here.
+    /// The runs that callers wait for, without those that are here.
     pub(super) fn elsewhere(&self, is_here: impl Fn(RunId) -> bool) -> Vec<(Tenant, RunId)> {
         let by_run = self.by_run();
         let elsewhere = by_run.iter().filter(|(id, _)| !is_here(**id));
@@ -69,8 +69,9 @@ impl EndWaiters {
     }
 }
 
-/// Which runs wait for the answer to a question that is another run's: a parent that undoes what its children did. Any other is found by
-/// the question's record. Only a hint: after a restart they are found by their rows.
+/// The runs that wait for the answer to another run's question, which are parents that undo the effects of their
+/// children. Any other run is found by the question's record. This is only a hint: after a restart these runs are found
+/// by their rows.
 #[derive(Default)]
 pub(super) struct AnswerWaiters {
     by_question: Mutex<BTreeMap<QuestionId, Vec<RunId>>>,
@@ -89,7 +90,7 @@ impl AnswerWaiters {
         }
     }
 
-    /// The runs that waited for it.
+    /// Takes the runs that waited for the answer to this question.
     pub(super) fn take(&self, question: QuestionId) -> Vec<RunId> {
         self.by_question().remove(&question).unwrap_or_default()
     }

@@ -9,11 +9,11 @@ use super::inner::Inner;
 use crate::id::{RunId, Tenant};
 use crate::store::{Question, QuestionKind, Run, RunState, Signal, Store as _, StoreError};
 
-/// One query asks for the signals of at most so many runs.
+/// The greatest number of runs whose signals one query asks for.
 const LIVES: usize = 256;
 
 impl Inner {
-    /// Starts a run over from its records, because an answer has come or its time.
+    /// Starts a run over from its records, because an answer or the run's time has come.
     pub(super) async fn wake(self: &Arc<Self>, tenant: &Tenant, id: RunId) {
         if self.runs.bounce(id) {
             return;
@@ -59,8 +59,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Tells or wakes the run that a durable signal is for. It is only a hint: whoever takes the run over finds the signal by its
-    /// row.
+    /// Tells or wakes the run that a durable signal is for. This is only a hint: a worker that takes the run over finds
+    /// the signal by its row.
     pub(super) fn delivered(self: &Arc<Self>, signal: Signal) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let (tenant, run, command) = (signal.tenant.clone(), signal.run, is_command(&signal));
@@ -71,7 +71,7 @@ impl Inner {
                 Ok(Some(run)) if hears(&run, command) => self.wake_from(run).await,
                 Ok(Some(run)) if command && run.state == RunState::Queued => self.wake(&tenant, run.id).await,
                 Ok(Some(run)) if run.state == RunState::Active && self.core.is_shared() => {
-                    let _ = self.core.group.wake_others().await; // its worker looks at each beat anyway
+                    let _ = self.core.group.wake_others().await; // the run's worker looks at each heartbeat anyway
                 }
                 Ok(_) => {}
                 Err(error) => tracing::error!(%tenant, %run, %error, "cannot be told of a signal"),
@@ -79,7 +79,7 @@ impl Inner {
         })
     }
 
-    /// Hands the runs that are active here what other workers have said to them.
+    /// Hands the runs that are active here the signals that other workers have sent them.
     pub(super) async fn look_for_signals(&self) -> Result<(), StoreError> {
         let lives = self.runs.lives();
         for lives in lives.chunks(LIVES) {
@@ -94,7 +94,7 @@ impl Inner {
     }
 }
 
-/// Whether the run waits as a row and is woken by a signal, or by anything if it is a command.
+/// True if the run waits as a row and this signal wakes it. A command wakes it whatever it waits for.
 pub(super) fn hears(run: &Run, command: bool) -> bool {
     matches!(run.state, RunState::Waiting { on, .. } if on.signal || command)
 }

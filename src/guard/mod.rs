@@ -1,5 +1,5 @@
-//! ⑤ Guards: what agents duplicate besides tool calls. Each is a key scheme and a merge rule on the ledger; it may own
-//! rows of its domain, never a second way to tell what was done before.
+//! ⑤ Guards: protection against what agents duplicate besides tool calls. Each guard is a key scheme and a merge rule
+//! on the ledger. It may have rows of its own domain, and never a second record of operations.
 
 pub mod approval;
 pub mod artifact;

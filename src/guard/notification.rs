@@ -1,9 +1,9 @@
-//! Notifications (GUARD-2): a draft is not sending, an approval is not sending, and a notice is one however often it is approved or
-//! asked for.
+//! Notifications: neither a draft nor an approval sends a notice, and a notice is sent once, however often it is
+//! approved or requested.
 //!
-//! A notice is identified by tenant, case, draft, recipient and kind. A second approval of the same notice is not a second notice: the
-//! call is answered from the record of the first one, which keeps the approval under which it went out. Whoever wants it sent again
-//! gives the key a [revision](crate::Key::revision).
+//! A notice is identified by tenant, case, draft, recipient and kind. A second approval of the same notice is not a
+//! second notice: the call is answered from the record of the first call, which keeps the approval under which the
+//! notice was sent. To send the notice again, give the key a [revision](crate::Key::revision).
 //!
 //! ```
 //! use counterfoil::guard::notification::Identity;
@@ -63,7 +63,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A notice about this case, of this draft. Another text is another draft: its version, or the key of its
+    /// A notice about this case, from this draft. Another text is another draft: use its version, or the key of its
     /// [artifact](crate::guard::artifact).
     pub fn about(case: impl Into<String>, draft: impl Into<String>) -> Self {
         Self { case: case.into(), draft: draft.into(), recipient: String::new(), kind: "notice".to_owned() }
@@ -75,17 +75,17 @@ impl Identity {
         self
     }
 
-    /// Sets the kind: a decision, a reminder. `notice`, unless it is set.
+    /// Sets the kind: a decision, a reminder. Default: `notice`.
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = kind.into();
         self
     }
 
-    /// The key under which a tool sends it. No part of it can be read off the key.
+    /// The key under which a tool sends the notice. The key reveals none of its parts.
     pub fn key(&self, tool: &str) -> Key {
         let Self { case, draft, recipient, kind } = self;
         if [case, draft, recipient, kind].into_iter().any(String::is_empty) {
-            return Key::derived(tool, []); // refused: notices to nobody would all be one
+            return Key::derived(tool, []); // an empty key is refused: otherwise all notices without a recipient would be one
         }
         Key::derived(
             tool,

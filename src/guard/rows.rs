@@ -1,4 +1,4 @@
-//! Rows of guards as values: what is read from one and written to one.
+//! Rows of guards as values: the body that is read from a row and written to one.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,14 +13,14 @@ pub(super) fn read<T: DeserializeOwned>(row: &Document) -> Result<T, StoreError>
     serde_json::from_str(&row.body).map_err(|error| damaged(error.to_string()))
 }
 
-/// Which row it is, how often it was written, and when.
+/// The identity of a row, its revision and its times.
 pub(super) struct Row<'a> {
     pub(super) tenant: &'a Tenant,
     pub(super) kind: &'a str,
     pub(super) id: String,
-    /// One more than that of the row that was read; 1 if there was none.
+    /// The revision of the row that was read, plus 1; 1 if there was no row.
     pub(super) revision: u32,
-    /// When it was written first.
+    /// The time of the first write (UTC).
     pub(super) since: Timestamp,
     pub(super) at: Timestamp,
 }

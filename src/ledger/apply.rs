@@ -1,4 +1,4 @@
-//! What a record becomes when something has happened. Every transition there is, and no other.
+//! The state machine of records: all transitions, and no others.
 
 use super::approval::Approval;
 use super::record::{Basis, Record, State};
@@ -8,109 +8,112 @@ use crate::clock::Timestamp;
 use crate::id::{DeclarationId, Fence, QuestionId};
 use crate::payload::Stored;
 
-/// Something that happened to an operation.
+/// An event of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Another attempt is about to be dispatched, by the worker that now owns it.
+    /// Another attempt is about to be dispatched by the worker that now owns the record.
     Again {
-        /// The worker.
+        /// The fence of the worker.
         fence: Fence,
-        /// What its answer will rest on.
+        /// The basis that the answer of the attempt will have.
         basis: Basis,
-        /// The declaration of its tool.
+        /// The declaration of the tool.
         declaration: DeclarationId,
-        /// The approval under which it goes out.
+        /// The approval under which the attempt goes out.
         approval: Option<Box<Approval>>,
-        /// The scopes of its key and of its lookup at the provider.
+        /// The scopes of the call's key and of its lookup at the provider.
         scopes: Option<Box<Scopes>>,
     },
-    /// A worker takes a dead attempt over in order to find out what became of it. From here on the dead
-    /// worker's answer is refused: it is a zombie, and may only leave evidence.
+    /// A worker takes a dead attempt over to find its outcome out. From now on the answer of the dead worker is
+    /// refused: it is a zombie and may only leave evidence.
     Adopt {
-        /// The worker.
+        /// The fence of the worker.
         fence: Fence,
     },
-    /// The provider gave its id before the answer was complete (REC-4).
+    /// The provider gave its id before the answer was complete.
     Note {
         /// The provider's id.
         external_ref: String,
     },
-    /// It happened.
+    /// The effect happened.
     Commit {
-        /// The result.
+        /// The result of the call.
         response: Stored,
         /// The provider's id.
         external_ref: Option<String>,
-        /// How we know.
+        /// The basis of the result.
         basis: Basis,
     },
-    /// For certain it did not happen, whatever earlier attempt is in doubt: the external system has said so of the operation.
+    /// The effect did not happen, for certain, whatever the outcome of earlier attempts: the provider has said so
+    /// about the operation.
     Refuse {
-        /// Why.
+        /// The recorded failure.
         failure: RecordedFailure,
     },
-    /// For certain this attempt did nothing.
+    /// This attempt had no effect, for certain.
     Fail {
-        /// Why.
+        /// The recorded failure.
         failure: RecordedFailure,
-        /// When the next attempt may start; absent if this execution gives up.
+        /// The earliest instant of the next attempt; `None` if this execution gives up.
         not_before: Option<Timestamp>,
     },
-    /// Nobody can tell, and the question is now open.
+    /// The outcome is unknown, and a question is now open.
     Park {
-        /// The question.
+        /// The id of the question.
         escalation: QuestionId,
     },
-    /// The provider has accepted the call, and will finish it by itself.
+    /// The provider has accepted the call and will finish it by itself.
     Accept {
-        /// The row by which the call waits.
+        /// The id of the row by which the call waits.
         escalation: QuestionId,
         /// The provider's id, if it has given one.
         external_ref: Option<String>,
     },
-    /// The provider has not finished an accepted call in time: it is a question from now on.
+    /// The provider has not finished an accepted call in time: a question is open from now on.
     Overdue {
-        /// The question.
+        /// The id of the question.
         escalation: QuestionId,
     },
-    /// The question was withdrawn unanswered: there is another way to find out by now. Nobody has it in hand.
+    /// The question was withdrawn without an answer, because there is another way to find the outcome out by now. No
+    /// worker handles the operation.
     Unpark,
-    /// Its worker has given it up before it was settled. Nothing is sent for it any more before somebody takes it up.
+    /// The worker has given the operation up before it was settled. Nothing is sent until a worker takes the
+    /// operation up.
     Leave,
     /// A person's answer to the open question waits for a lookup.
     AnswerWaits,
-    /// A person or a policy answered the open question: it happened.
+    /// A person or a policy answered the open question: the effect happened.
     ResolveCommitted {
         /// The result to record.
         response: Stored,
         /// The provider's id.
         external_ref: Option<String>,
     },
-    /// The answer: it did not happen, and may be tried again.
+    /// The open question was answered: the effect did not happen, and the call may be tried again.
     ResolveNotCommitted {
-        /// Who says so.
+        /// The name of the person who says so.
         message: String,
     },
-    /// The answer: leave it.
+    /// The open question was answered: the outcome is left unknown.
     ResolveAbandoned {
-        /// Who says so, and why.
+        /// The name of the person who says so, and the reason.
         reason: String,
     },
-    /// The response, which was over the limit when it came, was looked up under a higher one.
+    /// The response, which was over the limit when it came, was looked up under a higher limit.
     Supply {
-        /// The response.
+        /// The response to record.
         response: Stored,
     },
-    /// It was undone, in whole or in part.
+    /// The effect was undone, in whole or in part.
     Compensate {
-        /// What the undoing gave back.
+        /// The result of the compensation.
         compensation: Stored,
-        /// All of it.
+        /// True if the whole effect was undone.
         whole: bool,
     },
 }
 
-/// Applies an event that `fence` reports at `at`. The new record differs in revision by one.
+/// Applies an event that `fence` reports at `at`. The revision of the new record is one higher.
 ///
 /// # Errors
 /// [`InvalidTransition`] if the state machine has no such transition; the record is unchanged.
@@ -126,26 +129,27 @@ pub fn apply(
     let parked = record.escalation.is_some();
     let mine = record.fence == fence;
     if record.is_left() {
-        next.not_before = None; // whatever happens to it, somebody has it in hand
+        next.not_before = None; // a worker handles the operation again, whatever the event is
     }
     match (&record.state, event) {
-        // Its declaration, its scopes and its approval stay those of the attempt whose fate is open: it goes out under the same wire key.
+        // The declaration, scopes and approval stay those of the attempt whose outcome is open: the next one goes out
+        // under the same wire key.
         (State::Started, Event::Again { fence, basis, approval, .. }) if !parked => {
             next.again(fence);
             next.approval = next.approval.or(approval);
             next.in_doubt = record.class.leaves_mark();
-            // A further answer does not lift what rests on the provider's word.
+            // A further answer does not replace a basis that is the provider's declaration.
             if record.basis != Basis::Declaration {
                 next.basis = basis;
             }
         }
         (State::Failed { .. }, Event::Again { fence, basis, declaration, approval, scopes }) if !parked => {
             next.again(fence);
-            // The person may be wrong, however often it is tried.
+            // The person may be wrong, however often the call is tried.
             if record.basis != Basis::Denial || basis != Basis::Answer {
                 next.basis = basis;
             }
-            // Of what went out under others, nothing happened.
+            // Nothing happened under the earlier declaration, approval and scopes.
             (next.declaration, next.approval, next.scopes) = (declaration, approval, scopes);
         }
         (State::Started, Event::Adopt { fence }) if !parked => next.fence = fence,
@@ -174,7 +178,7 @@ pub fn apply(
             next.not_before = Some(next.updated_at);
         }
         (State::Started, Event::Leave) if mine && !parked => next.not_before = Some(next.updated_at),
-        // Whoever decides at the same moment sees that the record has changed.
+        // A person who decides at the same moment sees that the record has changed.
         (State::Started, Event::AnswerWaits) if parked => {}
         (State::Started, Event::ResolveCommitted { response, external_ref }) if parked => {
             next.commit(response, external_ref, Basis::Decision);
@@ -259,21 +263,21 @@ impl Event {
     }
 }
 
-/// There is no such transition. The record stands as it was.
+/// An error: there is no such transition. The record is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record of {key} is {state}{}{} and takes no `{event}`: read it again and decide anew",
     if *parked { ", with an open question," } else { "" },
     if *fenced { " (and belongs to another worker by now)" } else { "" })]
 pub struct InvalidTransition {
-    /// The operation.
+    /// The key of the operation.
     pub key: String,
-    /// Its state.
+    /// The name of its state.
     pub state: &'static str,
-    /// What was to happen to it.
+    /// The name of the event.
     pub event: &'static str,
-    /// The reporter's fence is not the record's: another worker has taken it over.
+    /// True if the fence of the reporter is not that of the record: another worker has taken it over.
     pub fenced: bool,
-    /// A question is open.
+    /// True if a question is open.
     pub parked: bool,
 }
 

@@ -1,11 +1,11 @@
-//! Approvals as values: a decision bound to exactly one package (DESIGN 4.4). How it comes about: see `review`.
+//! Approvals as values: a decision bound to exactly one package. The module `review` has the way to a decision.
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::payload::{Payload, PayloadDigest, PayloadError, hex};
 
-/// What is to be decided on: what, for whom, with which content.
+/// The subject of a decision: the action, its recipient and its content.
 ///
 /// ```
 /// use counterfoil::ApprovalSubject;
@@ -28,8 +28,8 @@ impl ApprovalSubject {
         Self { what: what.into(), for_whom: None, content: Payload::of(content) }
     }
 
-    /// Adds for whom it is to be done: shown to the reviewers, and part of what they approve. An approval for one customer is none for
-    /// another, also where the content is the same.
+    /// Adds the person or account that the action is for. It is shown to the reviewers and is part of the approval:
+    /// an approval for one customer does not count for another one, even if the content is the same.
     ///
     /// ```
     /// # use counterfoil::ApprovalSubject;
@@ -42,17 +42,17 @@ impl ApprovalSubject {
         self
     }
 
-    /// What is to be done.
+    /// The action that is to be approved.
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// For whom, if it was said.
+    /// The person or account that the action is for, if it was named.
     pub(crate) fn whom(&self) -> Option<&str> {
         self.for_whom.as_deref()
     }
 
-    /// What reviewers are shown.
+    /// The content that reviewers are shown.
     pub(crate) fn content(&self) -> Result<&Payload, PayloadError> {
         self.content.as_ref().map_err(Clone::clone)
     }
@@ -68,23 +68,23 @@ impl ApprovalSubject {
     }
 }
 
-/// A decision in favour of one package.
+/// An approval: a decision in favour of one package.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
-    /// Who decided.
+    /// The name of the person who decided.
     pub by: String,
-    /// The content hash of what they saw, in hexadecimal.
+    /// The content hash of the package that the person saw, in hexadecimal.
     pub package: String,
-    /// When it ceases to be valid, if ever.
+    /// The instant at which the approval ceases to be valid, if any.
     pub expires_at: Option<Timestamp>,
-    /// The review that it comes of, and which version of it; none if it was decided elsewhere. It is looked at once more
-    /// before an effect goes out.
+    /// The review that the approval comes from, and its version; `None` if it was decided elsewhere. The review is
+    /// checked once more before an effect goes out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<(String, u32)>,
 }
 
 impl Approval {
-    /// Records that somebody approved this package.
+    /// Records that a person approved this package.
     pub fn of(by: impl Into<String>, package: &ApprovalSubject) -> Result<Self, PayloadError> {
         Ok(Self { by: by.into(), package: hex(&package.digest()?.0), expires_at: None, review: None })
     }
@@ -96,8 +96,9 @@ impl Approval {
         self
     }
 
-    /// Checks the approval against what is about to be sent. Called directly before each dispatch, and not
-    /// before a stored result is given back: what was sent stays sent when its approval has expired.
+    /// Checks the approval against the package that is about to be sent. The check is made directly before each
+    /// dispatch, not before a stored result is returned: an effect that was sent stays sent when its approval has
+    /// expired.
     pub fn check(&self, package: &ApprovalSubject, now: Timestamp) -> Result<(), ApprovalError> {
         let digest = package.digest().map_err(|e| ApprovalError::Unreadable { reason: e.to_string() })?;
         if self.package != hex(&digest.0) {
@@ -111,66 +112,66 @@ impl Approval {
 }
 
 impl ApprovalError {
-    /// Somebody may be asked for an approval that counts.
+    /// True if a person may be asked for an approval that counts.
     pub(crate) const fn can_be_asked(&self) -> bool {
         !matches!(self, Self::NoPackage { .. } | Self::Unreadable { .. })
     }
 }
 
-/// Why an effect may not be dispatched. Nothing was sent.
+/// The reason why an effect may not be dispatched. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApprovalError {
-    /// There is none.
+    /// The call has no approval.
     #[error("a {class} needs an approval and has none: pass the decision with the request")]
     Missing {
-        /// The effect class that demands it.
+        /// The effect class that demands an approval.
         class: &'static str,
     },
-    /// The tool does not say what is to be approved.
+    /// The tool names no package to approve.
     #[error("the tool {tool} is a {class} but names no package to approve: give it one")]
     NoPackage {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// The effect class that demands it.
+        /// The effect class that demands an approval.
         class: &'static str,
     },
     /// The content changed after it was approved.
     #[error("{by} approved another content of this {what}: the draft changed, ask again")]
     OtherContent {
-        /// What was to be done.
+        /// The action that was to be approved.
         what: String,
-        /// Who had approved.
+        /// The name of the person who had approved.
         by: String,
     },
-    /// The approval was limited in time.
+    /// The approval has expired.
     #[error("the approval by {by} has expired: ask again")]
     Expired {
-        /// Who had approved.
+        /// The name of the person who had approved.
         by: String,
     },
-    /// It was asked about anew since, or there is no such review.
+    /// The package was put to a vote again since, or there is no such review.
     #[error(
         "the approval of version {version} of this {what} no longer counts: it was asked about anew, ask again"
     )]
     Superseded {
-        /// What was to be done.
+        /// The action that was to be approved.
         what: String,
         /// The version that was approved.
         version: u32,
     },
-    /// Somebody who was in favour may not decide any more.
+    /// A person who was in favour may no longer decide.
     #[error("{by} approved this {what} and may not decide about it any more: ask again")]
     NotEntitled {
-        /// What was to be done.
+        /// The action that was to be approved.
         what: String,
-        /// Who.
+        /// The name of that person.
         by: String,
     },
-    /// It was for one effect, and that went out.
+    /// The approval was for a single effect, and that effect went out.
     #[error("the approval of this {what} was for one effect, and {key} has gone out by it: ask again")]
     Used {
-        /// What was to be done.
+        /// The action that was to be approved.
         what: String,
         /// The key of the effect.
         key: String,
@@ -178,7 +179,7 @@ pub enum ApprovalError {
     /// The package has no JSON form.
     #[error("the package cannot be hashed: {reason}")]
     Unreadable {
-        /// What is wrong with it.
+        /// The message of the error.
         reason: String,
     },
 }

@@ -29,7 +29,7 @@ use crate::payload::{Payload, PayloadError};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BoundFields {
-    /// All fields.
+    /// All fields of the input.
     #[default]
     All,
     /// The named fields, by a version of the rule.

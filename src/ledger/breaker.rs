@@ -1,30 +1,32 @@
-//! When a provider is left alone: a circuit breaker, as a state machine.
+//! The circuit breaker of a provider, as a state machine.
 
 use std::time::Duration;
 
 use super::retry::ErrorKind;
 use crate::clock::Boot;
 
-/// A success makes up for so much of a failure: up to one in eleven is taken for the provider's usual self.
-/// (The ratio of gRPC's retry throttling, proposal A6.)
+/// A success makes up for one part in this many of a failure, so that up to one failure in eleven calls counts as
+/// normal. (The ratio of gRPC's retry throttling, proposal A6.)
 const MAKES_UP: u32 = 10;
 const MAX_DOUBLINGS: u32 = 16;
 
-/// When a circuit opens, and for how long.
+/// The rule of a circuit breaker: the failures that open the circuit, and the duration for which it stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Breaker {
-    /// So many failures open it; at least 1. They leak away: a success makes up for a tenth of one, and time for all.
+    /// The number of failures that open the circuit; at least 1. Failures leak away: a success makes up for a tenth
+    /// of one, and time makes up for all. Default: 5.
     pub failures: u32,
-    /// In this time all failures are forgotten.
+    /// The time in which all failures leak away. Default: 30 s.
     pub within: Duration,
-    /// So long nothing is sent; then one call goes ahead. If it fails, twice as long.
+    /// The time for which nothing is sent; then one call goes ahead. If that call fails, the time doubles. Default:
+    /// 5 s.
     pub open_for: Duration,
-    /// But never longer than this.
+    /// The maximum time for which the circuit stays open. Default: 5 min.
     pub at_most: Duration,
 }
 
 impl Default for Breaker {
-    /// Five failures in half a minute; left alone for five seconds, doubling up to five minutes.
+    /// Five failures in 30 s open the circuit for 5 s, doubling up to 5 min.
     fn default() -> Self {
         Self {
             failures: 5,
@@ -45,19 +47,19 @@ impl Breaker {
     }
 }
 
-/// What an answer says about the provider, whatever it says about the call.
+/// The health of the provider that an answer shows, independent of the outcome of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Health {
-    /// It answers.
+    /// The provider answers.
     Well,
-    /// It does not, or wants to be left alone.
+    /// The provider does not answer, or asks for fewer calls.
     Sick,
-    /// Nothing: it was not asked, or the tool cannot say.
+    /// The health is unknown: the provider was not asked, or the tool cannot say.
     Unknown,
 }
 
 impl ErrorKind {
-    /// What the error says about the provider.
+    /// The health of the provider that the error shows.
     pub const fn health(self) -> Health {
         match self {
             Self::RateLimited
@@ -80,46 +82,46 @@ impl ErrorKind {
     }
 }
 
-/// Where a circuit stands.
+/// The state of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CircuitState {
-    /// Calls go out.
+    /// Calls are let through.
     Closed,
-    /// None goes out until then.
+    /// No call is let through until `until`.
     Open {
-        /// When one may go ahead.
+        /// The instant at which one call may go ahead.
         until: Boot,
     },
-    /// One has gone ahead, the others wait for what becomes of it.
+    /// One call has gone ahead; the others wait for its result.
     HalfOpen {
-        /// It is given up by then, and another one may go.
+        /// The instant at which the call that went ahead is given up, and another one may go.
         until: Boot,
     },
 }
 
-/// The right to send one call. What becomes of it is told to the circuit that gave it.
+/// A permit for one call. Its result is reported to the circuit that gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerPermit {
     ahead: u64,
 }
 
-/// A circuit.
+/// A circuit of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Circuit {
     state: CircuitState,
     since: Boot,
-    /// What the failures have filled in, as the time that it takes to leak away from `filled_at` on.
+    /// The fill level that failures have caused, as the time that it takes to leak away from `filled_at` on.
     level: Duration,
     filled_at: Boot,
-    /// How often in a row it has opened.
+    /// The number of times in a row that the circuit has opened.
     times: u32,
-    /// Counts the calls that have gone ahead. It tells answers to calls that went out before the circuit opened, or that were
-    /// given up, from those after.
+    /// The number of calls that have gone ahead. It separates answers to calls that went out before the circuit
+    /// opened, or that were given up, from later answers.
     ahead: u64,
 }
 
 impl Circuit {
-    /// A closed one.
+    /// A closed circuit.
     pub const fn closed(now: Boot) -> Self {
         Self {
             state: CircuitState::Closed,
@@ -131,17 +133,17 @@ impl Circuit {
         }
     }
 
-    /// Where it stands.
+    /// The state of the circuit.
     pub const fn state(&self) -> CircuitState {
         self.state
     }
 
-    /// Since when it stands there.
+    /// The instant of the last change of state.
     pub const fn since(&self) -> Boot {
         self.since
     }
 
-    /// How long until it could let a call through.
+    /// The time until the circuit could let a call through.
     pub fn wait(&self, now: Boot) -> Duration {
         match self.state {
             CircuitState::Closed => Duration::ZERO,
@@ -149,7 +151,8 @@ impl Circuit {
         }
     }
 
-    /// Lets a call through, or not yet. An open circuit whose time is over lets one go ahead.
+    /// Returns a permit if the circuit lets a call through. An open circuit whose time is over lets one call go
+    /// ahead.
     pub fn pass(&mut self, rule: &Breaker, now: Boot) -> Option<BreakerPermit> {
         if self.state == CircuitState::Closed {
             return Some(BreakerPermit { ahead: self.ahead });
@@ -157,15 +160,15 @@ impl Circuit {
         if !self.wait(now).is_zero() {
             return None;
         }
-        self.ahead += 1; // the one before it that went ahead is given up
+        self.ahead += 1; // an earlier call that went ahead is given up
         self.enter(CircuitState::HalfOpen { until: later(now, rule.pause(self.times)) }, now);
         Some(BreakerPermit { ahead: self.ahead })
     }
 
-    /// What has become of a call. Of one that went out before the circuit opened it says nothing new.
+    /// Reports the result of a call. The result of a call that went out before the circuit opened changes nothing.
     pub fn report(&mut self, rule: &Breaker, permit: BreakerPermit, health: Health, now: Boot) {
         if permit.ahead != self.ahead {
-            return; // so a half-open circuit hears of the call that has gone ahead, and of no other
+            return; // a half-open circuit counts only the call that has gone ahead
         }
         match (self.state, health) {
             (CircuitState::Closed, Health::Well) => {
@@ -186,7 +189,7 @@ impl Circuit {
                 self.times += 1;
                 self.open(rule, now);
             }
-            // It has not said anything: another one may go ahead at once.
+            // The call showed nothing about the provider: another one may go ahead at once.
             (CircuitState::HalfOpen { .. }, Health::Unknown) => {
                 self.enter(CircuitState::HalfOpen { until: now }, now);
             }
@@ -194,7 +197,7 @@ impl Circuit {
         }
     }
 
-    /// So many failures are remembered.
+    /// The number of failures that are still remembered.
     pub fn failures(&self, rule: &Breaker, now: Boot) -> u32 {
         let leak = rule.leak().as_nanos().max(1);
         u32::try_from(self.level(now).as_nanos().div_ceil(leak)).unwrap_or(u32::MAX)

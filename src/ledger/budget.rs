@@ -1,4 +1,4 @@
-//! What an operation and a run may use up: attempts, time and cost.
+//! Budgets: the attempts, the time and the cost that an operation and a run may use up.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,25 +8,25 @@ use serde_json::json;
 
 use super::retry::{ErrorKind, RecordedFailure};
 
-/// What an attempt costs, in a unit that the user names: cents, tokens, pages.
+/// The price of an attempt, in a unit that the user names: cents, tokens, pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Price {
-    /// The unit.
+    /// The name of the unit.
     pub unit: Cow<'static, str>,
-    /// Of each attempt. It is reserved before the attempt, and counts unless the attempt [says](crate::tool::Done::cost) what it really
-    /// has cost.
+    /// The price of each attempt, in `unit`. It is reserved before the attempt, and counts unless the attempt
+    /// [says](crate::tool::Done::cost) its actual cost.
     pub per_attempt: u64,
-    /// So much may one operation cost.
+    /// The maximum cost of one operation, in `unit`. `None`: no limit.
     pub at_most: Option<u64>,
 }
 
 impl Price {
-    /// So much for each attempt.
+    /// A price for each attempt, in a unit.
     pub fn new(per_attempt: u64, unit: impl Into<Cow<'static, str>>) -> Self {
         Self { unit: unit.into(), per_attempt, at_most: None }
     }
 
-    /// So much may one operation cost, all its attempts together.
+    /// Sets the maximum cost of one operation, all its attempts together.
     #[must_use]
     pub fn at_most(self, at_most: u64) -> Self {
         Self { at_most: Some(at_most), ..self }
@@ -36,7 +36,7 @@ impl Price {
         self.per_attempt.saturating_mul(attempts.into())
     }
 
-    /// Whether an operation may be tried once more after so many attempts.
+    /// Checks that an operation may be tried once more after this number of attempts.
     ///
     /// # Errors
     /// [`BudgetExceeded`], which names the budget.
@@ -55,7 +55,7 @@ impl Price {
     }
 }
 
-/// What a run may use up; what is not said is not limited.
+/// The budget of a run. A part that is not set is not limited.
 ///
 /// ```
 /// use std::time::Duration;
@@ -76,31 +76,31 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// So many attempts, of all its calls together.
+    /// Sets the maximum number of attempts, of all calls of the run together.
     #[must_use]
     pub fn attempts(self, attempts: u64) -> Self {
         Self { attempts: Some(attempts), ..self }
     }
 
-    /// It calls nothing any more so long after it was begun.
+    /// Sets the time after the start of the run within which it may make calls.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// How long after its beginning the run may call anything.
+    /// The time after the start of the run within which it may make calls.
     pub(crate) const fn time(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// So much of this unit.
+    /// Sets the maximum cost in this unit.
     #[must_use]
     pub fn cost(mut self, unit: impl Into<Cow<'static, str>>, at_most: u64) -> Self {
         self.cost.insert(unit.into(), at_most);
         self
     }
 
-    /// Whether one more attempt at this price may be made.
+    /// Checks that one more attempt at this price may be made.
     ///
     /// # Errors
     /// [`BudgetExceeded`], which names the budget.
@@ -127,7 +127,7 @@ impl Budget {
     }
 }
 
-/// What a run has used up, as its records count it.
+/// The usage of a run, as counted from its records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BudgetUsage {
     attempts: u64,
@@ -135,7 +135,7 @@ pub struct BudgetUsage {
 }
 
 impl BudgetUsage {
-    /// So many attempts at this price.
+    /// Adds this number of attempts at this price.
     pub fn add(&mut self, attempts: u32, price: Option<&Price>) {
         self.attempts = self.attempts.saturating_add(attempts.into());
         if let Some(price) = price {
@@ -144,13 +144,13 @@ impl BudgetUsage {
         }
     }
 
-    /// One of the attempts that were added at this price has really cost this.
+    /// Replaces the price of one attempt that was added by its actual cost.
     pub fn settle(&mut self, price: &Price, cost: u64) {
         let sum = self.cost.entry(price.unit.clone()).or_default();
         *sum = sum.saturating_sub(price.per_attempt).saturating_add(cost);
     }
 
-    /// An attempt that was not made after all.
+    /// Removes an attempt that was not made after all.
     pub fn give_back(&mut self, price: Option<&Price>) {
         self.attempts = self.attempts.saturating_sub(1);
         if let Some(sum) = price.and_then(|price| self.cost.get_mut(&price.unit)) {
@@ -159,60 +159,60 @@ impl BudgetUsage {
     }
 }
 
-/// Which budget is used up. Nothing was sent.
+/// The budget that is used up. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BudgetExceeded {
-    /// The attempts of a run.
+    /// The attempts of a run are used up.
     #[error("the run's budget of {allowed} attempts is used up")]
     RunAttempts {
-        /// So many.
+        /// The maximum number of attempts.
         allowed: u64,
     },
-    /// The time of a run.
+    /// The time of a run is used up.
     #[error("the run's time of {allowed:?} is over")]
     RunTime {
-        /// So long.
+        /// The maximum time.
         allowed: Duration,
     },
-    /// The cost of a run.
+    /// The cost budget of a run is used up.
     #[error(
         "the run's budget of {allowed} {unit} is used up: {spent} are spent, and this attempt costs {asked}"
     )]
     RunCost {
-        /// In this unit.
+        /// The unit of the cost.
         unit: String,
-        /// So much.
+        /// The maximum cost.
         allowed: u64,
-        /// Of which so much is spent.
+        /// The cost that is spent.
         spent: u64,
-        /// What the attempt costs.
+        /// The cost of the attempt.
         asked: u64,
     },
-    /// The cost of an operation.
+    /// The cost budget of an operation is used up.
     #[error(
         "the operation's budget of {allowed} {unit} is used up: {spent} are spent, and this attempt costs {asked}"
     )]
     OperationCost {
-        /// In this unit.
+        /// The unit of the cost.
         unit: String,
-        /// So much.
+        /// The maximum cost.
         allowed: u64,
-        /// Of which so much is spent.
+        /// The cost that is spent.
         spent: u64,
-        /// What the attempt costs.
+        /// The cost of the attempt.
         asked: u64,
     },
-    /// The time of an operation: it expired while it waited for its turn.
+    /// The time of an operation is used up: the operation expired while it waited for its turn.
     #[error("the operation's time of {allowed:?} passes before its turn comes: it has expired")]
     OperationTime {
-        /// So long.
+        /// The maximum time.
         allowed: Duration,
     },
 }
 
 impl BudgetExceeded {
-    /// The name of the budget, to be matched on.
+    /// The name of the budget, for callers that match on it.
     pub const fn budget(&self) -> &'static str {
         match self {
             Self::RunAttempts { .. } => "run.attempts",
@@ -223,7 +223,7 @@ impl BudgetExceeded {
         }
     }
 
-    /// As a record keeps it.
+    /// The failure that a record keeps.
     pub fn failure(&self) -> RecordedFailure {
         RecordedFailure {
             kind: ErrorKind::BudgetExceeded,

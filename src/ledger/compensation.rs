@@ -1,4 +1,4 @@
-//! Undoing: which effects of a run that did not end well, when, and which never (DESIGN 4.12; SAGA-1 to SAGA-6). Pure.
+//! The rules of compensation: which effects of a run that did not end well are undone, and which never. Pure.
 
 use std::collections::BTreeSet;
 
@@ -10,32 +10,34 @@ use super::effect::EffectClass;
 use super::record::{FinalState, Record, State};
 use crate::id::{QuestionId, RunId};
 
-/// When a tool's effects are undone.
+/// The policy by which the effects of a tool are undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compensation {
-    /// When the run that owns them fails or is cancelled.
+    /// The effect is undone when the run that owns it fails or is cancelled.
     #[default]
     Automatic,
-    /// The same, once somebody has said so: a question is opened for each, and the run waits for the answer.
+    /// The effect is undone after a person has approved: a question is opened for each effect, and the run waits for
+    /// the answer.
     Approved,
-    /// The same, once so many reviewers have said so, as about an [approval](crate::guard::approval): a review is opened beside the
-    /// question, and is what answers it. One reviewer who is against it leaves the effect as it is.
+    /// The effect is undone after a quorum of reviewers has approved, as for an [approval](crate::guard::approval): a
+    /// review is opened beside the question and answers it. One reviewer against it leaves the effect as it is.
     Reviewed {
-        /// The names of those who may decide. Nobody named: all whom the host's [`Reviewers`](crate::exec::Reviewers) let.
+        /// The names of the people who may decide. Empty: all whom the host's [`Reviewers`](crate::exec::Reviewers)
+        /// allow.
         reviewers: BTreeSet<String>,
         /// The number of people who must be in favour.
         quorum: u32,
     },
-    /// By hand: a question is opened that says what is to be done.
+    /// The effect is undone by hand: a question is opened that says what a person is to do.
     Never {
-        /// What a person is to do.
+        /// The instruction for the person.
         remedy: String,
     },
 }
 
 impl Compensation {
-    /// Undone once so many of these reviewers have said so.
+    /// A policy that undoes an effect after `quorum` of these reviewers have approved.
     ///
     /// ```
     /// use counterfoil::ledger::Compensation;
@@ -45,7 +47,7 @@ impl Compensation {
         Self::Reviewed { reviewers: reviewers.into_iter().map(Into::into).collect(), quorum }
     }
 
-    /// Whether enough people may decide to reach the quorum, and one has to.
+    /// True if the quorum is at least one and enough people may decide to reach it.
     pub(crate) fn is_decidable(&self) -> bool {
         match self {
             Self::Reviewed { reviewers, quorum } => {
@@ -55,7 +57,7 @@ impl Compensation {
         }
     }
 
-    /// As it stands in the guarantee report.
+    /// The policy in words, as the guarantee report shows it.
     pub fn words(&self) -> String {
         match self {
             Self::Automatic => "automatic".to_owned(),
@@ -72,7 +74,7 @@ impl Compensation {
     }
 }
 
-/// What a compensation has achieved.
+/// The result of a compensation.
 ///
 /// ```
 /// use counterfoil::ledger::Undone;
@@ -83,69 +85,70 @@ impl Compensation {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {
-    /// What is left, in words.
+    /// The part of the effect that is left, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rest: Option<String>,
-    /// What is to be kept of it.
+    /// The details to keep.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     detail: Value,
 }
 
 impl Undone {
-    /// All of it.
+    /// The whole effect was undone.
     pub const fn whole() -> Self {
         Self { rest: None, detail: Value::Null }
     }
 
-    /// Not all: what is left is asked about, in these words.
+    /// Only a part of the effect was undone: a question is asked about the rest, in these words.
     pub fn part(rest: impl Into<String>) -> Self {
         Self { rest: Some(rest.into()), detail: Value::Null }
     }
 
-    /// Adds what is to be kept: the refund's id and amount, say.
+    /// Adds details to keep, for example the id and the amount of a refund.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Value>) -> Self {
         self.detail = detail.into();
         self
     }
 
-    /// Nothing is left.
+    /// True if nothing of the effect is left.
     pub const fn is_whole(&self) -> bool {
         self.rest.is_none()
     }
 
-    /// What is left.
+    /// The part of the effect that is left, in words.
     pub fn rest(&self) -> Option<&str> {
         self.rest.as_deref()
     }
 }
 
-/// What is to be done about one effect of a run that did not end well.
+/// The step that is due for one effect of a run that did not end well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Due {
-    /// Nothing: it did not happen, leaves no mark, was undone, or is an undoing itself.
+    /// Nothing is due: the effect did not happen, leaves no mark, was undone, or is a compensation itself.
     Nothing,
-    /// Its fate is an open question: undone, if it happened, when that is answered. Never before, and never forgotten.
+    /// The outcome of the effect is an open question: the effect is undone, if it happened, once the question is
+    /// answered. It is never undone before, and never forgotten.
     Settle(QuestionId),
-    /// Undo it.
+    /// The effect is undone.
     Undo,
-    /// Ask whether it may be undone.
+    /// A person is asked whether the effect may be undone.
     Ask,
-    /// It stays, and a person is told why.
+    /// The effect stays, and a person is told the reason.
     Leave(String),
 }
 
-/// Each send of an undoing is preceded by its lookup: somebody else may have undone the effect meanwhile, and a second undoing would
-/// not collide with that one.
+/// True if each send of a compensation is preceded by its lookup: somebody else may have undone the effect meanwhile,
+/// and a second compensation would not collide with that one.
 pub(crate) fn undoing_looks_first(effect: EffectClass, contract: &Contract) -> bool {
     let collides = contract.class.collides() && !contract.look_first;
     effect == EffectClass::Compensation && contract.lookup != LookupOffer::None && !collides
 }
 
-/// Decides about an effect that a run wants undone. `family`: the run, and the children whose effects it is to undo with
-/// its own; `policy`: that of the effect's tool, if it can undo; `sharers`: runs outside of the family that used it and are
-/// under way, or ended well; `allowed`: somebody has said that it may be undone.
+/// Decides about an effect that a run wants undone. `family`: the run, and the children whose effects it is to undo
+/// with its own; `policy`: the policy of the effect's tool, if that tool can undo; `sharers`: runs outside of the
+/// family that used the effect and are under way, or ended well; `allowed`: a person has allowed the compensation.
 pub fn due(
     record: &Record,
     family: &[RunId],

@@ -1,4 +1,4 @@
-//! The downstream contract: what the other side offers decides what we may promise (DESIGN 4.3).
+//! The contract of a provider: its offer decides the guarantee for a call.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use super::retry::RetryPolicy;
 use super::sight::Sight;
 use crate::clock::Timestamp;
 
-/// The seven classes of provider.
+/// The seven classes of provider contracts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContractClass {
     /// The effect is in the ledger's own database: one transaction with its record.
     Transactional,
-    /// Takes a key; a duplicate gets the stored result.
+    /// The provider takes a key; a duplicate gets the stored result.
     ReplaysKey,
-    /// Takes a key; a duplicate is refused without the result.
+    /// The provider takes a key; a duplicate is refused without the result.
     RejectsKey,
-    /// Conditional create, or an id that we know before sending.
+    /// The create is conditional, or the id of the effect is known before sending.
     NaturalKey,
-    /// No key, but a strongly consistent lookup by our reference.
+    /// The provider takes no key, but has a strongly consistent lookup by the caller's reference.
     Lookup,
-    /// Neither.
+    /// The provider takes no key and has no lookup.
     Blind,
-    /// Idempotent by nature: the call sets something to a value, or removes what may be gone. It may be made again whenever its outcome
-    /// is unknown, so that it goes out before anything is recorded of it.
+    /// The call is idempotent by nature: it sets something to a value, or removes something that may already be gone.
+    /// It may be made again whenever its outcome is unknown, and so it goes out before anything is recorded.
     Idempotent,
 }
 
@@ -46,12 +46,12 @@ impl ContractClass {
         Self::Idempotent,
     ];
 
-    /// A second send under the same key collides with the first at the provider.
+    /// True if a second send under the same key collides with the first one at the provider.
     pub const fn collides(self) -> bool {
         matches!(self, Self::ReplaysKey | Self::RejectsKey | Self::NaturalKey)
     }
 
-    /// Cannot be settled without a lookup.
+    /// True if an unknown outcome cannot be settled without a lookup.
     pub const fn needs_lookup(self) -> bool {
         matches!(self, Self::RejectsKey | Self::Lookup)
     }
@@ -70,29 +70,29 @@ impl ContractClass {
     }
 }
 
-/// How far a provider's lookup can be trusted.
+/// The offer of a provider's lookup: how far its answer can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LookupOffer {
-    /// There is none.
+    /// The provider has no lookup.
     None,
-    /// An effect may be missing from it for a while, so a miss proves nothing and is never followed by a send.
+    /// The lookup may miss an effect for a while, so a miss proves nothing and is never followed by a send.
     Eventual,
-    /// It shows every effect that has been applied.
+    /// The lookup shows every effect that has been applied.
     Strong,
 }
 
-/// After which sends a committed record is looked up again.
+/// The sends after which a committed record is looked up again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confirm {
-    /// Only where the send followed one of unknown fate, which may still arrive.
+    /// Only sends that followed one of unknown outcome, which may still arrive.
     AfterDoubt,
-    /// After each send to a provider that tells no copies apart: the network may have doubled the request.
+    /// All sends to a provider that does not recognise copies: the network may have doubled the request.
     Always,
 }
 
-/// What a provider offers, as its tool declares it.
+/// The contract of a provider, as its tool declares it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -106,59 +106,63 @@ pub enum Confirm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is one independent promise")]
 pub struct Contract {
-    /// Which of the seven.
+    /// The class of the contract.
     pub class: ContractClass,
-    /// What its lookup is worth.
+    /// The offer of the provider's lookup.
     pub lookup: LookupOffer,
-    /// The longest key it takes, in characters.
+    /// The maximum length of a key, in characters.
     pub key_max_len: usize,
-    /// How long it remembers a key; `None` if for ever. Counted from the first byte that may have left.
+    /// The time for which the provider remembers a key, counted from the first byte that may have been sent; `None`
+    /// if for ever.
     pub key_window: Option<Duration>,
-    /// How long a request may still be on its way after its sender was fenced. Absent: see
+    /// The settle time: the time for which a request may still be on its way after its sender was fenced. `None`: see
     /// [`settle_time`](Self::settle_time).
     pub settle: Option<Duration>,
-    /// For how long confirming lookups go on. Absent: see [`horizon`](Self::horizon).
+    /// The time for which confirming lookups continue. `None`: see [`horizon`](Self::horizon).
     pub confirm_for: Option<Duration>,
-    /// After which sends they are made. Absent: [`Confirm::Always`] for payments, notifications and deletions.
+    /// The sends after which confirming lookups are made. `None`: [`Confirm::Always`] for payments, notifications and
+    /// deletions.
     pub confirm: Option<Confirm>,
-    /// A request may arrive after its sender has ended. Not so where the sender itself makes the effect, as with a local
-    /// file.
+    /// True if a request may arrive after its sender has ended; false if the sender itself makes the effect, as with
+    /// a local file.
     pub outlives_sender: bool,
-    /// For how long the lookup shows an effect. Absent: for ever.
+    /// The time for which the lookup shows an effect. `None`: for ever.
     pub shown_for: Option<Duration>,
     /// The operations after which the lookup need not show the effect any more.
     pub removed_by: Vec<String>,
-    /// What the key is scoped to at the provider (credential, account, region). A changed scope is *no key*.
+    /// The scope of the key at the provider (credential, account, region). A key under a changed scope is *no key*.
     pub scope: Option<String>,
-    /// Repeat a call of unknown outcome although nothing can be asked: an explicit opt-in.
+    /// True if a call of unknown outcome is repeated although there is no lookup: an explicit opt-in to duplicates.
     pub repeat_blindly: bool,
-    /// The first send of a key is preceded by its lookup: what this ledger does not know may have been done before it.
+    /// True if the first send of a key is preceded by its lookup, for effects that were made before this ledger.
     pub look_first: bool,
-    /// What its lookup cannot know, for the guarantee report.
+    /// The facts that the lookup cannot know, for the guarantee report.
     pub blind_spots: &'static [&'static str],
-    /// The longest time from when the provider accepts a call to when it has finished it. Absent: see
+    /// The longest time from the acceptance of a call by the provider to its completion. `None`: see
     /// [`completion_time`](Self::completion_time).
     pub completes_within: Option<Duration>,
-    /// A notification may be sent although nobody can find out whether it arrived.
+    /// True if a notification may be sent although its arrival cannot be found out.
     pub blind_notices: bool,
-    /// Each call carries a version of what it sets, and the provider refuses an older one than it has.
+    /// True if each call carries a version of its value, and the provider refuses an older version than it has.
     pub versioned: bool,
-    /// Its effects are changes in the ledger's own database, and its record is sealed in their transaction: while that is not sealed,
-    /// nothing happened. Only a door's transaction keeps that: a tool that declares it is not registered.
+    /// True if the effects are changes in the ledger's own database, and the record is sealed in their transaction:
+    /// until it is sealed, nothing has happened. Only the transaction of a door keeps this: a tool that declares it
+    /// is not registered.
     pub sealed_with_effect: bool,
 }
 
-/// The settle time, unless the contract says otherwise or an attempt may last longer.
+/// The settle time, unless the contract sets another one or an attempt may last longer.
 const DEFAULT_SETTLE: Duration = Duration::from_mins(1);
-/// The longest time that an accepted call is waited for, unless the contract says otherwise.
+/// The longest time to wait for an accepted call, unless the contract sets another one.
 const DEFAULT_COMPLETION: Duration = Duration::from_hours(24);
 
 impl Contract {
-    /// Kept back from a key's window, for clocks that differ and requests that dawdle.
+    /// The safety margin at the end of a key window, for clocks that differ and requests that are delayed.
     pub const WINDOW_MARGIN: Duration = Duration::from_mins(1);
 
-    /// The class with careful defaults: a settle time of 60 s or an attempt's timeout, whichever is longer, keys of 64
-    /// characters remembered for ever, a strong lookup where the class cannot do without one and none elsewhere.
+    /// A contract of this class with careful defaults: a settle time of 60 s or an attempt's timeout, whichever is
+    /// longer; keys of 64 characters, remembered for ever; a strong lookup if the class needs one, and otherwise
+    /// none.
     pub const fn new(class: ContractClass) -> Self {
         Self {
             class,
@@ -182,7 +186,7 @@ impl Contract {
         }
     }
 
-    /// Of calls whose records are sealed in the transactions of their effects.
+    /// The contract of calls whose records are sealed in the transactions of their effects.
     #[cfg_attr(not(feature = "_sealed"), allow(dead_code, reason = "the doors declare it"))]
     pub(crate) const fn sealed_with_effect() -> Self {
         let mut contract = Self::new(ContractClass::Transactional);
@@ -190,14 +194,14 @@ impl Contract {
         contract
     }
 
-    /// Sets what the lookup is worth.
+    /// Sets the offer of the lookup.
     #[must_use]
     pub const fn lookup(mut self, lookup: LookupOffer) -> Self {
         self.lookup = lookup;
         self
     }
 
-    /// Rests on a lookup of this kind: takes over what it is worth, its settle time and its blind spots.
+    /// Takes over the offer, the settle time and the blind spots of a kind of lookup.
     ///
     /// ```
     /// use counterfoil::ledger::{Contract, ContractClass, LookupOffer};
@@ -215,14 +219,15 @@ impl Contract {
         self
     }
 
-    /// Sets the settle time. Where a send rests on a believed miss, it must not be shorter than the timeout of an attempt.
+    /// Sets the settle time. If a send rests on a believed miss, the settle time must not be shorter than the timeout
+    /// of an attempt.
     #[must_use]
     pub const fn settle(mut self, settle: Duration) -> Self {
         self.settle = Some(settle);
         self
     }
 
-    /// Sets for how long confirming lookups go on after a send that followed one of unknown fate.
+    /// Sets the time for which confirming lookups continue after a send that followed one of unknown outcome.
     ///
     /// ```
     /// use std::time::Duration;
@@ -237,29 +242,30 @@ impl Contract {
         self
     }
 
-    /// Sets after which sends confirming lookups are made.
+    /// Sets the sends after which confirming lookups are made.
     #[must_use]
     pub const fn confirm(mut self, confirm: Confirm) -> Self {
         self.confirm = Some(confirm);
         self
     }
 
-    /// The sender itself makes the effect, as with a local file: no request arrives after its sender has ended.
+    /// Declares that the sender itself makes the effect, as with a local file: no request arrives after its sender
+    /// has ended.
     #[must_use]
     pub const fn ends_with_sender(mut self) -> Self {
         self.outlives_sender = false;
         self
     }
 
-    /// Sets for how long the lookup shows an effect. Beyond that, a lookup that shows nothing asks nothing.
+    /// Sets the time for which the lookup shows an effect. After that time, a miss opens no question.
     #[must_use]
     pub const fn shown_for(mut self, shown: Duration) -> Self {
         self.shown_for = Some(shown);
         self
     }
 
-    /// Names an operation after which the lookup need not show the effect any more. It removes the effects whose keys have the
-    /// same [target](super::Key::target) as its own.
+    /// Names an operation after which the lookup need not show the effect any more. That operation removes the
+    /// effects whose keys have the same [target](super::Key::target) as its own.
     ///
     /// ```
     /// use counterfoil::ledger::{Contract, ContractClass};
@@ -272,14 +278,14 @@ impl Contract {
         self
     }
 
-    /// Sets how long the provider remembers a key.
+    /// Sets the time for which the provider remembers a key.
     #[must_use]
     pub const fn key_window(mut self, window: Duration) -> Self {
         self.key_window = Some(window);
         self
     }
 
-    /// Sets the longest key that the provider takes.
+    /// Sets the maximum length of a key that the provider takes, in characters.
     #[must_use]
     pub const fn key_max_len(mut self, characters: usize) -> Self {
         self.key_max_len = characters;
@@ -293,23 +299,25 @@ impl Contract {
         self
     }
 
-    /// A notification may be sent although nobody can find out whether it arrived: a call of unknown outcome waits for a person. A blind
-    /// notification that does not say so is not registered. Typed tools have [`BlindNotice`](crate::tool::contract::BlindNotice).
+    /// Allows notifications whose arrival cannot be found out: a call of unknown outcome waits for a person. A blind
+    /// notification without this permission is not registered. Typed tools have
+    /// [`BlindNotice`](crate::tool::contract::BlindNotice).
     #[must_use]
     pub const fn allow_blind_notices(mut self) -> Self {
         self.blind_notices = true;
         self
     }
 
-    /// Opts in to repeating a call whose outcome nobody can find out. Duplicates become possible.
+    /// Opts in to repeating a call whose outcome cannot be found out. Duplicates become possible.
     #[must_use]
     pub const fn repeat_blindly(mut self) -> Self {
         self.repeat_blindly = true;
         self
     }
 
-    /// Each call carries a version of what it sets, and the provider refuses an older one than it has: a call of class
-    /// [`Idempotent`](ContractClass::Idempotent) that arrives late, or is repeated late, overwrites no later value.
+    /// Declares that each call carries a version of its value, and that the provider refuses an older version than it
+    /// has: a call of class [`Idempotent`](ContractClass::Idempotent) that arrives late, or is repeated late,
+    /// overwrites no later value.
     ///
     /// ```
     /// use counterfoil::ledger::{Contract, ContractClass, EffectClass, WorstCase};
@@ -323,16 +331,16 @@ impl Contract {
         self
     }
 
-    /// Looks up the first send of each key before it is made, as on the first day beside an older system. A call that cannot be
-    /// looked up asks a person.
+    /// Looks each key up before its first send, as on the first day beside an older system. If a call cannot be
+    /// looked up, a person is asked.
     #[must_use]
     pub const fn look_first(mut self) -> Self {
         self.look_first = true;
         self
     }
 
-    /// Sets the longest time from when the provider [accepts](crate::tool::ToolError::accepted) a call to when it has finished it.
-    /// After that a person is asked.
+    /// Sets the longest time from the instant at which the provider [accepts](crate::tool::ToolError::accepted) a
+    /// call to its completion. After that a person is asked.
     ///
     /// ```
     /// use std::time::Duration;
@@ -346,19 +354,19 @@ impl Contract {
         self
     }
 
-    /// The longest time that an accepted call is waited for: a day, unless it was [set](Self::completes_within).
+    /// The longest time to wait for an accepted call. Default: 24 h, unless it was [set](Self::completes_within).
     pub fn completion_time(&self) -> Duration {
         self.completes_within.unwrap_or(DEFAULT_COMPLETION)
     }
 
-    /// How long a request may still be on its way after its sender was fenced: 60 s, or the timeout of an attempt if that is
-    /// longer, unless it was [set](Self::settle).
+    /// The time for which a request may still be on its way after its sender was fenced. Default: 60 s, or the
+    /// timeout of an attempt if that is longer, unless it was [set](Self::settle).
     pub fn settle_time(&self) -> Duration {
         self.settle.unwrap_or(DEFAULT_SETTLE)
     }
 
-    /// For how long after a seal confirming lookups go on: at least an hour and at least ten settle times, unless it was
-    /// [set](Self::confirm_for). One lookup, where no request outlives its sender.
+    /// The time after a seal for which confirming lookups continue. Default: at least an hour and at least ten settle
+    /// times, unless it was [set](Self::confirm_for). If no request outlives its sender, one lookup is made.
     pub fn horizon(&self) -> Duration {
         let settle = self.settle_time();
         match self.confirm_for {
@@ -368,13 +376,14 @@ impl Contract {
         }
     }
 
-    /// The settle time that holds for a tool with this retry policy.
+    /// The contract with the settle time that applies to a tool with this retry policy.
     pub(crate) fn settled_for(mut self, retry: &RetryPolicy) -> Self {
         self.settle = self.settle.or(Some(DEFAULT_SETTLE.max(retry.timeout().unwrap_or_default())));
         self
     }
 
-    /// The provider can be asked, and a copy of a request would be a second effect that it can show.
+    /// True if a committed record is looked up for copies of its request: the provider can be asked, and a copy would
+    /// be a second effect that the lookup can show.
     pub(crate) fn looks_for_copies(&self, effect: EffectClass) -> bool {
         let wanted = self.confirm.unwrap_or(if effect.needs_one_look() {
             Confirm::Always
@@ -387,13 +396,14 @@ impl Contract {
             && effect.leaves_mark()
     }
 
-    /// The provider still honours a key first sent at `first_sent`: before its *last safe instant*.
+    /// True if the provider still honours a key that was first sent at `first_sent`: before its *last safe instant*.
     pub fn key_is_safe(&self, first_sent: Timestamp, now: Timestamp) -> bool {
-        // A clock that went backwards says nothing about how long ago the key was sent.
+        // A clock that went backwards does not tell how long ago the key was sent.
         first_sent != Timestamp::MIN && self.key_safe_from(first_sent).is_none_or(|safe| safe.contains(&now))
     }
 
-    /// From the first send of a key to its last safe instant; `None` if the provider remembers keys for ever.
+    /// The range from the first send of a key to its last safe instant; `None` if the provider remembers keys for
+    /// ever.
     pub fn key_safe_from(&self, first_sent: Timestamp) -> Option<Range<Timestamp>> {
         self.key_window.map(|window| {
             let safe = window.saturating_sub(Self::WINDOW_MARGIN.min(window / 10));
@@ -449,29 +459,29 @@ impl Contract {
     }
 }
 
-/// Why a declaration is unsafe. The tool was not registered.
+/// The reason why a declaration is unsafe. The tool was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContractError {
-    /// A tool's calls are no changes in the ledger's own database.
+    /// The calls of a tool are not changes in the ledger's own database.
     #[error(
         "a tool's record cannot be sealed in the transaction of its effect: use `ctx.transaction`, or a transactional HTTP route"
     )]
     SealedWithEffect,
-    /// Nobody could find out what became of a payment.
+    /// The outcome of a payment could not be found out.
     #[error("a {} cannot be sent to a blind provider: nobody could find out what became of it; \
              declare a key, a natural key or a lookup", effect.name())]
     Unreconcilable {
         /// The tool's effect class.
         effect: EffectClass,
     },
-    /// Nobody could find out whether a notice arrived, and its tool does not say that this is meant.
+    /// The arrival of a notice could not be found out, and its tool does not allow that.
     #[error(
         "a notification to a blind provider: nobody could find out whether it arrived; declare a key, a natural key or a lookup, or \
          say that it is meant, by `allow_blind_notices()` or the contract type `BlindNotice`"
     )]
     BlindNotice,
-    /// A second notice is a second notice.
+    /// The effect class is not idempotent: a second payment, notice or draft is a second effect.
     #[error(
         "a {} is not idempotent by nature: a second one is a second effect; declare a key, a natural key or a lookup",
         effect.name()
@@ -480,10 +490,10 @@ pub enum ContractError {
         /// The tool's effect class.
         effect: EffectClass,
     },
-    /// The class stands and falls with a lookup, and there is none.
+    /// The class depends on a lookup, and there is none.
     #[error("the contract class `{}` needs a lookup: give the tool a `reconcile`", class.name())]
     NoLookup {
-        /// The declared class.
+        /// The declared contract class.
         class: ContractClass,
     },
     /// A miss would be believed while the request may still be sent.
@@ -497,20 +507,20 @@ pub enum ContractError {
         /// The timeout of an attempt.
         timeout: Duration,
     },
-    /// Too few characters for a key that cannot collide.
+    /// The provider takes too few characters for a key that cannot collide.
     #[error("keys of {characters} characters cannot be unique: the provider must allow at least 25")]
     KeyTooShort {
-        /// What was declared.
+        /// The declared maximum length, in characters.
         characters: usize,
     },
-    /// The record would be forgotten while retries may still come (invariant 9).
+    /// The record would be forgotten while retries may still come.
     #[error(
         "the record is kept for {kept:?}, but retries may come for {horizon:?}: keep it longer or retry less"
     )]
     RetentionBelowHorizon {
-        /// The retention.
+        /// The retention of the record.
         kept: Duration,
-        /// The longest that retries may take.
+        /// The longest time that retries may take.
         horizon: Duration,
     },
     /// The record would be forgotten while the provider still answers for its key.
@@ -519,19 +529,19 @@ pub enum ContractError {
          tombstone"
     )]
     RetentionBelowKeyWindow {
-        /// The retention.
+        /// The retention of the record.
         kept: Duration,
-        /// The provider's window.
+        /// The key window of the provider.
         window: Duration,
     },
-    /// The provider would have forgotten the key while we still retry under it.
+    /// The provider would forget the key while retries still use it.
     #[error(
         "the provider keeps keys for {window:?}, but retries may come for {horizon:?}: retry less, or give a lookup"
     )]
     WindowBelowHorizon {
-        /// The provider's window.
+        /// The key window of the provider.
         window: Duration,
-        /// The longest that retries may take.
+        /// The longest time that retries may take.
         horizon: Duration,
     },
 }

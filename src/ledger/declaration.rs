@@ -1,5 +1,5 @@
-//! What a tool declared when its call went out. A record names it by number, so that a later build of the tool settles the
-//! call by what was promised then, and not by what it declares itself.
+//! The declaration of a tool when its call went out. A record names the declaration by number, so that a later build
+//! of the tool settles the call by the earlier promise, not by its own.
 
 use std::time::Duration;
 
@@ -11,50 +11,50 @@ use super::effect::EffectClass;
 use super::key::OperationKey;
 use crate::id::Tenant;
 
-/// A tool's declaration, with the rules by which this build derives what goes out.
+/// A tool's declaration, with the rules by which this build derives the data that goes out.
 ///
-/// Each one is written once, when it is new. It says what may be *sent* of a call of unknown outcome: under which wire key,
-/// for how long the provider honours that key, and whether a repeat is harmless. A lookup that only the present build has
-/// may be asked.
+/// Each declaration is written once, when it is new. It decides what may be *sent* for a call of unknown outcome:
+/// under which wire key, for how long the provider honours that key, and whether a repeat is harmless. A lookup that
+/// only the present build has may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declaration {
-    /// The tool's name.
+    /// The name of the tool.
     pub tool: String,
-    /// What the call does to the world.
+    /// The effect class of the call.
     pub effect: EffectClass,
-    /// What the provider offers.
+    /// The contract class of the provider.
     pub class: ContractClass,
-    /// What the provider's lookup is worth.
+    /// The offer of the provider's lookup.
     pub lookup: LookupOffer,
-    /// For how long the provider remembers a key; `None` if for ever.
+    /// The time for which the provider remembers a key; `None` if for ever.
     pub key_window: Option<Duration>,
-    /// How long a request may still be on its way after its sender has ceased to send.
+    /// The settle time: the time for which a request may still be on its way after its sender has stopped.
     pub settle: Duration,
-    /// What the key is scoped to at the provider.
+    /// The scope of the key at the provider.
     pub scope: Option<String>,
-    /// A call of unknown outcome may be repeated although nothing can be asked.
+    /// True if a call of unknown outcome may be repeated although there is no lookup.
     pub repeat_blindly: bool,
-    /// The deployment, as the wire key holds it.
+    /// The namespace of the deployment, as the wire key holds it.
     pub namespace: String,
-    /// The longest wire key, in characters.
+    /// The maximum length of a wire key, in characters.
     pub key_max_len: usize,
     /// The rule by which wire keys are made: see [`OperationKey::WIRE_RULE`].
     pub wire_rule: u32,
     /// The version of the tool's input type.
     pub input_version: u32,
-    /// Which fields of the input the key is bound to.
+    /// The fields of the input that the key is bound to.
     #[serde(default, skip_serializing_if = "BoundFields::is_all")]
     pub bound: BoundFields,
-    /// The record is sealed in the transaction of its effect.
+    /// True if the record is sealed in the transaction of its effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sealed_with_effect: bool,
-    /// Any JSON is a result of it: a plain function, a route of a door, a tool that was made at run time.
+    /// True if any JSON is a valid result: for a plain function, a route of a door, a tool that was made at run time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any_output: bool,
 }
 
 impl Declaration {
-    /// What a tool declares now.
+    /// The present declaration of a tool.
     pub fn of(
         tool: &str,
         effect: EffectClass,
@@ -81,7 +81,7 @@ impl Declaration {
         }
     }
 
-    /// The same without copying anything: whether a tool declares now what it declared then. Asked for each call.
+    /// True if the tool still declares this now. It copies nothing, because it is checked for each call.
     pub(crate) fn is_still(
         &self,
         effect: EffectClass,
@@ -103,18 +103,18 @@ impl Declaration {
             && self.sealed_with_effect == contract.sealed_with_effect
     }
 
-    /// The key as it went downstream.
+    /// The wire key: the key as it went to the provider.
     pub fn wire_key(&self, key: &OperationKey, tenant: &Tenant) -> String {
         key.wire_within(&self.namespace, tenant, self.key_max_len)
     }
 
-    /// The contract by which a call that went out under this declaration is settled, while its tool declares `now`. The
-    /// weaker promise of the two counts. A lookup that only the present tool has may be asked, but a miss proves nothing: what
-    /// went out may lack what that lookup goes by.
+    /// The contract by which a call that went out under this declaration is settled, while its tool declares `now`.
+    /// The weaker promise of the two counts. A lookup that only the present tool has may be asked, but its miss
+    /// proves nothing: the earlier request may lack the data by which that lookup searches.
     pub fn binding(&self, now: &Contract) -> Contract {
         let is_idempotent = |class| class == ContractClass::Idempotent;
         let class = match (self.class, now.class) {
-            // The one build sends no key, and the other one may not repeat.
+            // One build sends no key, and the other one may not repeat.
             (then, now) if is_idempotent(then) != is_idempotent(now) => ContractClass::Blind,
             (then, now) if collisions(now) < collisions(then) => now,
             (then, _) => then,
@@ -140,14 +140,14 @@ impl Declaration {
         }
     }
 
-    /// The effect class by which it is settled: what left a mark then is not repeated because the tool says now that it leaves
-    /// none.
+    /// The effect class by which the call is settled: an effect that left a mark is not repeated because the tool now
+    /// says that it leaves none.
     pub const fn binding_effect(&self, now: EffectClass) -> EffectClass {
         if self.effect.leaves_mark() { self.effect } else { now }
     }
 
-    /// What a tool that declares `now` promises otherwise about a call that went out under this declaration, in words. Nothing
-    /// if it makes no difference to that call.
+    /// The changes, in words, between this declaration and `now` that matter to a call that went out under this
+    /// declaration. `None` if there are none.
     pub fn changes(&self, now: &Self) -> Option<String> {
         let mut changes = Vec::new();
         let mut note = |what: &str, then: &dyn std::fmt::Debug, now: &dyn std::fmt::Debug| {
@@ -184,10 +184,11 @@ impl Declaration {
     }
 }
 
-/// How much stands against a second effect when a call is sent again: the more, the higher.
+/// The rank of a class by its protection against a second effect when a call is sent again: a higher rank protects
+/// more.
 const fn collisions(class: ContractClass) -> u8 {
     match class {
-        // No tool's call is a change in the ledger's own database, whatever it declares.
+        // No call of a tool is a change in the ledger's own database, whatever the tool declares.
         ContractClass::Blind | ContractClass::Transactional | ContractClass::Idempotent => 0,
         ContractClass::Lookup => 1,
         ContractClass::RejectsKey | ContractClass::NaturalKey => 2,

@@ -1,4 +1,4 @@
-//! What differs between two requests under one key, secrets redacted (KEY-6).
+//! The difference between two requests under one key, with secrets redacted.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::payload::{Payload, PayloadError, Secret};
 #[serde(transparent)]
 pub struct Diff(pub Value);
 
-/// At most so many characters are shown of a difference: it stands in the middle of a sentence that a person reads.
+/// The maximum number of characters shown of a difference: it is part of a sentence that a person reads.
 const SHOWN: usize = 2_000;
 
 impl std::fmt::Display for Diff {
@@ -23,7 +23,7 @@ impl std::fmt::Display for Diff {
     }
 }
 
-/// Compares two requests. A secret that differs is shown as differing, without its digest.
+/// Compares two requests. A secret that differs is shown as different, without its digest.
 ///
 /// ```
 /// use counterfoil::{Payload, ledger::diff};
@@ -51,7 +51,7 @@ pub fn diff(first: &Payload, other: &Payload) -> Result<Diff, PayloadError> {
 
 fn redact(value: &mut Value) {
     if crate::payload::is_secret(value) {
-        // Serialized outside a tenant's digest scope, a secret shows nothing.
+        // A secret that is serialized outside a tenant's digest scope shows nothing.
         *value = serde_json::to_value(Secret::new(())).unwrap_or(Value::Null);
         return;
     }

@@ -1,4 +1,4 @@
-//! Effect classes: what kind of mark a call leaves on the world, and the safety rules that follow (EXE-1).
+//! Effect classes: the kind of mark that a call leaves on the world, and the safety rules that follow.
 
 use std::time::Duration;
 
@@ -7,42 +7,43 @@ use serde::{Deserialize, Serialize};
 use super::contract::ContractClass;
 use super::retention::Retention;
 
-/// What a tool does to the world.
+/// The class of effect that a tool has on the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectClass {
-    /// Computes; touches nothing.
+    /// The call computes and touches nothing.
     Pure,
-    /// Asks a model: costs money, changes nothing.
+    /// The call asks a model: it costs money and changes nothing.
     ModelCall,
-    /// Reads from the world.
+    /// The call reads from the world.
     ReadOnly,
-    /// Makes something that nobody is shown yet. A second one is a duplicate: a draft is never made again blindly.
+    /// The call makes something that nobody is shown yet. A second draft is a duplicate: a draft is never made again
+    /// blindly.
     Draft,
-    /// Changes the own system, with an expected version.
+    /// The call changes the own system, with an expected version.
     InternalMutation,
-    /// Tells somebody something. It cannot be unsaid.
+    /// The call sends a message to somebody. The message cannot be taken back.
     Notification,
-    /// Moves money.
+    /// The call moves money.
     Payment,
-    /// Destroys something.
+    /// The call destroys something.
     Deletion,
-    /// Writes to an agent's memory.
+    /// The call writes to an agent's memory.
     MemoryWrite,
-    /// Undoes another operation. No tool declares it: it is what a tool's `Compensate` does.
+    /// The call undoes another operation. No tool declares this class: it belongs to a tool's `Compensate`.
     Compensation,
 }
 
-/// What becomes of a recorded effect that the resumed path of a run does not ask for (DESIGN 4.1).
+/// The rule for a recorded effect that a resumed run does not ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Divergence {
-    /// Keep it; a later call with its key is answered from it.
+    /// The effect is kept; a later call with its key is answered from it.
     Adopt,
-    /// Undo it by the tool's own compensation before anything new goes out; where that is not possible, or not without
-    /// asking, stop the run and ask.
+    /// The effect is undone by the tool's own compensation before anything new goes out. If the tool cannot undo, or
+    /// must ask first, the run stops and a person is asked.
     Compensate,
-    /// Stop the run and ask.
+    /// The run stops and a person is asked.
     Escalate,
 }
 
@@ -61,51 +62,54 @@ impl EffectClass {
         Self::Compensation,
     ];
 
-    /// Safe to repeat by its nature: a second call leaves the world as one call does. A draft is not: the second call
-    /// makes a second draft.
+    /// True if a repeat is safe by nature: a second call leaves the world as one call does. A draft is not
+    /// repeatable: the second call makes a second draft.
     pub const fn repeatable(self) -> bool {
         matches!(self, Self::Pure | Self::ModelCall | Self::ReadOnly)
     }
 
-    /// May be made again whenever the outcome of a call is unknown: by its nature, or because what it does at this provider is idempotent.
+    /// True if a call of unknown outcome may be made again: by its nature, or because it is idempotent at this
+    /// provider.
     pub(crate) const fn may_repeat(self, contract: ContractClass) -> bool {
         self.repeatable() || matches!(contract, ContractClass::Idempotent)
     }
 
-    /// There are effects of this class that are idempotent by nature. A second payment, notice or draft is a second one.
+    /// True if effects of this class can be idempotent by nature. A second payment, notice or draft is a second
+    /// effect.
     pub const fn can_be_idempotent(self) -> bool {
         !matches!(self, Self::Payment | Self::Notification | Self::Draft)
     }
 
-    /// A call of unknown outcome may have left a mark.
+    /// True if a call of unknown outcome may have left a mark.
     pub const fn leaves_mark(self) -> bool {
         !self.repeatable()
     }
 
-    /// Somebody must answer for it: it is asked about where its run does not. What undoes another effect belongs to that.
+    /// True if somebody must answer for the effect: a question is asked about it if its run does not. A compensation
+    /// belongs to the effect that it undoes.
     pub const fn needs_owner(self) -> bool {
         self.leaves_mark() && !matches!(self, Self::Compensation)
     }
 
-    /// Must not be dispatched without a valid approval.
+    /// True if a call must not be dispatched without a valid approval.
     pub const fn needs_approval(self) -> bool {
         matches!(self, Self::Notification | Self::Deletion)
     }
 
-    /// A request that the network doubled is looked for after each send, unless the contract says otherwise.
+    /// True if each send is looked up for a copy that the network made, unless the contract says otherwise.
     pub(crate) const fn needs_one_look(self) -> bool {
         matches!(self, Self::Notification | Self::Payment | Self::Deletion)
     }
 
-    /// Must be reconcilable, or sent where the provider itself prevents the duplicate.
+    /// True if the class needs a lookup, or a provider that itself prevents the duplicate.
     pub const fn needs_reconcile(self) -> bool {
         matches!(self, Self::Payment)
     }
 
-    /// The retention of its records, unless the tool says otherwise. What may be repeated is forgotten: after a day, and an answer of a
-    /// model, which cost money, after a week. Of what leaves a mark the record is kept whole for thirty days; of what was told to
-    /// somebody or destroyed, for a year; of payments and of what undoes something, for ten years, as bookkeeping wants it. Then
-    /// the key stays taken, by a tombstone.
+    /// The default retention of records of this class. Effects that may be repeated are forgotten: after a day, and
+    /// after a week for the answer of a model, which cost money. A record of an effect that leaves a mark is kept
+    /// whole for thirty days; of a notification or deletion for a year; of a payment or compensation for ten years,
+    /// as bookkeeping requires. After that, a tombstone keeps the key taken.
     pub const fn retention(self) -> Retention {
         const DAY: u64 = 24;
         match self {
@@ -123,7 +127,7 @@ impl EffectClass {
         }
     }
 
-    /// What becomes of it when a resumed run takes another path, unless the tool says otherwise.
+    /// The default rule for an effect when a resumed run takes another path.
     pub const fn divergence(self) -> Divergence {
         match self {
             Self::Notification | Self::Payment | Self::Deletion => Divergence::Escalate,
@@ -131,7 +135,7 @@ impl EffectClass {
         }
     }
 
-    /// The number that rows hold. Never reuse one.
+    /// The code that rows hold. Never reuse a code.
     pub(crate) const fn code(self) -> i64 {
         match self {
             Self::Pure => 1,
@@ -147,7 +151,7 @@ impl EffectClass {
         }
     }
 
-    /// Reads the number back.
+    /// Reads a code back.
     pub(crate) fn from_code(code: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.code() == code)
     }

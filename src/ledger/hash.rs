@@ -1,25 +1,26 @@
-//! The request hash: what a key is bound to (KEY-5).
+//! The request hash: a digest of the input that a key is bound to.
 
 use sha2::{Digest, Sha256};
 
 use super::bound::{BoundFields, UnboundField};
 use crate::payload::{Payload, hex};
 
-/// SHA-256 over the canonical request, with the version of the scheme and a domain, so that a hash of one
-/// operation type never equals a hash of another and an old record is always checked by its own scheme.
+/// The SHA-256 of the canonical request, with a version of the scheme and a domain: a hash of one operation type
+/// never equals a hash of another one, and an old record is always checked by its own scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestHash {
-    /// The scheme: 1 is `SHA-256("counterfoil/request/1\0" operation "\0" canonical JSON)` of the whole request, 2 is
-    /// `SHA-256("counterfoil/request/2\0" operation "\0" canonical JSON)` of an object that holds the bound fields by their pointers.
+    /// The number of the scheme: 1 is `SHA-256("counterfoil/request/1\0" operation "\0" canonical JSON)` of the whole
+    /// request, 2 is `SHA-256("counterfoil/request/2\0" operation "\0" canonical JSON)` of an object that holds the
+    /// bound fields by their pointers.
     pub version: u8,
-    /// The digest.
+    /// The digest of the request.
     pub digest: [u8; 32],
 }
 
 impl RequestHash {
     /// The scheme of a key that is bound to the whole request.
     pub const VERSION: u8 = 1;
-    /// The scheme of a key that is bound to some fields.
+    /// The scheme of a key that is bound to some fields only.
     const BOUND: u8 = 2;
 
     /// Hashes a request of an operation type.
@@ -37,10 +38,10 @@ impl RequestHash {
         Self { version: Self::VERSION, digest: digest(b"counterfoil/request/1\0", operation, request) }
     }
 
-    /// Hashes what of a request is bound.
+    /// Hashes the bound part of a request.
     ///
     /// # Errors
-    /// The request lacks a bound field.
+    /// [`UnboundField`] if the request lacks a bound field.
     pub fn bound(operation: &str, request: &Payload, fields: &BoundFields) -> Result<Self, UnboundField> {
         Ok(match fields.of(request)? {
             None => Self::of(operation, request),

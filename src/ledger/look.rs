@@ -1,13 +1,15 @@
-//! Looks that are to come: when a record is looked up again that is committed or asked about, and what the answer means.
+//! Scheduled looks: the instants at which a committed or questioned record is looked up again, and the meaning of the
+//! answers.
 //!
-//! A send that followed one of unknown fate is looked up at 1, 2, 4, 8 … settle times after its seal, and for the last time
-//! at the contract's [horizon](Contract::horizon): a first request that lands before that is found. A lookup that does not
-//! answer is asked again after a pause that doubles, up to half a day; then a person is asked.
+//! A send that followed one of unknown outcome is looked up at 1, 2, 4, 8 … settle times after its seal, and for the
+//! last time at the contract's [horizon](Contract::horizon): a first request that lands before the horizon is found.
+//! A lookup without an answer is repeated after a pause that doubles, up to half a day; then a person is asked.
 //!
-//! A call of unknown outcome that a person is asked about is looked up beside the question, at first after 5 s, then after pauses
-//! that double up to half a day: about a day in all.
+//! A call of unknown outcome that a person is asked about is looked up beside the question, first after 5 s, then
+//! after pauses that double up to half a day: about a day in all.
 //!
-//! A call that the provider has accepted and not finished is looked up when the provider wants it, until its longest time is over.
+//! A call that the provider has accepted and not finished is looked up at the intervals that the provider asks for,
+//! until its longest time is over.
 
 use std::time::Duration;
 
@@ -17,50 +19,51 @@ use super::record::{Record, State};
 use crate::clock::Timestamp;
 use crate::id::{RecordId, Tenant};
 
-/// The shortest pause after a lookup that had no answer.
+/// The shortest pause after a lookup without an answer.
 const SHORTEST: Duration = Duration::from_mins(1);
-/// The longest one, or this many settle times if that is longer.
+/// The longest pause after a lookup without an answer, or this many settle times if that is longer.
 const LONGEST: Duration = Duration::from_hours(12);
 const SETTLE_TIMES: u32 = 8;
 /// The first pause beside a question.
 const FIRST: Duration = Duration::from_secs(5);
-/// The shortest pause between two looks at a call that is pending.
+/// The shortest pause between two looks at a pending call.
 const SHORTEST_POLL: Duration = Duration::from_secs(1);
-/// The series of a contract without a settle time begins with this step.
+/// The first step of the series for a contract without a settle time.
 const SMALLEST_STEP: Duration = Duration::from_secs(1);
 
-/// Why a record is looked up.
+/// The reason for which a record is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Its send followed one of unknown fate, which may still arrive: a series of looks.
+    /// The send followed one of unknown outcome, which may still arrive: a series of looks.
     Doubt,
     /// The network may have doubled the request: one look.
     Doubled,
-    /// An audit has missed it: one more look.
+    /// An audit did not find the effect: one more look.
     Audit,
-    /// A person is asked what became of it, because its lookup does not answer, or would have to be made under another scope:
-    /// looks beside the question, which goes when one of them answers.
+    /// A person is asked about the outcome, because the lookup does not answer or would have to be made under another
+    /// scope: looks beside the question, which is closed when one of them answers.
     Unanswered,
-    /// A person is asked what became of it for another reason: looks beside the question, which goes when one of them shows the
-    /// effect.
+    /// A person is asked about the outcome for another reason: looks beside the question, which is closed when one of
+    /// them shows the effect.
     Asked,
-    /// The provider has accepted the call and not finished it: looks until it has, or until the longest time is over.
+    /// The provider has accepted the call and not finished it: looks until the call is finished, or its longest time
+    /// is over.
     Pending,
 }
 
-/// How long after so many looks that have shown nothing of a call that nobody wants sent the next one is made; none after the
+/// The pause before the next look after `made` looks that have shown nothing of an unwanted call; `None` after the
 /// horizon.
 pub(crate) fn pause_after(contract: &Contract, made: u32) -> Option<Duration> {
     Some(step(contract, made + 1)?.saturating_sub(step(contract, made)?))
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 6] =
         [Self::Doubt, Self::Doubled, Self::Audit, Self::Unanswered, Self::Asked, Self::Pending];
 
-    /// The number that rows hold. Never reuse one.
+    /// The code that rows hold. Never reuse a code.
     pub(crate) const fn code(self) -> i64 {
         match self {
             Self::Doubt => 1,
@@ -72,46 +75,47 @@ impl Reason {
         }
     }
 
-    /// The record waits for an open question, or for the provider to finish the call.
+    /// True if the record waits for an open question, or for the provider to finish the call.
     pub const fn is_beside_question(self) -> bool {
         matches!(self, Self::Unanswered | Self::Asked | Self::Pending)
     }
 
-    /// Reads the number back.
+    /// Reads a code back.
     pub(crate) fn from_code(code: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.code() == code)
     }
 }
 
-/// The next look at a record: a row of its own, so that the record is not written again when all is as it should be.
+/// The next look at a record: a row of its own, so that the record is not written again if the effect is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Whose it is.
+    /// The tenant that owns the record.
     pub tenant: Tenant,
     /// The record that is looked up.
     pub record: RecordId,
-    /// Counts the changes: at 1 a new row, otherwise one on from what is stored.
+    /// The number of changes: 1 for a new row, otherwise one more than the stored row.
     pub revision: u32,
-    /// Why.
+    /// The reason for the look.
     pub reason: Reason,
-    /// When it is due. Absent: there is none to come, and the row goes.
+    /// The instant at which the look is due. `None`: no look is to come, and the row is deleted.
     pub due_at: Option<Timestamp>,
-    /// When the record was sealed, from where the series and its horizon count; or when the question was opened.
+    /// The instant of the seal, from which the series and its horizon count; or the instant at which the question was
+    /// opened.
     pub since: Timestamp,
-    /// Which step of the series it is, from 0.
+    /// The index of the step in the series, from 0.
     pub made: u32,
-    /// How many lookups in a row had no answer, with the one under way.
+    /// The number of lookups in a row without an answer, including the one under way.
     pub tries: u32,
-    /// The last answer showed nothing.
+    /// True if the last answer showed nothing.
     pub missed: bool,
 }
 
-/// What follows when a lookup shows nothing of a committed effect.
+/// The next step after a lookup that does not show a committed effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// Look once more, one settle time later.
+    /// The record is looked up once more, one settle time later.
     LookAgain(Look),
-    /// It was missing twice: ask a person. The row that goes with the question.
+    /// The effect was missing twice: a person is asked. The value is the row that is written with the question.
     Ask(Look),
 }
 
@@ -136,7 +140,7 @@ impl Look {
         Self { missed: true, ..Self::first(record, Reason::Audit, contract, now) }
     }
 
-    /// The first look beside a question about the record that is opened at `at`.
+    /// The first look beside a question about the record, opened at `at`.
     pub fn beside_question(record: &Record, reason: Reason, at: Timestamp) -> Self {
         Self {
             tenant: record.tenant.clone(),
@@ -157,20 +161,20 @@ impl Look {
         Self { due_at: Some(first.poll_at(look_again, contract, at)), ..first }
     }
 
-    /// The lookup has answered that the call is still pending: the next look.
+    /// The next look after an answer that the call is still pending.
     #[must_use]
     pub fn still_pending(&self, look_again: Duration, contract: &Contract, now: Timestamp) -> Self {
         Self { tries: 0, missed: false, ..self.due(self.poll_at(look_again, contract, now)) }
     }
 
-    /// A person is asked from now on: the first look beside that question.
+    /// The first look beside a question that a person is asked from now on.
     #[must_use]
     pub fn asked(&self, now: Timestamp) -> Self {
         let due_at = Some(now.after(FIRST));
         Self { reason: Reason::Asked, due_at, since: now, tries: 0, missed: false, ..self.done() }
     }
 
-    /// The longest time of a pending call is over.
+    /// True if the longest time of a pending call is over.
     pub fn is_overdue(&self, contract: &Contract, now: Timestamp) -> bool {
         self.reason == Reason::Pending && now >= self.completes_by(contract)
     }
@@ -179,13 +183,13 @@ impl Look {
         self.since.after(contract.completion_time())
     }
 
-    /// After the pause, but not behind the end of the longest time.
+    /// The instant after the pause, but not later than the end of the longest time.
     fn poll_at(&self, pause: Duration, contract: &Contract, now: Timestamp) -> Timestamp {
         let (at, by) = (now.after(pause.max(SHORTEST_POLL)), self.completes_by(contract));
         if now < by { at.min(by) } else { at }
     }
 
-    /// It is made now. Should nothing come of it, it is made again after a pause.
+    /// The look as it is made now. If its worker dies, the look is made again after a pause.
     #[must_use]
     pub fn taken_up(&self, contract: &Contract, now: Timestamp) -> Self {
         let tries = self.tries.saturating_add(1);
@@ -197,47 +201,48 @@ impl Look {
         Self { tries, ..self.due(at) }
     }
 
-    /// The lookup under way is the last one: without an answer, a person is asked, or no look is made any more beside the question.
+    /// True if the lookup under way is the last one: if it has no answer, a person is asked, or no further look is
+    /// made beside the question.
     pub fn is_last_try(&self, contract: &Contract) -> bool {
         let settle = contract.settle_time();
         self.reason != Reason::Pending && self.reason.pause(self.tries, settle) >= longest(settle)
     }
 
-    /// A lookup was made before, and had no answer or showed nothing.
+    /// True if a lookup was made before and had no answer or showed nothing.
     pub const fn was_tried(&self) -> bool {
         self.tries > 0 || self.missed
     }
 
-    /// The lookup has answered, and all is as it should be: the next step of the series, or none.
+    /// The next step of the series, or none, after a lookup that found the effect as recorded.
     #[must_use]
     pub fn answered(&self, contract: &Contract, now: Timestamp) -> Self {
         let mut next = Self { tries: 0, missed: false, ..self.done() };
         if self.reason != Reason::Doubt {
             return next;
         }
-        // No step is left out, although its instant has passed: the wall clock may have been set forward.
+        // No step is skipped even if its instant has passed: the wall clock may have been set forward.
         if let Some((at, distance)) = step(contract, self.made + 1).zip(pause_after(contract, self.made)) {
             next.made += 1;
-            // Where the wall clock was set in either direction since, the distance of the steps counts.
+            // If the wall clock was set in either direction since, the distance between the steps counts.
             let (due, usual) = (self.since.after(at), now.after(distance));
             next.due_at = Some(if due > now { due.min(usual) } else { usual });
         }
         next
     }
 
-    /// How long this look comes after the one before it.
+    /// The distance between this look and the one before it.
     pub fn distance(&self, contract: &Contract) -> Duration {
         let settle = contract.settle_time();
         self.made.checked_sub(1).and_then(|before| pause_after(contract, before)).unwrap_or(settle)
     }
 
-    /// The answer came too early to count: again after this pause.
+    /// The look repeated after this pause, because the answer came too early to count.
     #[must_use]
     pub fn too_early(&self, pause: Duration, now: Timestamp) -> Self {
         Self { tries: 0, missed: false, ..self.due(now.after(pause)) }
     }
 
-    /// The lookup has shown nothing of an effect that it should show.
+    /// The next step after a lookup that did not show an effect that it should show.
     pub fn missed(&self, contract: &Contract, now: Timestamp) -> Missing {
         if self.missed {
             Missing::Ask(self.done())
@@ -247,7 +252,7 @@ impl Look {
         }
     }
 
-    /// No look is to come.
+    /// The row without a look to come.
     #[must_use]
     pub fn done(&self) -> Self {
         Self { revision: self.revision + 1, due_at: None, ..self.clone() }
@@ -258,8 +263,8 @@ impl Look {
     }
 }
 
-/// The key of an operation of this name on the same target, or how the keys of all such operations begin; none where the key
-/// names no target.
+/// The key of an operation of this name on the same target, or the common prefix of the keys of all such operations;
+/// `None` if the key names no target.
 pub fn removal_key(key: &OperationKey, operation: &str) -> Option<String> {
     let kind = Key::of(operation).target("-").render().ok()?;
     let kind = kind.as_str().strip_suffix(":-")?;
@@ -275,7 +280,8 @@ pub fn removal_key(key: &OperationKey, operation: &str) -> Option<String> {
     Some(format!("{kind}:{target}"))
 }
 
-/// How long after the seal a step of the series is due; none behind the last one, which is at the horizon.
+/// The time after the seal at which a step of the series is due; `None` behind the last step, which is at the
+/// horizon.
 fn step(contract: &Contract, number: u32) -> Option<Duration> {
     let (settle, horizon) = (contract.settle_time(), contract.horizon());
     let at = |number: u32| {
@@ -296,7 +302,7 @@ fn step(contract: &Contract, number: u32) -> Option<Duration> {
 }
 
 impl Reason {
-    /// The pause after so many lookups in a row without an answer.
+    /// The pause after this number of lookups in a row without an answer.
     fn pause(self, tries: u32, settle: Duration) -> Duration {
         let first =
             if self.is_beside_question() { FIRST * 2 } else { settle.saturating_mul(2).max(SHORTEST) };
@@ -309,8 +315,9 @@ fn longest(settle: Duration) -> Duration {
     LONGEST.max(settle.saturating_mul(SETTLE_TIMES))
 }
 
-/// A lookup that shows nothing of this record asks nothing: the effect need not be shown, at this instant or any more.
-/// `since`: when the effect was sealed. `removed`: an operation that removes it has gone out since.
+/// True if a lookup that does not show this record's effect opens no question, because the effect need not be shown
+/// yet or any more. `since`: the instant at which the effect was sealed. `removed`: an operation that removes the
+/// effect has gone out since.
 pub fn may_be_missing(
     record: &Record,
     contract: &Contract,

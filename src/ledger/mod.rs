@@ -1,8 +1,8 @@
-//! ① The truth about idempotency, in one place: a pure state machine.
+//! ① The rules of idempotency, in one place: a pure state machine.
 //!
-//! [`decide()`] says what a request means in the light of the record that exists; [`apply()`] says what a record
-//! becomes when something has happened; [`resolve::next`] says what to do about a call whose fate is unknown.
-//! Nothing here is async, does I/O, reads a clock or draws chance, and nothing here knows what a workflow is.
+//! [`decide()`] answers a request from the record that exists; [`apply()`] computes the next record from an event;
+//! [`resolve::next`] decides the next step for a call of unknown outcome. Nothing here is async, does I/O, reads a
+//! clock or draws random bits, and nothing here knows what a workflow is.
 
 mod apply;
 mod approval;

@@ -1,45 +1,45 @@
-//! How many calls may go out in a time: a token bucket, as arithmetic.
+//! The rate limit of calls: a token bucket, as arithmetic.
 
 use std::time::Duration;
 
 use crate::clock::Boot;
 
-/// So many calls in so long, of which some may come at once.
+/// A maximum rate of calls, with a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Calls, of all workers together; at least 1.
+    /// The number of calls within `per`, of all workers together; at least 1.
     pub calls: u32,
-    /// In this time.
+    /// The time in which `calls` may go out.
     pub per: Duration,
-    /// As many may go out at once after a pause; at least 1.
+    /// The number of calls that may go out at once after a pause; at least 1.
     pub burst: u32,
 }
 
 impl Rate {
-    /// So many calls a second, one after another.
+    /// A rate of `calls` calls a second, one after another.
     pub const fn per_second(calls: u32) -> Self {
         Self { calls, per: Duration::from_secs(1), burst: 1 }
     }
 
-    /// So many calls a minute, one after another.
+    /// A rate of `calls` calls a minute, one after another.
     pub const fn per_minute(calls: u32) -> Self {
         Self { calls, per: Duration::from_mins(1), burst: 1 }
     }
 
-    /// As many may go out at once after a pause.
+    /// Sets the number of calls that may go out at once after a pause.
     #[must_use]
     pub const fn burst(self, burst: u32) -> Self {
         Self { burst, ..self }
     }
 
-    /// The part of one of so many workers. None has more than its part, so that together they keep the rate.
+    /// The share of one of `workers` workers. No worker exceeds its share, so that together they keep the rate.
     #[must_use]
     pub fn shared_by(self, workers: u32) -> Self {
         let workers = workers.max(1);
         Self { per: self.per.saturating_mul(workers), burst: (self.burst / workers).max(1), ..self }
     }
 
-    /// From one call to the next.
+    /// The time from one call to the next.
     pub fn interval(&self) -> Duration {
         self.per / self.calls.max(1)
     }
@@ -49,25 +49,25 @@ impl Rate {
     }
 }
 
-/// A token bucket, kept as the instant at which it is full again (the generic cell rate algorithm, ITU-T I.371). In any
-/// time `t` at most `burst + t / interval` calls go out, however they come.
+/// A token bucket, kept as the instant at which the bucket is full again (the generic cell rate algorithm, ITU-T
+/// I.371). In any time `t`, at most `burst + t / interval` calls go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     full_at: Boot,
 }
 
 impl Bucket {
-    /// It holds one token and no more: a process that dies and comes back all the time must not find a full one each time.
+    /// A bucket with one token: a process that dies and restarts repeatedly must not find a full bucket each time.
     pub fn beginning(rate: &Rate, now: Boot) -> Self {
         Self { full_at: Boot(now.0.saturating_add(rate.depth())) }
     }
 
-    /// How long until the next token.
+    /// The time until the next token.
     pub fn wait(&self, rate: &Rate, now: Boot) -> Duration {
         now.until(Boot(self.full_at.0.saturating_sub(rate.depth())))
     }
 
-    /// Takes a token, if there is one.
+    /// Takes a token and returns true, if there is one.
     ///
     /// ```
     /// use std::time::Duration;

@@ -364,8 +364,8 @@ impl Record {
         *self == Self { kept_until, ..written.clone() }
     }
 
-    /// The run that has to find out the outcome of a started call, unless a person is asked. A run that has ended
-    /// does not: its call was dropped, and its effect was not there.
+    /// The run that has to find out the outcome of a started call, unless a person is asked. A run that has ended by
+    /// then cannot: it dropped the call.
     pub(crate) const fn awaited_by(&self) -> Option<RunId> {
         match (&self.state, self.escalation) {
             (State::Started, None) => self.owner.run,

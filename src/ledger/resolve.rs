@@ -58,7 +58,7 @@ pub enum Next {
     SendAndConfirm,
     /// Send again: the repeat is harmless by its nature, or the tool opted in to repeats.
     Repeat,
-    /// Ask a person.
+    /// Ask a person, for this reason.
     Escalate(Why),
 }
 
@@ -185,7 +185,8 @@ pub fn next(effect: EffectClass, contract: &Contract, known: &Known) -> Next {
     }
 }
 
-/// The provider knows the key and does not show the result: look, wait out the lag, look again, then ask.
+/// The next step if the provider knows the key and does not show the result: look, wait out the lag, look again, then
+/// ask a person.
 fn burned(contract: &Contract, known: Known) -> Next {
     match known.looked {
         _ if contract.lookup == LookupOffer::None => Next::Escalate(Why::KeyBurned),
@@ -199,7 +200,7 @@ fn burned(contract: &Contract, known: Known) -> Next {
     }
 }
 
-/// Nothing collides: "not found" is believed only after the settle time, and only from a strong lookup.
+/// The next step if no key collides: a miss is believed only after the settle time, and only from a strong lookup.
 fn by_lookup(contract: &Contract, known: Known) -> Next {
     match known.looked {
         Looked::NotYet => Next::Look,
@@ -217,7 +218,7 @@ fn blind(contract: &Contract, known: Known) -> Next {
     if contract.repeat_blindly { send(known, Next::Repeat) } else { Next::Escalate(Why::Blind) }
 }
 
-/// A send needs a valid approval and an attempt that is left.
+/// The next step `how` if a valid approval and an attempt are left; otherwise a person is asked.
 const fn send(known: Known, how: Next) -> Next {
     if !known.may_send {
         Next::Escalate(Why::ApprovalExpired)

@@ -1,5 +1,5 @@
-//! A ledger that is older than the world: restored from a backup, or new beside an older system. A key that it does not know
-//! may have been used all the same.
+//! A ledger that is older than the world: restored from a backup, or new beside an older system. A key that this
+//! ledger does not know may have been used before.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +9,13 @@ use super::record::Record;
 use crate::clock::Timestamp;
 use crate::id::Fence;
 
-/// Which database of which server the rows are in.
+/// The origin of the rows: the database and the server that hold them.
 ///
-/// A dump that was read back, or a copy of the database, is in another one, or in other tables. A server that was restored to an
-/// earlier instant, and a standby that was promoted, begin a new timeline.
+/// A dump that was read back, or a copy of the database, is in another database or in other tables. A server that was
+/// restored to an earlier instant, and a standby that was promoted, begin a new timeline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The number that the server drew when its data were initialised; empty if it does not say.
+    /// The number that the server drew when its data were initialised; empty if the server does not tell.
     pub system: String,
     /// The number of the database.
     pub database: i64,
@@ -23,14 +23,14 @@ pub struct Origin {
     pub table: i64,
     /// The timeline on which the server writes.
     pub timeline: i64,
-    /// Commits wait for a standby: when it is promoted nothing is lost that was answered.
+    /// True if commits wait for a standby: its promotion then loses no answered commit.
     pub synchronous: bool,
-    /// The server was told to recover up to some instant, and no further.
+    /// True if the server was told to recover up to an earlier instant and no further.
     pub recovered_in_part: bool,
 }
 
 impl Origin {
-    /// With the system as it was before, if it does not say: a role may have lost the right to ask.
+    /// The origin with the earlier `system` if the server does not tell it: the role may have lost the right to ask.
     #[must_use]
     pub fn or_as_it_was(self, before: Option<&Self>) -> Self {
         match before {
@@ -39,10 +39,11 @@ impl Origin {
         }
     }
 
-    /// Why the rows may be older than they were in the database in which the ledger was opened last, if there is a sign of it.
+    /// The reason why the rows may be older than in the database in which the ledger was opened last, if there is a
+    /// sign of it.
     pub fn doubt(&self, before: &Self) -> Option<&'static str> {
         let place = |origin: &Self| (origin.database, origin.table);
-        let known = !self.system.is_empty() && !before.system.is_empty(); // a role may have been given the right to ask, or lost it
+        let known = !self.system.is_empty() && !before.system.is_empty(); // a role may have gained or lost the right to ask
         if place(self) != place(before) || known && self.system != before.system {
             return Some("it is in another database than before, as after a dump was read back");
         }
@@ -59,33 +60,36 @@ impl Origin {
     }
 }
 
-/// Since when a ledger is taken for older than the world.
+/// The mark of a ledger that counts as older than the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// When that was noted. What changed later is this ledger's own knowledge.
+    /// The instant at which the mark was set. Later changes are this ledger's own knowledge.
     pub since: Timestamp,
-    /// The worker that noted it. What was last written by a worker before it came with the backup, whatever the wall clock said.
+    /// The worker that set the mark. A row last written by an earlier worker came with the backup, whatever the wall
+    /// clock said.
     pub by: Fence,
-    /// The instant that the ledger's rows are of, if it is known: what it does not know was sent after it.
+    /// The instant that the rows of the ledger date from, if known: calls that the ledger does not know were sent
+    /// after it.
     pub as_of: Option<Timestamp>,
 }
 
 impl Restored {
-    /// The operation may have been done by a ledger that is lost: nothing is recorded of it, or nothing since then.
+    /// True if a lost ledger may have done the operation: nothing is recorded of the operation, or nothing since the
+    /// mark.
     pub fn may_lack(&self, record: Option<&Record>) -> bool {
         record.is_none_or(|record| record.fence < self.by || record.updated_at < self.since)
     }
 }
 
-/// The first send of a key is preceded by its lookup; where there is none, a person is asked.
+/// True if the first send of a key is preceded by its lookup; if there is no lookup, a person is asked.
 pub(crate) const fn looks_first(effect: EffectClass, contract: &Contract, may_lack: bool) -> bool {
-    let transactional = matches!(contract.class, ContractClass::Transactional); // its effects went back with the ledger
+    let transactional = matches!(contract.class, ContractClass::Transactional); // the effects were restored together with the ledger
     let declared = contract.look_first && !matches!(effect, EffectClass::Compensation);
     !effect.may_repeat(contract.class) && !transactional && (may_lack || declared)
 }
 
-/// The earliest instant at which the record's key may have been sent. [`Timestamp::MIN`] if nothing is known of it: then a key that
-/// the provider remembers for a while may be forgotten by now.
+/// The earliest instant at which the record's key may have been sent. [`Timestamp::MIN`] if the instant is unknown: a
+/// key that the provider remembers only for a while may then be forgotten already.
 pub(crate) fn first_sent(record: &Record, restored: Option<&Restored>) -> Timestamp {
     match restored {
         Some(restored) if record.created_at >= restored.since => restored.as_of.unwrap_or(Timestamp::MIN),

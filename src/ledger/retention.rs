@@ -1,4 +1,4 @@
-//! How long a record is kept, and what is left of it afterwards (REC-6, REC-8, DESIGN 4.10).
+//! The retention of a record: the time for which it is kept whole, and the part that is left afterwards.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,29 +8,30 @@ use super::record::{FinalState, Owner, Record, State};
 use crate::clock::Timestamp;
 use crate::payload::{DigestKey, Payload, Stored, hex};
 
-/// What remains when the time is over.
+/// The part of a record that remains when its time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetentionMode {
-    /// Nothing: the key is new again. For nonces and other short windows.
+    /// Nothing remains: the key counts as new again. For nonces and other short windows.
     Forget,
-    /// The key, with digests of request and outcome, so that a late retry is told `gone` and not executed again.
+    /// The key remains, with digests of request and outcome (a tombstone), so that a late retry is answered `gone`
+    /// and not executed again.
     Tombstone,
-    /// Everything, for ever.
+    /// The whole record remains, for ever.
     Keep,
 }
 
-/// From when the time of a record is counted.
+/// The instant from which the time of a record is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CountedFrom {
-    /// From when the operation was first asked for.
+    /// The instant of the first request for the operation.
     #[default]
     Creation,
-    /// From when it was last asked for. The time of a record is written anew when a tenth of it has passed, so it may be
-    /// over by as much earlier.
+    /// The instant of the last request for the operation. The time of a record is written again only when a tenth of
+    /// it has passed, so it may end that much earlier.
     LastAccess,
 }
 
-/// A tool's retention.
+/// The retention of a tool's records.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,11 +42,11 @@ pub enum CountedFrom {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// What remains afterwards.
+    /// The part that remains afterwards.
     pub mode: RetentionMode,
-    /// How long the whole record is kept.
+    /// The time for which the whole record is kept.
     pub keep_for: Duration,
-    /// From when that is counted.
+    /// The instant from which the time is counted.
     pub from: CountedFrom,
 }
 
@@ -54,36 +55,38 @@ impl Retention {
         Self { mode, keep_for, from: CountedFrom::Creation }
     }
 
-    /// A window after which the key is new. Shorter than the retry horizon, it is refused at registration.
+    /// A window after which the key counts as new. A window shorter than the retry horizon is refused at
+    /// registration.
     pub const fn forget_after(window: Duration) -> Self {
         Self::of(RetentionMode::Forget, window)
     }
 
-    /// Whole records for so long, and digests for ever.
+    /// Keeps whole records for this time, then tombstones for ever.
     pub const fn tombstone_after(keep_for: Duration) -> Self {
         Self::of(RetentionMode::Tombstone, keep_for)
     }
 
-    /// Whole records for ever.
+    /// Keeps whole records for ever.
     pub const fn keep() -> Self {
         Self::of(RetentionMode::Keep, Duration::MAX)
     }
 
-    /// Counted from when the operation was last asked for.
+    /// Counts the time from the last request for the operation.
     #[must_use]
     pub const fn from_last_access(mut self) -> Self {
         self.from = CountedFrom::LastAccess;
         self
     }
 
-    /// The same, and at least for as long as this: what a class says must not be shorter than the retries that a tool declares.
+    /// The same retention, but at least this long: the default of a class must not be shorter than the retries that a
+    /// tool declares.
     #[must_use]
     pub(crate) fn at_least(mut self, horizon: Duration) -> Self {
         self.keep_for = self.keep_for.max(horizon);
         self
     }
 
-    /// How soon the key could be taken for new; `None` if never.
+    /// The time after which the key counts as new; `None` if never.
     pub(crate) const fn shortest(&self) -> Option<Duration> {
         match self.mode {
             RetentionMode::Forget => Some(self.keep_for),
@@ -91,7 +94,7 @@ impl Retention {
         }
     }
 
-    /// Until when a record is kept whole whose time is counted from here; `None` for ever.
+    /// The instant until which a record is kept whole if its time is counted from `from`; `None` for ever.
     pub(crate) fn until(&self, from: Timestamp) -> Option<Timestamp> {
         match self.mode {
             RetentionMode::Keep => None,
@@ -99,22 +102,24 @@ impl Retention {
         }
     }
 
-    /// The record was asked for, and is kept for longer: the record from now on, unless that is not worth a write.
+    /// The record with its time counted from `now` on, because it was requested; `None` if the change is not worth a
+    /// write.
     pub fn touched(&self, record: &Record, now: Timestamp) -> Option<Record> {
         let CountedFrom::LastAccess = self.from else { return None };
         let (kept, until) = (record.kept_until?, self.until(now)?);
         (until > kept.after(self.keep_for / 10)).then(|| kept_until(record, Some(until)))
     }
 
-    /// What is left of a record that is erased on demand: enough that its effect is not repeated, if it had one.
+    /// The tombstone of a record that is erased on demand, so that its effect is not repeated; `None` if it had no
+    /// effect.
     pub(crate) fn erased(record: &Record, key: &DigestKey) -> Option<Record> {
         tombstone(record, key)
     }
 
-    /// What is left of a record whose time was over by what was declared when it was made: by what is declared now, and never
-    /// before the last retry that may come for it (invariant 9). `None`: nothing is left of it, and its key is new.
+    /// The rest of a record whose time, as declared when it was made, is over. The present declaration decides, and
+    /// never before the last retry that may come for the record. `None`: nothing is left, and the key counts as new.
     ///
-    /// What for certain did not happen leaves nothing in any mode: to do it is what a retry of it would do.
+    /// A call that for certain did not happen leaves nothing in any mode: a retry would do it anyway.
     pub fn left(
         &self,
         record: &Record,
@@ -135,7 +140,7 @@ impl Retention {
 }
 
 impl fmt::Display for Retention {
-    /// As it stands in the guarantee report.
+    /// Writes the retention as the guarantee report shows it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let span = span(self.keep_for);
         match self.mode {
@@ -147,7 +152,7 @@ impl fmt::Display for Retention {
 }
 
 impl Default for Retention {
-    /// Tombstones after 30 days.
+    /// A tombstone after 30 days.
     fn default() -> Self {
         Self::tombstone_after(Duration::from_hours(30 * 24))
     }
@@ -157,8 +162,8 @@ fn kept_until(record: &Record, kept_until: Option<Timestamp>) -> Record {
     Record { kept_until, revision: record.revision + 1, ..record.clone() }
 }
 
-/// What is left of a record whose key must not be taken for new: the key itself, for that is what is unique, and digests that
-/// say nothing to whoever lacks the tenant's key.
+/// The tombstone of a record whose key must not count as new: the key itself, which is the unique part, and digests
+/// that reveal nothing without the tenant's key.
 fn tombstone(record: &Record, key: &DigestKey) -> Option<Record> {
     let digest = |parts: &[&Stored]| {
         let parts: Vec<_> = parts.iter().map(|part| part.column()).collect();
@@ -171,7 +176,7 @@ fn tombstone(record: &Record, key: &DigestKey) -> Option<Record> {
         }
         State::Abandoned { reason } => (FinalState::Abandoned, hex(&key.digest(reason.as_bytes()))),
         State::Failed { .. } => return None,
-        // Neither is ever retired; as they are, they say more than any digest.
+        // Neither of these is ever retired; they hold more than a tombstone would.
         State::Started | State::Gone { .. } => return Some(kept_until(record, None)),
     };
     let Owner { run, turn, .. } = record.owner;
@@ -189,17 +194,17 @@ fn tombstone(record: &Record, key: &DigestKey) -> Option<Record> {
 }
 
 impl RequestHash {
-    /// The scheme of hashes that only the tenant's key can make.
+    /// The flag for hashes that only the tenant's key can make.
     const KEYED: u8 = 0x80;
 
-    /// The hash as a tombstone holds it. Of a short request the plain one could be guessed back.
+    /// The hash as a tombstone holds it. The request could be guessed from the plain hash of a short one.
     #[must_use]
     pub fn keyed(&self, key: &DigestKey) -> Self {
         Self { version: self.version | Self::KEYED, digest: key.digest(&self.column()) }
     }
 }
 
-/// A span of time in the largest unit that fits.
+/// A span of time, in the largest unit that divides it.
 pub(crate) fn span(of: Duration) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
     let seconds = of.as_secs();

@@ -1,4 +1,4 @@
-//! What an error means for the next attempt (EXE-2), and how long to wait before it (EXE-3).
+//! Retries: the decision after an error, and the delay before the next attempt.
 
 use std::time::Duration;
 
@@ -8,60 +8,60 @@ use serde_json::Value;
 use super::contract::{Contract, ContractClass, LookupOffer};
 use super::effect::EffectClass;
 
-/// What went wrong in an attempt, as far as it decides what may happen next.
+/// The kind of an attempt's error, which decides the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The provider refused the request as malformed; nothing happened.
     Validation,
-    /// A policy forbids it; nothing happened.
+    /// A policy forbids the call; nothing happened.
     PolicyDenied,
-    /// The credential was refused; nothing happened. One retry, for a refreshed token.
+    /// The credential was refused; nothing happened. There is one retry, for a refreshed token.
     Unauthorized,
-    /// Too many requests; nothing happened.
+    /// The provider had too many requests; nothing happened.
     RateLimited,
-    /// No connection came about (refused, DNS, TLS): nothing was sent.
+    /// No connection was made (refused, DNS, TLS): nothing was sent.
     Unreachable,
-    /// Timed out before anything was sent.
+    /// The attempt timed out before anything was sent.
     TimeoutBeforeEffect,
-    /// Timed out after something may have been sent.
+    /// The attempt timed out after something may have been sent.
     TimeoutDuringEffect,
     /// The connection broke, or the answer was cut off, after something may have been sent.
     Disconnected,
-    /// The provider failed (5xx). It may have done it before it failed.
+    /// The provider failed (5xx). The effect may have happened before the failure.
     Server,
-    /// The provider says that a request with this key is still being worked on.
+    /// The provider says that it is still working on a request with this key.
     InProgress,
     /// A budget is used up; nothing was sent.
     BudgetExceeded,
     /// The approval is missing, stale or expired; nothing was sent.
     ApprovalMissing,
-    /// The provider says it knows this key or object already. That is not "done": it is looked up.
+    /// The provider says that it knows this key or object already. That does not mean "done": the call is looked up.
     Duplicate,
     /// The expected version was not the current one; nothing happened.
     VersionConflict,
     /// The tool's own code panicked, perhaps after the effect.
     Panic,
-    /// The tool cannot say.
+    /// The tool cannot name the kind.
     Unknown,
 }
 
-/// The four things that can follow an error.
+/// The decision that follows an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RetryDecision {
-    /// Nothing happened; it may be tried again.
+    /// The effect did not happen, and another attempt may be made.
     Retry,
-    /// Nothing happened, and trying again would not help.
+    /// The effect did not happen, and another attempt would not help.
     DoNotRetry,
-    /// It may have happened: ask the world first.
+    /// The effect may have happened: look it up at the provider first.
     Reconcile,
-    /// Only a person or a policy can say.
+    /// Only a person or a policy can decide.
     Escalate,
 }
 
 impl ErrorKind {
-    /// What may follow, for an effect of this class at such a provider.
+    /// The decision that follows this error, for an effect of this class at a provider of this contract class.
     pub const fn decision(self, effect: EffectClass, contract: ContractClass) -> RetryDecision {
         use RetryDecision::{DoNotRetry, Escalate, Reconcile, Retry};
         match self {
@@ -70,7 +70,7 @@ impl ErrorKind {
             }
             Self::Unauthorized | Self::RateLimited | Self::Unreachable | Self::TimeoutBeforeEffect => Retry,
             Self::ApprovalMissing => Escalate,
-            // The provider answers for the key: asking again under it is the lookup.
+            // The provider recognises the key: another send under it serves as the lookup.
             Self::InProgress if contract.collides() => Retry,
             Self::TimeoutDuringEffect
             | Self::Disconnected
@@ -111,25 +111,25 @@ impl ErrorKind {
     }
 }
 
-/// A failure as a record keeps it: a value, not an error.
+/// A failure as a record keeps it: a value, not a Rust error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedFailure {
-    /// What kind.
+    /// The kind of the failure.
     pub kind: ErrorKind,
-    /// What the tool said, redacted by the tool.
+    /// The message of the tool, redacted by the tool.
     pub message: String,
-    /// More, if the tool gave it.
+    /// More details, if the tool gave any.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub detail: Value,
 }
 
-/// Exponential backoff with full jitter: a delay drawn evenly from nothing to `min(cap, base * 2^n)`.
-/// (M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.)
+/// Exponential backoff with full jitter: a delay drawn evenly between zero and `min(cap, base * 2^n)`. (M. Brooker,
+/// "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first delay's upper end.
+    /// The upper end of the first delay.
     pub base: Duration,
-    /// The upper end that no delay exceeds.
+    /// The maximum upper end of any delay.
     pub cap: Duration,
 }
 
@@ -155,8 +155,8 @@ impl Backoff {
     }
 }
 
-/// The lookups by which a provider is asked what became of a call, before a person is asked: their number, their pauses and the time of
-/// one. Beside the question the looks go on: see [`Reason::Asked`](super::Reason::Asked).
+/// The policy of the lookups that are made before a person is asked: their number, their pauses and their timeout.
+/// Looks continue beside the question: see [`Reason::Asked`](super::Reason::Asked).
 ///
 /// ```
 /// use std::time::Duration;
@@ -166,11 +166,12 @@ impl Backoff {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookupPolicy {
-    /// Lookups in all that have no answer, the first included; at least 1. The worker holds the call in memory meanwhile.
+    /// The maximum number of lookups without an answer, the first included; at least 1. Meanwhile the worker holds
+    /// the call in memory. Default: 4.
     pub attempts: u32,
-    /// The pauses between them.
+    /// The pauses between the lookups. Default: 100 ms, doubling up to 5 s.
     pub backoff: Backoff,
-    /// After this long a lookup is cut off. Absent: after the [timeout of an attempt](RetryPolicy::attempt_timeout).
+    /// The timeout of one lookup. `None`: the [timeout of an attempt](RetryPolicy::attempt_timeout).
     pub timeout: Option<Duration>,
 }
 
@@ -182,14 +183,14 @@ impl LookupPolicy {
         self
     }
 
-    /// Sets the upper end of the pauses.
+    /// Sets the maximum upper end of the pauses.
     #[must_use]
     pub const fn cap(mut self, cap: Duration) -> Self {
         self.backoff.cap = cap;
         self
     }
 
-    /// Sets the time after which a lookup is cut off.
+    /// Sets the timeout of one lookup.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -198,33 +199,33 @@ impl LookupPolicy {
 }
 
 impl Default for LookupPolicy {
-    /// Four lookups in about half a second: a person who is asked early loses nothing, because the looks go on.
+    /// Four lookups in about half a second: asking a person early does no harm, because looks continue.
     fn default() -> Self {
         let backoff = Backoff { base: Duration::from_millis(100), cap: Duration::from_secs(5) };
         Self { attempts: 4, backoff, timeout: None }
     }
 }
 
-/// How often, how soon, and how long an attempt may take.
+/// The retry policy of a tool: the number of attempts, their delays and their timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Attempts in all, the first included; at least 1.
+    /// The maximum number of attempts, the first included; at least 1. Default: 5.
     pub attempts: u32,
-    /// The delays between them.
+    /// The delays between the attempts. Default: 200 ms, doubling up to 30 s.
     pub backoff: Backoff,
-    /// After this long an attempt is cut off; its outcome is then unknown, unless the tool says that nothing
-    /// was sent. [`NO_TIMEOUT`](Self::NO_TIMEOUT): never.
+    /// The timeout of one attempt. After the timeout the outcome is unknown, unless the tool says that nothing was
+    /// sent. Default: 30 s. [`NO_TIMEOUT`](Self::NO_TIMEOUT): never.
     pub attempt_timeout: Duration,
-    /// A provider's `Retry-After` is obeyed up to this long.
+    /// The maximum `Retry-After` of a provider that is obeyed. Default: 1 h.
     pub retry_after_cap: Duration,
 }
 
 impl RetryPolicy {
-    /// No attempt is cut off: a century.
+    /// The value that means no timeout: a century.
     pub const NO_TIMEOUT: Duration = Duration::from_hours(24 * 36_525);
 
-    /// The policy of calls under this contract, unless their tool says otherwise: the default, and no timeout of an attempt where
-    /// nobody could find out what became of one that was cut off.
+    /// The policy of calls under this contract, unless their tool declares another one: the default, but without a
+    /// timeout of an attempt if the outcome of an attempt that timed out could not be found out.
     ///
     /// ```
     /// use counterfoil::ledger::{Contract, ContractClass, RetryPolicy};
@@ -243,23 +244,23 @@ impl RetryPolicy {
         (self.attempt_timeout < Self::NO_TIMEOUT).then_some(self.attempt_timeout)
     }
 
-    /// The longest that retries may take: every attempt cut off, every delay at its upper end, which is the
-    /// backoff's or the longest `Retry-After`. Attempts without a timeout count for nothing: a record is not touched while one is
-    /// under way.
+    /// The longest time that retries may take: every attempt times out, and every delay has its upper end, which is
+    /// that of the backoff or the longest `Retry-After`. Attempts without a timeout add nothing: a record is not
+    /// touched while one is under way.
     pub fn horizon(&self) -> Duration {
         let timeout = self.timeout().unwrap_or_default();
         let retry = |attempt| {
             let delay = self.backoff.delay(attempt, u64::MAX).max(self.retry_after_cap);
             delay.saturating_add(timeout)
         };
-        // From some attempt on the delays double no more, and all the others are alike.
+        // From some attempt on the delays no longer double, and all later ones are equal.
         let doubling = 2 + Backoff::MAX_DOUBLINGS;
         let first = (2..=self.attempts.min(doubling))
             .fold(timeout, |sum, attempt| sum.saturating_add(retry(attempt)));
         first.saturating_add(retry(doubling).saturating_mul(self.attempts.saturating_sub(doubling)))
     }
 
-    /// When the next attempt may start, counted from now; `None` when the attempts are used up.
+    /// The delay until the next attempt, counted from now; `None` if the attempts are used up.
     pub fn next_delay(
         &self,
         attempts_made: u32,
@@ -276,8 +277,8 @@ impl RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// Five attempts, 200 ms doubling to 30 s, each cut off after 30 s, `Retry-After` obeyed up to an hour: at
-    /// most some four hours in all, which the usual key window of a day covers.
+    /// Five attempts with delays of 200 ms doubling to 30 s, each with a timeout of 30 s, and `Retry-After` obeyed up
+    /// to an hour: about four hours in all at most, less than the usual key window of a day.
     fn default() -> Self {
         Self {
             attempts: 5,

@@ -1,5 +1,5 @@
-//! A review: what people are asked to decide, and what comes of their votes (GUARD-1). Pure: who may vote and what time it
-//! is are passed in.
+//! A review: the question to the reviewers, and the result of their votes. Pure: the entitled reviewers and the time
+//! are passed in.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,51 +12,53 @@ use crate::clock::Timestamp;
 use crate::id::{QuestionId, RunId};
 use crate::payload::{MAX_EXACT_INTEGER, PayloadError};
 
-/// What reviewers are asked: what is to be done, for whom, with which content, who may decide, and until when.
+/// A review: the proposed effect, its recipient and content, the people who may decide, and the time limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Review {
-    /// The run that waits for it. Absent if it was asked for without one.
+    /// The run that waits for the review. `None` if no run asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// The turn of the run in which it asked.
+    /// The turn of the run in which it asked for the review.
     pub(crate) turn: u32,
-    /// Counts how often this package was put to a vote, from 1: a changed draft is another version.
+    /// The number of times that this package was put to a vote, from 1: a changed draft is another version.
     pub version: u32,
-    /// What is to be done.
+    /// The action that is to be approved.
     pub what: String,
-    /// For whom, if that was said.
+    /// The person or account that the action is for, if it was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_whom: Option<String>,
-    /// What the reviewers see.
+    /// The content that the reviewers see.
     pub content: Value,
     /// The content hash that an approval is bound to, in hexadecimal.
     pub digest: String,
-    /// Who may decide. Nobody named: whoever the host's [`Reviewers`](crate::exec::Reviewers) let.
+    /// The names of the people who may decide. Empty: all whom the host's [`Reviewers`](crate::exec::Reviewers)
+    /// allow.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub reviewers: BTreeSet<String>,
-    /// So many people must be in favour.
+    /// The number of people who must be in favour.
     pub quorum: u32,
-    /// Who wants it done, and so may not approve it.
+    /// The name of the requester, who may not approve the own request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,
-    /// From then on nobody decides any more (UTC).
+    /// The instant after which nobody may decide any more (UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// So many milliseconds after the decision an approval ceases to be valid.
+    /// The time after the decision for which an approval is valid, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_ms: Option<u64>,
-    /// One effect may go out by it, and no second one.
+    /// True if only one effect may go out under the approval.
     #[serde(default)]
     pub single_use: bool,
-    /// The question that it answers, if it is about an undoing: the run waits for that, and not for the review.
+    /// The question that the review answers, if it is about a compensation: the run then waits for that question, not
+    /// for the review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) question: Option<QuestionId>,
-    /// In the order in which they were given, each of another person.
+    /// The votes in the order in which they were given, each of another person.
     pub votes: Vec<Vote>,
-    /// What has come of it; nothing while it is open.
+    /// The outcome of the review; `None` while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<ReviewOutcome>,
-    /// The effect that went out by it, where it is for one: its key.
+    /// The key of the effect that went out under the approval, if it is for a single use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_by: Option<String>,
 }
@@ -71,18 +73,19 @@ pub struct Review {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewPolicy {
-    /// The names of those who may decide. Empty: all whom the host's [`Reviewers`](crate::exec::Reviewers) let.
+    /// The names of the people who may decide. Empty: all whom the host's [`Reviewers`](crate::exec::Reviewers)
+    /// allow.
     pub reviewers: BTreeSet<String>,
     /// The number of people who must be in favour.
     pub quorum: u32,
-    /// The time after which nobody decides any more. Absent: it can be decided for as long as it takes.
+    /// The time after which nobody may decide any more. `None`: without a limit.
     pub expires_in: Option<Duration>,
-    /// How long after the decision the effect may go out. Absent: for ever.
+    /// The time after the decision within which the effect may go out. `None`: without a limit.
     pub valid_for: Option<Duration>,
 }
 
 impl ReviewPolicy {
-    /// One of these people decides.
+    /// A policy by which one of these people decides.
     pub fn by<S: Into<String>>(reviewers: impl IntoIterator<Item = S>) -> Self {
         Self { reviewers: reviewers.into_iter().map(Into::into).collect(), ..Self::default() }
     }
@@ -94,7 +97,7 @@ impl ReviewPolicy {
         self
     }
 
-    /// Sets the time after which the run gives up, if nobody has decided.
+    /// Sets the time after which the run gives up if nobody has decided.
     #[must_use]
     pub const fn expires_in(mut self, limit: Duration) -> Self {
         self.expires_in = Some(limit);
@@ -108,12 +111,12 @@ impl ReviewPolicy {
         self
     }
 
-    /// Whether enough people may decide to reach the quorum, and one has to.
+    /// True if the quorum is at least one and enough people may decide to reach it.
     pub(crate) fn is_decidable(&self) -> bool {
         self.objection(None).is_none()
     }
 
-    /// Why nobody can approve it, if whoever wants it done may not.
+    /// The reason why nobody can approve the request, given that the requester may not.
     pub(crate) fn objection(&self, requested_by: Option<&str>) -> Option<&'static str> {
         let others = self.reviewers.iter().filter(|by| requested_by != Some(by.as_str())).count();
         if self.quorum == 0 {
@@ -127,50 +130,50 @@ impl ReviewPolicy {
 }
 
 impl Default for ReviewPolicy {
-    /// One person, whom the host lets.
+    /// One person whom the host allows.
     fn default() -> Self {
         Self { reviewers: BTreeSet::new(), quorum: 1, expires_in: None, valid_for: None }
     }
 }
 
-/// What somebody decided.
+/// The vote of one person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vote {
-    /// Who.
+    /// The name of the person who voted.
     pub by: String,
-    /// In favour, or against it.
+    /// True if the person is in favour.
     pub approves: bool,
-    /// Why.
+    /// The reason for the vote.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// When, by the store's clock (UTC).
+    /// The instant of the vote, by the store's clock (UTC).
     pub at: Timestamp,
 }
 
-/// How a review ended.
+/// The outcome of a review.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReviewOutcome {
     /// Enough people were in favour.
     Approved {
-        /// When (UTC).
+        /// The instant of the approval (UTC).
         at: Timestamp,
     },
-    /// Somebody was against it, which ends it.
+    /// A person was against it, which ends the review.
     Rejected {
-        /// Who.
+        /// The name of the person who rejected it.
         by: String,
-        /// Why.
+        /// The reason for the rejection.
         reason: String,
     },
-    /// Nobody has decided in time.
+    /// Nobody decided in time.
     Expired,
-    /// Its run has ended, or goes another way.
+    /// The run of the review has ended or taken another path.
     Withdrawn,
 }
 
 impl ReviewOutcome {
-    /// In a few words.
+    /// The outcome in a few words.
     fn told(&self) -> String {
         match self {
             Self::Approved { .. } => "it was approved".into(),
@@ -181,69 +184,69 @@ impl ReviewOutcome {
     }
 }
 
-/// Why a decision was not counted. Nothing was changed.
+/// The reason why a vote was not counted. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VoteRefused {
-    /// Somebody looked at another version.
+    /// The person looked at another version.
     #[error(
         "version {seen} of this {what} is out of date: version {version} is to be decided; look at it first"
     )]
     StaleVersion {
-        /// What was to be done.
+        /// The action that was to be approved.
         what: String,
-        /// The version that was looked at.
+        /// The version that the person looked at.
         seen: u32,
-        /// The present one.
+        /// The present version.
         version: u32,
     },
-    /// There is nothing to be decided any more.
+    /// The review has ended.
     #[error("nothing is left to be decided about this {what}: {}; the decision was not counted", outcome.told())]
     Over {
-        /// What was to be done.
+        /// The action that was to be approved.
         what: String,
-        /// How it ended.
+        /// The outcome of the review.
         outcome: ReviewOutcome,
     },
-    /// The time for it is over.
+    /// The time to decide is over.
     #[error("the time to decide about this {what} is over: the decision was not counted")]
     Expired {
-        /// What was to be done.
+        /// The action that was to be approved.
         what: String,
     },
-    /// Somebody who may not.
+    /// The person is not entitled to decide.
     #[error("{by} may not decide about this {what}: the decision was not counted")]
     NotEntitled {
-        /// What was to be done.
+        /// The action that was to be approved.
         what: String,
-        /// Who.
+        /// The name of the person who voted.
         by: String,
     },
-    /// Whoever wants it done.
+    /// The person asked for the action and may not approve it.
     #[error("{by} asked for this {what} and may not approve it: somebody else has to")]
     OwnRequest {
-        /// What was to be done.
+        /// The action that was to be approved.
         what: String,
-        /// Who.
+        /// The name of the person who voted.
         by: String,
     },
-    /// They have decided otherwise before.
+    /// The person has voted otherwise before.
     #[error("{by} has {} this {what} before: the first decision stands", if *approved { "approved" } else { "rejected" })]
     Changed {
-        /// What was to be done.
+        /// The action that was to be approved.
         what: String,
-        /// Who.
+        /// The name of the person who voted.
         by: String,
-        /// What they said first.
+        /// True if the first vote of the person was in favour.
         approved: bool,
     },
 }
 
 impl Review {
-    /// A package is put to a vote. Its content hash is `digest`, in hexadecimal.
+    /// A new review that puts a package to a vote. The content hash of the package is `digest`, in hexadecimal.
     ///
     /// # Errors
-    /// If its content has no JSON form.
+    /// [`PayloadError`] if the content has no JSON form.
     pub(crate) fn opened(
         package: &ApprovalSubject,
         digest: &str,
@@ -277,7 +280,7 @@ impl Review {
 
     /// The guard that reviews belong to.
     pub(crate) const KIND: &str = "approval";
-    /// What a run that waits for one is told under.
+    /// The name under which a waiting run is told of the decision.
     pub(crate) const DECIDED: &str = "~approval";
 
     /// The id of the review that answers a question.
@@ -285,15 +288,15 @@ impl Review {
         format!("undo/{question}")
     }
 
-    /// How many people were in favour.
+    /// The number of people who were in favour.
     pub fn approvals(&self) -> u32 {
         u32::try_from(self.votes.iter().filter(|vote| vote.approves).count()).unwrap_or(u32::MAX)
     }
 
-    /// The review with one more vote, of somebody who is `entitled` to it as far as the host knows.
+    /// The review with one more vote, of a person who is `entitled` to it as far as the host knows.
     ///
     /// # Errors
-    /// Why the vote does not count.
+    /// [`VoteRefused`] with the reason why the vote does not count.
     pub fn counted(&self, vote: Vote, version: u32, entitled: bool) -> Result<Self, VoteRefused> {
         let (what, by) = (self.what.clone(), vote.by.clone());
         if version != self.version {
@@ -331,12 +334,12 @@ impl Review {
         Ok(next)
     }
 
-    /// The review without a decision: expired, or withdrawn. One that was decided stays so.
+    /// The review without a decision: expired, or withdrawn. `None` if it was decided before.
     pub fn ended(&self, outcome: ReviewOutcome) -> Option<Self> {
         self.outcome.is_none().then(|| Self { outcome: Some(outcome), ..self.clone() })
     }
 
-    /// As it is at this instant: one that no run waits for has expired by itself when its time is over.
+    /// The review at this instant: a review that no run waits for has expired by itself when its time is over.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
         let is_over = self.run.is_none() && self.is_expired(now);
@@ -344,17 +347,17 @@ impl Review {
         ended.unwrap_or(self)
     }
 
-    /// The time to decide is over.
+    /// True if the time to decide is over.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// They are among those who were named, or nobody was.
+    /// True if the reviewer is among the named people, or if nobody was named.
     pub fn is_named(&self, reviewer: &str) -> bool {
         self.reviewers.is_empty() || self.reviewers.contains(reviewer)
     }
 
-    /// The approval, if that is what came of it.
+    /// The approval, if the review was approved.
     pub fn approval(&self, id: &str) -> Option<Approval> {
         let Some(ReviewOutcome::Approved { at }) = self.outcome else { return None };
         let people: Vec<_> =
@@ -368,10 +371,11 @@ impl Review {
         })
     }
 
-    /// An effect of this key may go out by it now. Those in favour must be `entitled` still.
+    /// Checks that an effect of this key may go out under the approval now. The people in favour must still be
+    /// `entitled`.
     ///
     /// # Errors
-    /// Why it may not.
+    /// [`ApprovalError`] with the reason why the effect may not go out.
     pub(crate) fn check_use(
         &self,
         version: u32,

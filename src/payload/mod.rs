@@ -274,7 +274,7 @@ pub enum PayloadError {
     /// Stored JSON does not fit the present Rust type.
     #[error("the stored JSON does not fit {expected}: {reason}")]
     Mismatch {
-        /// The Rust type.
+        /// The name of the Rust type.
         expected: &'static str,
         /// The message of the parser.
         reason: String,

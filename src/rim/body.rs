@@ -1,13 +1,13 @@
-//! Bodies of requests and responses, read whole.
+//! Bodies of requests and responses, read as a whole.
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 
-/// An error of a service or a body.
+/// The error type of a service or a body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a body was not read to its end.
+/// The reason why a body was not read to its end.
 pub(super) enum Cut {
     TooLong,
     Broken(BoxError),

@@ -1,4 +1,4 @@
-//! What every door says about a request: to the log, and to its host.
+//! The report of a door about a request: to the log, and to the host.
 
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 pub use super::reaction::{Reaction, ReactionError};
@@ -6,29 +6,29 @@ pub use super::reaction::{Reaction, ReactionError};
 use crate::exec::Outcome;
 use crate::id::{RecordId, Tenant};
 
-/// What the ledger decided about a request that came in through a door.
+/// The ledger's decision about a request that came in through a door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Decided {
-    /// It was the first: its effect was made now.
+    /// The request was the first: its effect was made now.
     Executed,
-    /// It was made before: the first answer was given again.
+    /// The request was made before: the first answer was given again.
     Replayed,
-    /// Nothing happened, and the key is free.
+    /// The request had no effect, and its key is free.
     Freed,
-    /// A newer version of what it is about was seen before: nothing was done.
+    /// A newer version of the request's subject was seen before: nothing was done.
     Outdated,
-    /// It was tried in vain too often: a question is open, and nothing is done until it is answered.
+    /// The message failed too often: a question is open, and nothing is done until it is answered.
     SetAside,
     /// The key was used before with another request: nothing was done.
     Conflict,
     /// The first request is still being handled.
     InProgress,
-    /// Nobody knows what became of the first request: a question is open.
+    /// The outcome of the first request is unknown: a question is open.
     OutcomeUnknown,
-    /// Somebody has decided about it: it is left at that, or was undone.
+    /// The effect was undone, or a person has abandoned it.
     Settled,
-    /// It was made so long ago that its answer is no longer kept.
+    /// The request was made so long ago that its answer is no longer kept.
     Gone,
     /// The request was refused before the ledger was asked.
     Refused,
@@ -37,7 +37,7 @@ pub enum Decided {
 }
 
 impl Decided {
-    /// The name, as it is logged.
+    /// The stable name of the decision, as it is logged.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Executed => "executed",
@@ -59,7 +59,7 @@ impl Decided {
     pub(super) const fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Done(answer) if answer.first => Self::Executed,
-            // It happened, now or before, and is not done again.
+            // The effect happened, now or before, and is not made again.
             Outcome::Done(_) | Outcome::ResponseTooLarge(_) => Self::Replayed,
             Outcome::Failed(_) | Outcome::Deferred { .. } => Self::Freed,
             Outcome::InProgress | Outcome::Pending { .. } => Self::InProgress,
@@ -72,25 +72,25 @@ impl Decided {
     }
 }
 
-/// What a door did with a request. The host finds it among the extensions of the response.
+/// The decision of a door about a request. The host finds it among the extensions of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DoorDecision {
-    /// Whose request it was; absent if that is not known.
+    /// The tenant that owns the request; `None` if unknown.
     pub tenant: Option<Tenant>,
-    /// The key, if the request had one.
+    /// The idempotency key, if the request had one.
     pub idempotency_key: Option<String>,
-    /// What was decided.
+    /// The decision about the request.
     pub decision: Decided,
     /// The record of the effect, if there is one.
     pub effect_id: Option<RecordId>,
-    /// The kind of door: `http`, say.
+    /// The kind of door, such as `http`.
     pub source_type: &'static str,
-    /// Which of these: a route, a provider, a queue.
+    /// The name of the door within its kind: a route, a provider, a queue.
     pub source_id: String,
 }
 
-/// Which fields a door logs: all of them, unless its policy says otherwise.
+/// The fields that a door logs. Default: all of them.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "one for each field of a decision")]
 pub(super) struct LogFields {
@@ -114,7 +114,7 @@ impl LogFields {
 }
 
 impl DoorDecision {
-    /// Logs it, with these fields.
+    /// Logs the decision with these fields.
     pub(super) fn log(&self, fields: LogFields) {
         let Self { tenant, idempotency_key, decision, effect_id, source_type, source_id } = self;
         tracing::info!(

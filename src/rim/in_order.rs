@@ -1,4 +1,5 @@
-//! What all sinks share: events of one aggregate go one after the other, several aggregates at once.
+//! The order of events, which all sinks share: events of one aggregate are sent one after the other, several
+//! aggregates concurrently.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +7,12 @@ use futures_util::future::{BoxFuture, join_all};
 
 use crate::exec::outbox::{Event, PublishResult, SinkError};
 
-/// Sends each event of a batch by itself. One that fails holds back those behind it of its aggregate, and no other.
+/// Sends each event of a batch separately. A failed event holds back the later events of its aggregate, and no
+/// others.
 ///
 /// # Errors
-/// If nothing was taken, and not because of an event: the sink as a whole is put off, and no event is held against it.
+/// If nothing was accepted, and no event was refused: the sink as a whole is deferred, and the failure counts against
+/// no event.
 pub(super) async fn by_aggregate<'a>(
     batch: &'a [Event],
     send: impl Fn(&'a Event) -> BoxFuture<'a, Result<(), SinkError>> + Sync,

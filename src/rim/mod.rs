@@ -1,4 +1,4 @@
-//! ⑥ The rims: each behind a feature of its own; they may use everything, and nothing uses them.
+//! ⑥ The rims: each behind a feature of its own. They may use every module, and no module uses them.
 
 #[cfg(any(feature = "http", all(feature = "webhook", any(feature = "sqlite", feature = "postgres"))))]
 mod body;

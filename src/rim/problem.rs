@@ -1,18 +1,18 @@
-//! What doors over HTTP answer themselves: problem details (RFC 9457) with stable types.
+//! The answers of HTTP doors themselves: problem details (RFC 9457) with stable types.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{Response, StatusCode};
 use serde_json::{Map, Value};
 
-/// The prefix of the types, unless the host has pages of its own for them.
+/// The default prefix of the types, for hosts without pages of their own about them.
 pub(super) const TYPES: &str = "urn:counterfoil:problem:";
 
 /// A kind of problem.
 pub(super) trait Kind: Copy {
-    /// The stable name, behind the prefix of its type URI.
+    /// The stable name, after the prefix of the type URI.
     fn name(self) -> &'static str;
-    /// The status that goes with it.
+    /// The HTTP status of the problem.
     fn status(self) -> StatusCode;
     fn title(self) -> &'static str;
 }
@@ -34,7 +34,7 @@ impl<P: Kind> Details<P> {
         Self { problem, status: problem.status(), members, retry_after: None, location: None }
     }
 
-    /// The response, with the type's prefix.
+    /// The response. `types` is the prefix of the type URI.
     pub(super) fn response(self, types: &str) -> Response<Bytes> {
         let Self { problem, status, mut members, retry_after, location } = self;
         members.insert("type".to_owned(), format!("{types}{}", problem.name()).into());
@@ -50,7 +50,7 @@ impl<P: Kind> Details<P> {
     }
 }
 
-/// What else the HTTP layer says.
+/// The further details of the HTTP layer.
 #[cfg(feature = "http")]
 impl<P> Details<P> {
     pub(super) fn status(mut self, status: StatusCode) -> Self {
@@ -63,7 +63,7 @@ impl<P> Details<P> {
         self
     }
 
-    /// When the client may ask again, in seconds.
+    /// Sets the time after which the client may ask again, in seconds.
     pub(super) fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
         self

@@ -1,5 +1,5 @@
-//! The reaction to a message that came in through a door, carried out once: in one transaction with the record of the message, or under
-//! a record of its own.
+//! The reaction to a message that came in through a door, carried out once: in one transaction with the record of the
+//! message, or under a record of its own.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -43,13 +43,13 @@ enum Does<C> {
 }
 
 impl<C: OwnConnection> Reaction<C> {
-    /// The message is recorded, and does nothing.
+    /// Records the message, and does nothing else.
     pub fn ignore() -> Self {
         Self(Does::Nothing)
     }
 
-    /// Runs the closure in the ledger's own database, in one transaction with the record of the message. It has five seconds, and
-    /// must leave the transaction open: no COMMIT, no ROLLBACK.
+    /// Runs the closure in the ledger's own database, in one transaction with the record of the message. The closure
+    /// has five seconds, and must leave the transaction open: no COMMIT, no ROLLBACK.
     pub fn transaction<E, F>(work: F) -> Self
     where
         E: Display + Send + 'static,
@@ -62,25 +62,26 @@ impl<C: OwnConnection> Reaction<C> {
     }
 
     /// Starts a run, in one transaction with the record of the message. A run that was started under the same
-    /// [key](StartRun::key) with the same input is left as it is.
+    /// [key](StartRun::key) with the same input is unchanged.
     pub fn start<O: DeserializeOwned + Send + 'static>(start: StartRun<O>) -> Self {
         Self(Does::Along(Box::new(move |_| Box::pin(start.along()))))
     }
 
-    /// Says something to a run, in one transaction with the record of the message. The signal has the id of the message, unless it
-    /// has [one of its own](SendSignal::id).
+    /// Sends a signal to a run, in one transaction with the record of the message. The signal has the id of the
+    /// message, unless it has [one of its own](SendSignal::id).
     pub fn signal(signal: SendSignal) -> Self {
         Self(Does::Along(Box::new(move |message| Box::pin(async move { signal.along(&message).await }))))
     }
 
-    /// Calls a tool under its guard, and records the message when it is settled what became of the call. A call that nobody can
-    /// tell about is an open question, and settles the message, too.
+    /// Calls a tool under its guard, and records the message when the call is settled. A call of unknown outcome is
+    /// an open question, and settles the message, too.
     pub fn call(request: ToolRequest) -> Self {
         Self(Does::Call(Box::new(request)))
     }
 
-    /// Hands over the result of a call that its provider has [accepted](crate::tool::ToolError::accepted) and finished by itself, and
-    /// records the message when the result is durable. One that can be of no call is an error of the message.
+    /// Hands over the result of a call that its provider has [accepted](crate::tool::ToolError::accepted) and
+    /// finished by itself, and records the message when the result is durable. A result that fits no call is an error
+    /// of the message.
     ///
     /// ```
     /// use counterfoil::Completion;
@@ -94,25 +95,25 @@ impl<C: OwnConnection> Reaction<C> {
     }
 }
 
-/// The reason why a message is to be delivered again: it is not recorded as processed.
+/// The reason why a message must be delivered again: the message is not recorded as processed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReactionError {
-    /// The reaction has failed, and was rolled back; or the ledger could not be written to.
+    /// The reaction failed and was rolled back, or the ledger could not be written.
     #[error(transparent)]
     Inbox(#[from] InboxError<String>),
-    /// The engine could not be asked.
+    /// The engine could not be reached.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The executor could not be asked.
+    /// The executor could not be reached.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// Another message has the same call in hand, or the call may be tried again later.
+    /// Another message has the same call in progress, or the call may be tried again later.
     #[error("the call of this message is not settled yet: have the message delivered again")]
     Unsettled,
 }
 
-/// The note that is recorded of a message, and given back with each later delivery.
+/// The note that is recorded with a message, and returned with each later delivery.
 pub(super) trait Note: Serialize + DeserializeOwned + Clone + Send + 'static {}
 
 impl<N: Serialize + DeserializeOwned + Clone + Send + 'static> Note for N {}
@@ -123,10 +124,11 @@ pub(super) struct Addressee {
     pub(super) consumer: String,
 }
 
-/// Has a message do what it does, unless that is done. `note` is recorded of it, and given back with each later delivery. What the
-/// message does is asked only if it is not known; an error of that is a failed try.
+/// Carries out the reaction to a message, unless that is done. `note` is recorded with the message, and returned with
+/// each later delivery. The reaction is made only for a message that is not known; an error in making it is a failed
+/// try.
 ///
-/// Goes on if its caller goes away.
+/// The work continues if the caller is dropped.
 pub(super) async fn react<C, N, R, E>(
     executor: &Executor,
     to: Addressee,
@@ -142,7 +144,8 @@ where
 {
     let core = executor.core();
     let mut delivery = delivery(core, &to.tenant, &to.consumer, message).map_err(InboxError::Name)?;
-    // Of deliveries that are here at once one goes on. The others do not burden the database until it is known what became of that one.
+    // Of concurrent deliveries one continues. The others do not load the database until the outcome of that one is
+    // known.
     let turn = loop {
         let turn = turn(core, &delivery).await;
         if let Some(known) = known(core, &delivery).await? {
@@ -189,7 +192,7 @@ where
     .await
 }
 
-/// Records the message with what has become of it outside of its transaction.
+/// Records the message with the outcome of its reaction, which happened outside of the message's transaction.
 async fn done<C: OwnConnection, N: Note>(
     core: &Arc<Core>,
     delivery: Delivery,
@@ -200,7 +203,7 @@ async fn done<C: OwnConnection, N: Note>(
     Ok(recorded.await?)
 }
 
-/// Writes what the engine is asked for with the record of the message.
+/// Writes the engine's change in one transaction with the record of the message.
 async fn along<C: OwnConnection, N: Note>(
     core: &Arc<Core>,
     mut delivery: Delivery,
@@ -213,7 +216,7 @@ async fn along<C: OwnConnection, N: Note>(
             let other = "the run is of another engine than the door, and not of the door's database";
             return done::<C, N>(core, delivery, Err(other.to_owned()), note).await;
         }
-        // Not the message's fault.
+        // The failure is not the message's fault.
         Err(error @ (RunError::Store(_) | RunError::Exec(_))) => return Err(error.into()),
         Err(error) => return done::<C, N>(core, delivery, Err(error.to_string()), note).await,
     };
@@ -244,7 +247,7 @@ async fn along<C: OwnConnection, N: Note>(
     }
 }
 
-/// The outcome of the call, if that is settled. It is an error of the message's if nothing happened.
+/// The outcome of a settled call. An error of the message if nothing happened.
 async fn called(executor: &Executor, request: ToolRequest) -> Result<Result<(), String>, ReactionError> {
     Ok(match executor.execute(request).await? {
         Outcome::Done(_)

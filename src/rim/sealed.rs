@@ -1,4 +1,4 @@
-//! A door's effect in the ledger's own database: its changes and the seal of its record are one transaction.
+//! The effect of a door in the ledger's own database: its changes and the seal of its record are one transaction.
 
 use std::time::Duration;
 
@@ -12,21 +12,22 @@ use crate::store::TransactionError;
 use crate::store::own::Within;
 use crate::tool::{Call, ToolError};
 
-/// Other writers wait while a transaction runs.
+/// The time limit of a transaction. Other writers wait while a transaction runs.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Why a record was not sealed in its transaction.
+/// The reason why a record was not sealed in its transaction.
 pub(super) enum Unsealed<E> {
-    /// The closure says so: everything was rolled back.
+    /// The closure failed: everything was rolled back.
     Closure(E),
-    /// Everything was rolled back. Nothing happened.
+    /// Everything was rolled back: nothing happened.
     RolledBack(String),
-    /// Nobody knows.
+    /// The outcome of the transaction is unknown.
     Unknown(String),
 }
 
 impl<E> Unsealed<E> {
-    /// As the ledger takes it: what was rolled back did not happen, and is tried again only when it is asked for again.
+    /// The error for the ledger: a transaction that was rolled back did not happen, and is tried again only on
+    /// another request.
     pub(super) fn error(self, said: impl FnOnce(E) -> String) -> ToolError {
         match self {
             Self::Closure(error) => ToolError::new(ErrorKind::Validation, said(error)),
@@ -36,10 +37,12 @@ impl<E> Unsealed<E> {
     }
 }
 
-/// Runs `work` in a transaction that is committed with the seal of the call's record, which holds the payload that `work` gives.
+/// Runs `work` in a transaction that is committed with the seal of the call's record, which holds the payload that
+/// `work` returns.
 ///
 /// # Crash
-/// Before it returns: what the closure has changed and the seal are both there, or neither. After: both.
+/// Before this returns: the changes of the closure and the seal are both durable, or neither is. Afterwards: both
+/// are.
 pub(super) async fn sealed<C, T, E, F>(call: &Call, executor: &Executor, work: F) -> Result<T, Unsealed<E>>
 where
     C: OwnConnection,
@@ -74,7 +77,8 @@ where
             | TransactionError::Refused(_)),
         ) => Err(Unsealed::RolledBack(error.to_string())),
         Err(error @ TransactionError::EndedInside) => {
-            // A COMMIT of the closure's own has left the mark behind; a ROLLBACK has taken it along, and it is made once more.
+            // The closure's own COMMIT has left the mark in the database; a ROLLBACK has removed the mark, so it is
+            // written again.
             if let Some(seals) = call.seals()
                 && let Err(failed) = seals.ended_inside().await
             {

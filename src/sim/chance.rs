@@ -1,10 +1,10 @@
-//! Chance that a seed owns.
+//! Random numbers from a seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::id::Entropy;
 
-/// Chance, from a seed (splitmix64).
+/// A random number generator from a seed (splitmix64).
 #[derive(Debug)]
 pub(super) struct Seeded(AtomicU64);
 
@@ -13,12 +13,12 @@ impl Seeded {
         Self(AtomicU64::new(seed))
     }
 
-    /// A number below `n`; 0 if that is 0.
+    /// A number below `n`; 0 if `n` is 0.
     pub(super) fn below(&self, n: u32) -> u32 {
         u32::try_from(self.bits() % u64::from(n.max(1))).unwrap_or(0)
     }
 
-    /// One of these.
+    /// A random element of an array.
     pub(super) fn one_of<T: Copy, const N: usize>(&self, all: [T; N]) -> T {
         const { assert!(0 < N && N <= u32::MAX as usize) };
         all[self.below(u32::try_from(N).unwrap_or(1)) as usize]

@@ -1,4 +1,4 @@
-//! The invariants of the design, by number, checked while a simulation runs and when it has come to rest.
+//! The invariants of the design, by number, checked during a simulation and after it has come to rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,52 +15,52 @@ use crate::payload::Stored;
 use crate::store::{Change, Model, Retired, Run, RunState, WorkerChange};
 use crate::tool::{Call, ToolSpec, Touch};
 
-/// What must not happen, and did.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which rule.
+    /// The rule that was violated.
     pub rule: Rule,
-    /// What happened, to what.
+    /// Description of the event, with the key or the run.
     pub what: String,
 }
 
-/// The rules. The numbers are those of the design's invariants.
+/// The rules. The numbers are those of the invariants in the design.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Rule {
     /// 1: no attempt is dispatched before its intent is durable.
     IntentBeforeEffect,
-    /// 2: nothing leaves the engine before it is durable.
+    /// 2: no result leaves the engine before it is durable.
     NothingPromisedEarly,
-    /// 3: what may have happened is not sent again unless that can do no harm.
+    /// 3: a call that may have happened is not sent again, unless the repeat is harmless.
     NoBlindRepeat,
     /// 4: the first result wins.
     FirstResultWins,
-    /// 5: a record and what follows from it are one transaction.
+    /// 5: a record and its consequences are one transaction.
     OneTransaction,
     /// 6: a fenced worker changes nothing.
     ZombieChangesNothing,
     /// 7: no effect of a run that did not end well is forgotten.
     NoEffectForgotten,
-    /// 8: what cannot be resolved is an open question.
+    /// 8: a call that cannot be resolved has an open question.
     NothingDropped,
     /// 9: keys are known for longer than retries may come.
     WindowOutlivesRetries,
-    /// 10: no tenant sees another's.
+    /// 10: no tenant sees another tenant's rows.
     TenantsApart,
-    /// An effect happened twice, and nothing says so.
+    /// An effect happened twice, and no record or question reports it.
     SilentDuplicate,
-    /// A late answer proves an effect that its record does not tell of, and nobody is asked about it.
+    /// A late answer proves an effect that its record does not contain, and no question asks about it.
     EvidenceIgnored,
     /// An effect is recorded and did not happen.
     SilentLoss,
     /// An effect happened, and is recorded as one that did not.
     WrongFailure,
-    /// What was undone had happened, and its record says that it is undone; and what is said to be undone was.
+    /// An effect that was undone had happened and is recorded as undone, and an effect recorded as undone was undone.
     UndoneTruly,
     /// The events of an aggregate are published in their order.
     EventsInOrder,
-    /// What the user asked to be checked.
+    /// A check that the user has added.
     Own(String),
 }
 
@@ -98,7 +98,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Watches a simulation from the disk and from the tools: it believes nothing that the engine says.
+/// Watches a simulation from the disk and from the tools, and trusts no report of the engine.
 pub(super) struct Checker {
     clock: SimClock,
     state: Mutex<Seen>,
@@ -106,28 +106,29 @@ pub(super) struct Checker {
 
 #[derive(Default)]
 struct Seen {
-    /// Several processes share the ledger, and each lives until its lease has run out.
+    /// True if several processes share the ledger, and each is alive until its lease expires.
     is_shared: bool,
-    /// When each life began.
+    /// The time at which each life began.
     began: BTreeMap<u32, Duration>,
-    /// In a shared ledger: the lives by their fences, which count from 1, and when each was ended by another one.
+    /// In a shared ledger: the life of each fence, and the time at which another life fenced each. Fences count from
+    /// 1.
     fences: Vec<u32>,
     ended: BTreeMap<u32, Duration>,
-    /// As they are durable.
+    /// The records as they are durable.
     records: BTreeMap<RecordId, Record>,
     places: BTreeMap<(Tenant, OperationKey), RecordId>,
-    /// What may happen twice, as its tool declares it.
+    /// The operations that may happen twice, as their tools declare.
     repeatable: BTreeSet<(Tenant, OperationKey)>,
-    /// The attempts whose intent is durable, by the life that has it.
+    /// The attempts with a durable intent, each with the life that wrote it.
     intents: BTreeSet<(u32, RecordId, u32)>,
     runs: BTreeMap<RunId, Run>,
-    /// Those that have failed.
+    /// The runs that have failed.
     failed: BTreeSet<RunId>,
     questions: BTreeSet<QuestionId>,
-    /// The lives that have enrolled, and that nobody has fenced since.
+    /// The lives that have enrolled, and that no other life has fenced since.
     enrolled: BTreeSet<u32>,
     sent: BTreeMap<(Tenant, OperationKey), Vec<Sent>>,
-    /// Of these a lookup has shown nothing since they were last sent.
+    /// The operations of which a lookup has shown nothing since they were last sent.
     missing: BTreeSet<(Tenant, OperationKey)>,
     violations: Vec<Violation>,
 }
@@ -136,9 +137,9 @@ struct Seen {
 struct Sent {
     life: u32,
     at: Duration,
-    /// The same by the wall clock, which is what the age of a key goes by.
+    /// The time by the wall clock, by which a key ages.
     wall: Timestamp,
-    /// When a lookup last showed nothing.
+    /// The time at which a lookup last showed nothing.
     nothing_at: Option<Duration>,
 }
 
@@ -155,7 +156,7 @@ impl Checker {
         self.seen().began.insert(life, self.clock.elapsed());
     }
 
-    /// The ledger was put back, and says no more than this. What was sent stays sent.
+    /// Resets the checker to a restored ledger, which holds no more than this. The record of sent calls stays.
     pub(super) fn restored(&self, ledger: &Model) {
         let mut seen = self.seen();
         seen.records = ledger.records().into_iter().map(|record| (record.id, record)).collect();
@@ -172,13 +173,13 @@ impl Checker {
         std::mem::take(&mut self.seen().violations)
     }
 
-    /// A caller was told how the run ended: that must be durable by now.
+    /// Checks a result that a caller was given: the result must be durable by now.
     pub(super) fn told(&self, store: &Model, told: &Told) {
         let durable = |run: &Run| match (&run.state, told) {
             (RunState::Succeeded { output: Stored::Inline(output) }, Told::Succeeded(answer)) => {
                 output.value().is_ok_and(|output| output == *answer)
             }
-            // Too large for its row, or a failure: that it is there is enough.
+            // The output is too large for its row, or the run failed: its existence is sufficient.
             (RunState::Succeeded { output: Stored::At(_) }, Told::Succeeded(_))
             | (RunState::Failed { .. }, Told::Failed(_)) => true,
             _ => false,
@@ -189,12 +190,12 @@ impl Checker {
         }
     }
 
-    /// The operation may happen twice, as its tool declares it.
+    /// True if the operation may happen twice, as its tool declares.
     pub(super) fn may_repeat(&self, place: &(Tenant, OperationKey)) -> bool {
         self.seen().repeatable.contains(place)
     }
 
-    /// What a process has sent after it was taken for dead.
+    /// The records whose calls a process sent after it was taken for dead.
     pub(super) fn sent_late(&self, life: u32) -> Vec<RecordId> {
         let seen = self.seen();
         let Some(taken_over) = seen.taken_over(life) else { return Vec::new() };
@@ -203,17 +204,17 @@ impl Checker {
         late.filter_map(|(place, _)| seen.places.get(place).copied()).collect()
     }
 
-    /// The world was asked for this one, and it was not there.
+    /// True if a lookup of this record has shown nothing since the last send.
     pub(super) fn is_missing(&self, record: &Record) -> bool {
         self.seen().missing.contains(&(record.tenant.clone(), record.key.clone()))
     }
 
-    /// Rest does not come.
+    /// Reports a simulation that does not come to rest.
     pub(super) fn is_restless(&self) {
         self.seen().violated(Rule::NothingDropped, "it is busy for ever and gets nowhere".to_owned());
     }
 
-    /// The changes of one transaction became durable together.
+    /// Checks the changes of one transaction, which became durable together.
     pub(super) fn wrote<'a>(&self, life: u32, changes: impl Iterator<Item = &'a Change> + Clone) {
         let mut seen = self.seen();
         for change in changes.clone() {
@@ -224,14 +225,14 @@ impl Checker {
         }
     }
 
-    /// A tool touches the world.
+    /// Checks a call or a lookup of a tool.
     pub(super) fn touched(&self, life: u32, touch: Touch, call: &Call, tool: &ToolSpec) {
         let now = self.clock.elapsed();
         let mut seen = self.seen();
         let place = (call.tenant().clone(), call.operation_key().clone());
         match touch {
             Touch::Call => {
-                // What may be repeated goes out before anything is recorded of it.
+                // A repeatable call is sent before anything is recorded of it.
                 if tool.effect.may_repeat(tool.contract.class) {
                     seen.repeatable.insert(place.clone());
                 } else {
@@ -260,7 +261,7 @@ impl Seen {
         self.violations.push(Violation { rule, what });
     }
 
-    /// Since when a life is taken for dead.
+    /// The time at which another life took this life over.
     fn taken_over(&self, life: u32) -> Option<Duration> {
         if self.is_shared { self.ended.get(&life) } else { self.began.get(&(life + 1)) }.copied()
     }
@@ -302,7 +303,7 @@ impl Seen {
         }
     }
 
-    /// What follows from a change is in its transaction, and all of it is its tenant's own.
+    /// Checks that a change and its consequences are in one transaction, and that all rows belong to its tenant.
     fn is_whole(&mut self, change: &Change) {
         if let Some(record) = &change.record {
             if record.escalation.is_some_and(|id| !self.questions.contains(&id)) {
@@ -322,8 +323,8 @@ impl Seen {
                 self.violated(Rule::TenantsApart, what);
             }
         }
-        // When it fails, and not when it is written once more that its dropped calls are settled.
-        // Retried, it may fail again.
+        // The check applies when the run fails, and not when the settling of its dropped calls is written afterwards.
+        // A retried run may fail again.
         if let Some(run) = change.run.as_deref().filter(|run| run.state == RunState::Active) {
             self.failed.remove(&run.id);
         }
@@ -350,14 +351,14 @@ impl Seen {
 
     fn recorded(&mut self, record: &Record) {
         let before = self.records.get(&record.id);
-        // Of several workers, an earlier one may take over what a later one has left: whether it lives, the others say.
+        // Of several workers, an earlier one may take over the work of a later one: the others decide if it is alive.
         let adopted = !self.is_shared && before.is_some_and(|before| before.fence > record.fence);
         let first = before.and_then(|before| before.response().cloned());
         if adopted {
             let what = format!("{} was adopted by a later worker, and an earlier one wrote", record.key);
             self.violated(Rule::ZombieChangesNothing, what);
         }
-        // A response over the limit may be looked up under a higher one.
+        // A response over the size limit may be looked up again under a higher limit.
         if let Some(first) = first
             && !matches!(first, Stored::Oversized(_))
             && record.response() != Some(&first)
@@ -366,13 +367,13 @@ impl Seen {
         }
         let place = (record.tenant.clone(), record.key.clone());
         if matches!(record.state, State::Failed { .. }) {
-            self.sent.remove(&place); // it is recorded that nothing happened, by whoever may say so
+            self.sent.remove(&place); // the record says that nothing happened, on sufficient grounds
         }
         self.places.insert(place, record.id);
         self.records.insert(record.id, record.clone());
     }
 
-    /// A record goes, or all of it but digests.
+    /// Checks the retirement of a record, whole or up to its digests.
     fn retired(&mut self, retired: &Retired, now: Timestamp) {
         let Some(record) = self.records.get(&retired.id) else { return };
         let early = record.kept_until.is_none_or(|until| now < until);
@@ -385,7 +386,7 @@ impl Seen {
         }
     }
 
-    /// What a run was given, did and returned goes.
+    /// Checks the retirement of a run's input, history and output.
     fn retired_run(&mut self, run: &Run) {
         let is_over = |id: &RunId| self.runs.get(id).is_none_or(|run| run.state.is_final());
         let owed = |record: &Record| {
@@ -409,7 +410,7 @@ impl Seen {
     fn intent_is_durable(&mut self, life: u32, place: &(Tenant, OperationKey), call: &Call) {
         let durable = self.places.get(place).and_then(|id| self.records.get(id));
         let intended = durable.is_some_and(|record| {
-            let is_zombie = self.taken_over(life).is_some(); // others may have gone on with it since
+            let is_zombie = self.taken_over(life).is_some(); // others may have continued the record since
             self.intents.contains(&(life, record.id, call.attempt()))
                 && (is_zombie || record.state == State::Started && record.attempts == call.attempt())
         });
@@ -433,16 +434,16 @@ impl Seen {
                 && contract.key_window.is_none_or(|window| now.wall < sent.wall.after(window))
         };
         let is_safe = |sent: &Sent| {
-            // Whether it took effect twice, the tables tell in which it does.
+            // The service tables show a duplicate for these contracts.
             if collides(sent) || contract.sealed_with_effect {
                 return true;
             }
-            // What others sent after this process was taken for dead, it cannot know.
+            // A process that was taken for dead cannot know of later sends by others.
             if sent.life != life && self.taken_over(life).is_some_and(|at| sent.at >= at) {
                 return true;
             }
-            // An earlier process ceased to send when this one began; an attempt of this one, at the earliest at once. So did that of
-            // one which lives beside this one.
+            // An earlier process stopped sending when this one began. For an attempt of this process, or of one that
+            // runs beside it, the settle time counts from the send.
             let cut = match self.began.get(&life) {
                 Some(began) if sent.life < life && !self.is_shared => *began,
                 _ => sent.at,

@@ -1,4 +1,4 @@
-//! Virtual time. Nothing sleeps: when nothing is left to do, the earliest timer is due at once.
+//! Virtual time. Nothing sleeps: as soon as no task can continue, the earliest timer is due.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::OccupiedEntry;
@@ -13,37 +13,37 @@ use futures_util::future::BoxFuture;
 
 use crate::clock::{Boot, Clock, Timestamp};
 
-/// 2026-01-01 00:00:00 UTC, in microseconds: where every simulation begins.
+/// The start time of every simulation: 2026-01-01 00:00:00 UTC, in microseconds.
 const BEGIN: i64 = 1_767_225_600_000_000;
 
-/// The clock of a simulated machine, and of the world around it: no crash of a process stops it.
+/// The clock of a simulated machine and of its world. The crash of a process does not stop the clock.
 #[derive(Clone, Default)]
 pub struct SimClock(Arc<Mutex<Timers>>);
 
 #[derive(Default)]
 struct Timers {
-    /// Since the machine was started.
+    /// The time since the machine was started.
     now: Duration,
-    /// How far the wall clock was set forward, in microseconds.
+    /// The offset of the wall clock, in microseconds.
     set: i64,
-    /// In the order in which they fall due, and for one instant in the order in which they were set.
+    /// The timers in the order in which they are due; for one instant, in the order in which they were set.
     due: BTreeMap<(Duration, u64), Due>,
     count: u64,
 }
 
 enum Due {
     Wake(Waker),
-    /// A heartbeat.
+    /// A timer of a heartbeat.
     Beat(Waker),
     Do(Box<dyn FnOnce() + Send>),
 }
 
-/// What has happened when time has passed.
+/// The kind of timer that was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// Nothing was due any more.
+    /// No timer was due.
     Nothing,
-    /// A worker's heart has beaten, as it does for ever.
+    /// A heartbeat of a worker, which repeats for ever.
     Heartbeat,
     Something,
 }
@@ -92,25 +92,26 @@ impl SimClock {
         Sleep { clock: self.clone(), until, due, place: None }
     }
 
-    /// Since the machine was started.
+    /// The time since the machine was started.
     pub(super) fn elapsed(&self) -> Duration {
         self.timers().now
     }
 
-    /// Something that happens later, whoever lives by then.
+    /// Sets a timer that runs `happen`, whichever processes are alive by then.
     pub(super) fn later(&self, by: Duration, happen: impl FnOnce() + Send + 'static) {
         let mut timers = self.timers();
         let at = timers.now.saturating_add(by);
         timers.set(at, Due::Do(Box::new(happen)));
     }
 
-    /// Sets the wall clock, forward or back. Boot time knows nothing of it.
+    /// Sets the wall clock forward or back by this many seconds. The boot clock is unchanged.
     pub(super) fn jump(&self, seconds: i64) {
         let mut timers = self.timers();
         timers.set = timers.set.saturating_add(seconds.saturating_mul(1_000_000));
     }
 
-    /// Lets time pass while no process lives: what was on its way to the world arrives. A paused process sleeps on.
+    /// Lets time pass while no process is alive: requests that are in flight arrive in the world. A paused process
+    /// stays paused.
     pub(super) fn pass(&self, by: Duration) {
         let until = self.elapsed().saturating_add(by);
         while let Some(due) = self.due_until(until) {
@@ -118,7 +119,8 @@ impl SimClock {
         }
     }
 
-    /// The next thing that is due until then, at its time; if there is none, it is then.
+    /// Removes the next timer that is due until `until`, and sets the clock to its time; if there is none, to
+    /// `until`.
     fn due_until(&self, until: Duration) -> Option<Due> {
         let mut timers = self.timers();
         let next = timers.due.first_entry().filter(|next| next.key().0 <= until);
@@ -130,12 +132,12 @@ impl SimClock {
         due
     }
 
-    /// Something else than heartbeats is still to come.
+    /// True if a timer other than a heartbeat is pending.
     pub(super) fn is_awaited(&self) -> bool {
         self.timers().due.values().any(|due| !matches!(due, Due::Beat(_)))
     }
 
-    /// Lets the next thing happen that is due. Called when nobody is at work.
+    /// Runs the next timer. Called when no task can continue.
     pub(super) fn advance(&self) -> Passed {
         let due = {
             let mut timers = self.timers();
@@ -175,7 +177,8 @@ impl Future for Sleep {
         }
         let waker = (self.due)(cx.waker().clone());
         match self.place {
-            // Polled before its time: it keeps its place, or the order would hang on who polled what.
+            // Polled before its time: the timer keeps its slot, because otherwise the order would depend on the order
+            // of polls.
             Some(place) if timers.due.contains_key(&place) => drop(timers.due.insert(place, waker)),
             _ => self.place = Some(timers.set(self.until, waker)),
         }

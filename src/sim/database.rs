@@ -1,8 +1,8 @@
 //! The user's own tables in a simulation: a real SQLite database in memory, beside the simulated disk.
 //!
-//! Whether a transaction took place is the disk's to say: it did if its mark is durable, which is its checkpoint, or in the
-//! [inbox](super::inbox) a slip. So its changes wait, uncommitted, until that is known, and what a dead process has left open
-//! is ended by whoever comes next.
+//! The disk decides if a transaction took place: it did if its mark is durable, which is its checkpoint, or in the
+//! [inbox](super::inbox) a slip. Its changes wait, uncommitted, until that is known, and the next process ends the
+//! transaction that a dead process has left open.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -24,25 +24,25 @@ use crate::store::own::{Transacting, TransactionsOn, Unseen, Within, Work};
 use crate::store::sqlite::{TransactionError, carry_out, failure, rollback, simulate, take_events};
 use crate::store::{Change, Delivery, Known, OutboxEvent, PastStep, Step, Store, StoreError, Turns, Verdict};
 
-/// The tables of a simulation, opened when they are first needed. Like a disk they outlive every process.
+/// The tables of a simulation, opened on first use. Like a disk they outlive every process.
 #[derive(Clone, Default)]
 pub(super) struct Tables(Arc<Mutex<Option<Open>>>);
 
 pub(super) struct Open {
     pub(super) connection: SqliteConnection,
-    /// Of a transaction that may have taken place, until its end is seen.
+    /// The mark of a transaction that may have taken place, until its end is seen.
     mark: Option<Mark>,
-    /// So many slips were written.
+    /// The number of slips that were written.
     pub(super) slips: u64,
 }
 
-/// What is on the disk if a transaction took place.
+/// The row that is on the disk if a transaction took place.
 pub(super) enum Mark {
-    /// Its checkpoint, with its result.
+    /// The transaction's checkpoint, with its result.
     Step(Step),
-    /// A record that is sealed in it.
+    /// A record that is sealed in the transaction.
     Seal(Box<crate::ledger::Record>),
-    /// Where there is no run, a payload that is nothing else.
+    /// A payload without other meaning, for a transaction without a run.
     Slip(Tenant, Payload),
 }
 
@@ -68,12 +68,12 @@ impl Mark {
     }
 }
 
-/// The tables as one process has them, and the disk that it writes its checkpoints to.
+/// The tables as one process sees them, with the disk that holds its checkpoints.
 pub(super) struct Database {
     tables: Tables,
     disk: Arc<dyn Store>,
     clock: SimClock,
-    /// Whoever writes in this process.
+    /// The lock of the one writer in this process.
     writer: Mutex<()>,
 }
 
@@ -90,9 +90,9 @@ impl Held<'_> {
     }
 }
 
-/// How long a process waits before it looks whether the tables are free.
+/// The interval at which a process checks if the tables are free.
 const BUSY: Duration = Duration::from_secs(1);
-/// The same after a minute: a process that is paused for a day may have them.
+/// The same interval after a minute of waiting: a process that is paused for a day may hold the tables.
 const STILL_BUSY: Duration = Duration::from_mins(10);
 
 impl Tables {
@@ -100,7 +100,7 @@ impl Tables {
         Database { tables: self.clone(), disk, clock, writer: Mutex::default() }
     }
 
-    /// Looks at them when all processes are gone.
+    /// Reads the tables after all processes have ended.
     pub(super) fn read<T, F>(&self, store: &dyn Store, read: F) -> Result<T, String>
     where
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, sqlx::Error>>,
@@ -117,7 +117,7 @@ impl Tables {
 }
 
 impl TransactionsOn<SqliteConnection> for Database {
-    /// As on the real store, but that a fenced worker is refused only in the end.
+    /// Runs a transaction as the real store does, except that a fenced worker is refused only at the end.
     fn transaction<'a>(
         &'a self,
         mut change: Change,
@@ -140,7 +140,7 @@ impl TransactionsOn<SqliteConnection> for Database {
         })
     }
 
-    /// As on the real store, but that a fenced worker is refused only in the end.
+    /// Runs and seals a transaction as the real store does, except that a fenced worker is refused only at the end.
     fn sealed<'a>(
         &'a self,
         mark: &'a Change,
@@ -170,7 +170,7 @@ impl TransactionsOn<SqliteConnection> for Database {
 }
 
 impl Database {
-    /// Carries a closure out in the tables, in a transaction that is left open; with the events that it has added.
+    /// Runs a closure on the tables, in a transaction that is left open. Returns the events that the closure added.
     async fn carry_out<'o, V>(
         &self,
         held: &'o mut Held<'_>,
@@ -186,14 +186,15 @@ impl Database {
         });
         let carried_out = carried_out.await;
         if matches!(carried_out, Err(TransactionError::EndedInside)) {
-            // What the closure committed is there: the mark alone says so to whoever goes on.
+            // The closure's own commit is durable: only the mark tells the next attempt so.
             let _ = self.disk.commit(std::slice::from_ref(mark)).await?;
         }
         carried_out
     }
 
-    /// Waits until nobody else has the tables. A process that is paused may have them: processes touch one another only
-    /// through time, and one that woke another one up would be heard only if that had its turn later.
+    /// Waits until no other process holds the tables. A paused process may hold them. The wait polls, because
+    /// processes affect one another only through time: a wake-up across processes would be noticed only at the other
+    /// one's turn.
     pub(super) async fn hold(&self) -> Held<'_> {
         let writer = self.writer.lock().await;
         let began = self.clock.boot();
@@ -206,14 +207,14 @@ impl Database {
         }
     }
 
-    /// The tables, with a transaction open.
+    /// The tables, with a new transaction.
     pub(super) async fn begin<'o>(&self, held: &'o mut Held<'_>) -> Result<&'o mut Open, StoreError> {
         let open = ready(&mut held.tables, &*self.disk).await?;
         open.connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
         Ok(open)
     }
 
-    /// The one instant: with these changes, which bring the mark, it has taken place, or it has not.
+    /// The commit point: the transaction took place if these changes, which contain the mark, become durable.
     pub(super) async fn commit(
         &self,
         open: &mut Open,
@@ -251,7 +252,7 @@ async fn ready<'o>(tables: &'o mut Option<Open>, store: &dyn Store) -> Result<&'
 }
 
 impl Open {
-    /// The events that were added in the transaction: the outbox is on the disk, and written with the mark, too.
+    /// The events that were added in the transaction: the outbox is on the disk, and is written with the mark, too.
     pub(super) async fn events(&mut self, clock: &dyn Clock) -> Result<Vec<OutboxEvent>, StoreError> {
         let events = take_events(&mut self.connection).await?;
         Ok(events.into_iter().map(|event| OutboxEvent { created_at: clock.now(), ..event }).collect())
@@ -268,11 +269,12 @@ impl Open {
     }
 }
 
-/// Longer than any statement takes: what waits for so long waits for something else than the database.
+/// The time after which a statement is taken to wait for something else than the database: no statement takes so
+/// long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Carries work out and gives neither this thread nor the clock a chance to go on while the database's own thread
-/// is at it: which of the two is first would be chance.
+/// Runs work to its end while this thread and the clock stand still until the database's own thread has finished.
+/// Otherwise chance would decide which of the two continues first.
 pub(super) async fn standing_still<F: Future>(work: F) -> F::Output {
     let mut work = pin!(work);
     let bell = Arc::new(Bell::default());
@@ -283,14 +285,14 @@ pub(super) async fn standing_still<F: Future>(work: F) -> F::Output {
                 return Poll::Ready(done);
             }
             if !bell.rings(cx.waker()) {
-                return Poll::Pending; // it waits for time to pass, or for another task
+                return Poll::Pending; // the work waits for time to pass, or for another task
             }
         }
     })
     .await
 }
 
-/// What the database's thread rings when it is done.
+/// The signal of the database's thread that it has finished.
 #[derive(Default)]
 struct Bell {
     state: std::sync::Mutex<Rung>,
@@ -300,12 +302,12 @@ struct Bell {
 #[derive(Default)]
 struct Rung {
     rung: bool,
-    /// Whoever has lost patience.
+    /// The waker of a task that stopped waiting.
     gone: Option<Waker>,
 }
 
 impl Bell {
-    /// Waits for it. If it does not ring soon, `waker` is woken when it does.
+    /// Waits for the signal. If the signal does not come soon, `waker` is woken when it does.
     fn rings(&self, waker: &Waker) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.rang.wait_timeout_while(state, PATIENCE, |state| !state.rung);

@@ -1,4 +1,5 @@
-//! The disk of a simulated machine: it takes its time, fails as told, and tells the checker what became durable.
+//! The disk of a simulated machine: writes take time, fail on schedule, and are reported to the checker when they are
+//! durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,16 +24,16 @@ use crate::store::{
     WorkerChange,
 };
 
-/// How long a write takes to be durable.
+/// The time until a write is durable.
 const SYNC: Duration = Duration::from_millis(1);
-/// How long a worker of a shared ledger is taken for alive. Longer than a usual pause, and so long that the heartbeats of a day
-/// are soon over.
+/// The lease of a worker of a shared ledger. Longer than a usual pause, and so long that the heartbeats of a day are
+/// few enough to simulate.
 pub(super) const LEASE: Duration = Duration::from_mins(2);
 
-/// What no death of a process takes away.
+/// The state that survives the death of every process.
 pub(super) struct Disk {
     pub(super) model: Model,
-    /// The user's own.
+    /// The user's own tables.
     #[cfg(feature = "sqlite")]
     pub(super) tables: Tables,
     schedule: Schedule,
@@ -41,25 +42,25 @@ pub(super) struct Disk {
     commits: AtomicU32,
     /// The life that has the lock.
     locked_by: AtomicU32,
-    /// When each batch was written, and before them when there was nothing.
+    /// The time of each batch of writes, preceded by the start time of the empty disk.
     written_at: Mutex<Vec<Timestamp>>,
-    /// The ledger is an older state, put back.
+    /// The origin of the ledger, if it is a restored older state.
     put_back: Option<PutBack>,
-    /// What is on its way, by its number and the life that writes it. Nobody can read it yet, and nobody knows what
-    /// a crash makes of it.
+    /// The writes in flight, each by its number, with the life that writes it. Nobody can read them yet, and a crash
+    /// decides if they reach the disk.
     writing: Mutex<BTreeMap<u32, (u32, Vec<Change>)>>,
 }
 
 /// A ledger that is older than the world.
 struct PutBack {
-    /// The instant that it is of, if the engine is told. Otherwise the disk is in doubt, as a file is that was copied.
+    /// The instant of the backup, if the engine is told. Otherwise the disk is in doubt, as a copied file is.
     as_of: Option<Timestamp>,
-    /// The doubt is noted in the ledger: the disk has no more of it.
+    /// True once the doubt is noted in the ledger: from then on the disk does not report it again.
     noted: AtomicBool,
 }
 
 impl Disk {
-    /// Of one process, or a server's that several of them share.
+    /// A disk of one process, or of a server that several processes share.
     pub(super) fn new(schedule: &Schedule, world: World, checker: Arc<Checker>, is_shared: bool) -> Self {
         let began = world.clock().now();
         let model = if is_shared { Model::shared(Arc::new(world.clock().clone())) } else { Model::new() };
@@ -78,7 +79,7 @@ impl Disk {
         }
     }
 
-    /// The same disk with its ledger as it was after so many batches. The user's own tables stay as they are.
+    /// The same disk with its ledger as it was after this number of batches. The user's own tables are unchanged.
     pub(super) fn put_back(&self, batches: u32, told: bool) -> Self {
         let model = self.model.backup(batches as usize);
         let mut written_at = locked(&self.written_at).clone();
@@ -103,12 +104,12 @@ impl Disk {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// A process starts: whoever had the lock is taken for dead.
+    /// Gives the lock to a process that starts: its former holder is taken for dead.
     pub(super) fn is_locked_by(&self, life: u32) {
         self.locked_by.store(life, Ordering::Relaxed);
     }
 
-    /// A worker comes or goes, in a process that has lost its lock: a real one would not get there.
+    /// True if a process without the lock enrols or ends a worker: a real process would not get so far.
     fn refuses(&self, life: u32, changes: &[Change]) -> bool {
         !self.model.is_shared()
             && life < self.locked_by.load(Ordering::Relaxed)
@@ -119,17 +120,17 @@ impl Disk {
         locked(&self.writing)
     }
 
-    /// The number of writes that a process has under way.
+    /// The number of writes that a process has in flight.
     pub(super) fn writing_of(&self, life: u32) -> usize {
         self.writing().values().filter(|(by, _)| *by == life).count()
     }
 
-    /// A process died. Each write that it had under way reached the disk all the same, or is lost: `reached` says which, by the
-    /// place of the write among them.
+    /// Ends the writes that a dead process had in flight. Each of them reached the disk all the same, or is lost:
+    /// `reached` decides, by the position of the write among them.
     pub(super) fn outlives(&self, life: u32, reached: impl Fn(usize) -> bool) {
         let left: Vec<_> = self.writing().extract_if(.., |_, (by, _)| *by == life).collect();
         for (_, (_, (_, changes))) in left.into_iter().enumerate().filter(|(place, _)| reached(*place)) {
-            // The model is at once durable, and never pending.
+            // The model's write is durable at once, and never pending.
             let _ = self.write(life, &changes).now_or_never();
         }
     }
@@ -152,7 +153,7 @@ impl Disk {
         Ok(verdicts)
     }
 
-    /// The questions that the store itself may open, if one of these changes makes it look.
+    /// The questions that the store itself may open, if one of these changes makes the store compare.
     fn late_questions(&self, changes: &[Change]) -> Vec<Question> {
         let looks = changes.iter().any(|change| change.compared().is_some());
         let mut questions = if looks { self.model.escalations() } else { Vec::new() };
@@ -183,7 +184,7 @@ impl Disk {
     }
 }
 
-/// The disk as one process has it.
+/// The disk as one process sees it.
 pub(super) struct Mounted {
     pub(super) disk: Arc<Disk>,
     pub(super) process: Arc<Process>,
@@ -196,10 +197,10 @@ impl fmt::Debug for Mounted {
 }
 
 impl Mounted {
-    /// An engine on this disk.
+    /// The builder of an engine on this disk.
     pub(super) fn engine(self) -> EngineBuilder {
         let mounted = Arc::new(self);
-        // Years would have to pass, and each hour of them a look.
+        // The sweeper is off: retention takes years, and each simulated hour would have a sweep.
         let engine = Engine::store(mounted.clone()).sweep(false).lease(LEASE);
         let engine = match &mounted.disk.put_back {
             Some(PutBack { as_of: Some(as_of), .. }) => engine.restored(Some(*as_of)),
@@ -214,7 +215,7 @@ impl Mounted {
         engine
     }
 
-    /// In a dead process nobody comes back from here.
+    /// Never returns in a dead process.
     async fn or_dead(&self) {
         if self.process.is_dead() {
             std::future::pending::<()>().await;
@@ -259,7 +260,7 @@ impl Store for Mounted {
     }
 }
 
-/// A worker says that it is alive, and nothing else.
+/// True if a change only renews a worker's lease.
 fn is_heartbeat(change: &Change) -> bool {
     matches!(change.worker, Some(WorkerChange::Renew { .. }))
 }

@@ -1,4 +1,4 @@
-//! How a simulation ended: what the checks of its user look at.
+//! The end of a simulation, which the user's checks inspect.
 
 use serde_json::Value;
 
@@ -8,19 +8,19 @@ use super::world::Effect;
 use crate::ledger::Record;
 use crate::store::{Question, QuestionKind, Run, SharedEffect};
 
-/// How a simulation ended: what a check looks at.
+/// The state at the end of a simulation, which a check inspects.
 pub struct End<'a> {
     pub(super) trial: &'a Trial,
     pub(super) asks: usize,
 }
 
 impl End<'_> {
-    /// All workflows returned, and their callers were told.
+    /// True if all workflows returned, and their callers got the results.
     pub fn succeeded(&self) -> bool {
         self.results().iter().all(Option::is_some)
     }
 
-    /// What the callers of the runs were told, in their order; nothing where a run has not succeeded.
+    /// The results that the callers of the runs got, in their order; `None` for a run that has not succeeded.
     pub fn results(&self) -> Vec<Option<Value>> {
         let result = |place: usize| {
             let mut told = self.trial.told.iter().filter_map(|life| life.get(&place));
@@ -32,32 +32,32 @@ impl End<'_> {
         (0..self.asks).map(result).collect()
     }
 
-    /// How often something happened in the world.
+    /// The number of times that an effect happened in the world.
     pub fn count(&self, system: &str, reference: &str) -> usize {
         self.trial.world.count(system, reference)
     }
 
-    /// Everything that happened in the world.
+    /// All effects in the world.
     pub fn effects(&self) -> Vec<Effect> {
         self.trial.world.effects()
     }
 
-    /// The records.
+    /// All records of the ledger.
     pub fn records(&self) -> Vec<Record> {
         self.trial.disk.model.records()
     }
 
-    /// The runs.
+    /// All runs of the ledger.
     pub fn runs(&self) -> Vec<Run> {
         self.trial.disk.model.runs()
     }
 
-    /// The runs that were answered from another one's record.
+    /// The effects from whose records other runs were answered.
     pub fn uses(&self) -> Vec<SharedEffect> {
         self.trial.disk.model.uses()
     }
 
-    /// What somebody [beside](super::Simulation::with_actor) the run was told, as often as they were told anything.
+    /// The values that an actor [beside](super::Simulation::with_actor) the run was told, one for each time.
     pub fn heard(&self, by: &str) -> Vec<&str> {
         let events = self.trial.events.iter();
         let told = events.filter_map(|event| match &event.what {
@@ -67,7 +67,7 @@ impl End<'_> {
         told.collect()
     }
 
-    /// What was published to the [sink](super::World::sink), as often as it was.
+    /// The events that were published to the [sink](super::World::sink), one for each time.
     pub fn published(&self) -> Vec<crate::exec::outbox::Event> {
         self.trial.world.heard().unwrap_or_default()
     }
@@ -84,10 +84,10 @@ impl End<'_> {
         self.trial.disk.model.escalations()
     }
 
-    /// Looks into your own tables, those of `ctx.transaction` and of `process_once`.
+    /// Reads your own tables, those of `ctx.transaction` and of `process_once`.
     ///
     /// # Errors
-    /// With the database's words: also if no transaction ever made these tables.
+    /// The database's error message: also if no transaction ever made these tables.
     #[cfg(feature = "sqlite")]
     pub fn tables<T, F>(&self, read: F) -> Result<T, String>
     where
@@ -98,15 +98,16 @@ impl End<'_> {
         self.trial.disk.tables.read(&self.trial.disk.model, read)
     }
 
-    /// An effect happened once if the workflow succeeded, and never more than once; unless a question says so.
+    /// Checks that an effect happened once if the workflow succeeded, and never more than once, unless a question
+    /// reports it.
     ///
     /// # Errors
-    /// With what was counted.
+    /// The count that was found.
     pub fn exactly_once_if_succeeded(&self, system: &str, reference: &str) -> Result<(), String> {
         let count = self.count(system, reference);
         let is_missed = || self.asked().iter().any(|question| question.kind == QuestionKind::Missing);
         let enough = count > 0 || !self.succeeded() || is_missed();
-        // That the ledger may be older says nothing about an effect.
+        // The question about a restored ledger reports no particular effect.
         let is_asked = self.questions().iter().any(|question| question.kind != QuestionKind::Restored);
         if enough && (count < 2 || is_asked) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Tries every crash window of a workflow, and then some.
+//! The exploration of every crash window of a workflow, and of combinations.
 
 use std::collections::BTreeSet;
 
@@ -14,27 +14,27 @@ use super::simulation::Simulation;
 use super::timeline::{Event, draw};
 use super::world::Knowable;
 
-/// Seconds after which nothing that was begun is looked at any more.
+/// A pause in seconds, after which no call that was begun is looked up any more.
 const LONG_AFTER: u32 = 100_000;
-/// So long a worker stands still that another one takes it over, and comes back while that one is at work.
+/// A pause in seconds that outlasts the lease: another worker takes over, and is still at work when the pause ends.
 const BEYOND_LEASE: u32 = 200;
-/// What lands within so many seconds is tried by other faults.
+/// The delay in seconds up to which other faults cover the late arrival of a request.
 const SHORTLY: u32 = 100;
 
 impl Simulation {
-    /// Tries everything: nothing going wrong, each incident alone, each crash at each point of the recovery from
-    /// each other crash, each crash under each fault, and what chance adds.
+    /// Tries a clean run, each incident alone, each crash at each point of the recovery from each other crash, each
+    /// crash under each fault, and random combinations.
     pub fn explore(&self) -> Report {
         self.explore_while(|_| true)
     }
 
-    /// The same, for as long as you want to go on: until something is found, or your time is up. Nothing going
-    /// wrong is tried in any case.
+    /// Explores for as long as `go_on` returns true: until a failure is found, or your time is up. The clean run is
+    /// tried in any case.
     pub fn explore_while(&self, go_on: impl Fn(&Report) -> bool) -> Report {
         let mut report = Report::default();
         let clean = self.try_one(&Schedule::default(), &mut report);
         report.clean_run_ends(&self.end(&clean), &clean, self.fails);
-        // All that goes wrong once before anything that goes wrong twice: the first failure is a small one.
+        // All single incidents come before all pairs, so that the first failure is a small one.
         let singles = if self.singles { self.singles(&clean) } else { Vec::new() };
         let mut pairs = Vec::new();
         report.planned = 1 + count(&singles) + self.random;
@@ -63,16 +63,16 @@ impl Simulation {
         report
     }
 
-    /// Tries one schedule, and draws what happened.
+    /// Tries one schedule, and draws its timeline.
     pub fn replay(&self, schedule: &Schedule) -> Replay {
         let trial = self.trial(schedule);
         let violations = self.violations(&trial);
         Replay { schedule: schedule.clone(), violations, events: trial.events }
     }
 
-    /// Each incident that can befall a run in which nothing else goes wrong.
+    /// The incidents that can happen in a run without another incident.
     fn singles(&self, clean: &Trial) -> Vec<Incident> {
-        // Whose pause outlasts its lease is taken over by another worker that has lived beside it.
+        // A worker whose pause outlasts its lease is taken over by another worker that runs beside it.
         let beyond_lease = (self.workers > 1).then_some(Stop::PauseFor { seconds: BEYOND_LEASE });
         let stops = (1..=self.workers).flat_map(|life| stops(clean, life, beyond_lease));
         let faults = (1..=clean.requests)
@@ -88,12 +88,12 @@ impl Simulation {
         stops.chain(faults).chain(fails).chain(lost).chain(backups).collect()
     }
 
-    /// Each death that can follow: in the recovery from a stop, or anywhere under a fault.
+    /// The deaths that can follow an incident: in the recovery from a stop, or at any point under a fault.
     fn followers(&self, first: Incident, trial: &Trial) -> Vec<Incident> {
         let (life, stop) = match first {
-            // Another worker of those that were there from the beginning carries on.
+            // Another of the initial workers carries on.
             Incident::Stop { life, .. } if self.workers > 1 => (life % self.workers + 1, Stop::Kill),
-            Incident::Stop { stop, .. } if stop.pause().is_some() => (2, Stop::Kill), // the paused one lives on
+            Incident::Stop { stop, .. } if stop.pause().is_some() => (2, Stop::Kill), // the paused process continues later
             Incident::Stop { .. } | Incident::Restored { .. } => (2, Stop::Crash),
             _ => (1, Stop::Crash),
         };
@@ -133,7 +133,7 @@ impl Simulation {
         trial
     }
 
-    /// The same violation with as little going wrong as possible.
+    /// The smallest schedule with the same violation.
     fn shrunk(&self, mut schedule: Schedule, rule: &Rule) -> Schedule {
         let mut place = 0;
         while place < schedule.incidents().len() {
@@ -148,19 +148,19 @@ impl Simulation {
     }
 }
 
-/// One simulation, tried again.
+/// One simulation that was tried again.
 #[derive(Debug)]
 pub struct Replay {
-    /// What went wrong.
+    /// The incidents of the simulation.
     pub schedule: Schedule,
-    /// What must not happen, and did.
+    /// The violations that were found.
     pub violations: Vec<Violation>,
-    /// Everything that happened.
+    /// All events of the simulation.
     pub events: Vec<Event>,
 }
 
 impl Replay {
-    /// What happened, drawn.
+    /// The events, drawn as a timeline.
     pub fn timeline(&self) -> String {
         draw(&self.events)
     }
@@ -176,15 +176,15 @@ fn crossings(trial: &Trial, life: u32) -> impl Iterator<Item = (u32, Crossing)> 
     (1..).zip(crossed.into_iter().flatten().copied())
 }
 
-/// Each way in which a process can be stopped at each point that it crosses when nothing goes wrong, and one more if there is one.
+/// All ways to stop a process at each point that a clean run crosses, with one more way if `more` is given.
 fn stops(clean: &Trial, life: u32, more: Option<Stop>) -> impl Iterator<Item = Incident> {
     let stops = Stop::ALL.into_iter().chain(more).flat_map(move |stop| {
-        // Where nothing is being written, a process that dies and a power failure are the same.
+        // Without a write in flight, the death of a process and a power failure are the same.
         let differs = move |crossed: &Crossing| stop != Stop::Kill || crossed.writing > 0;
         let stops = crossings(clean, life).filter(move |(_, crossed)| differs(crossed));
         stops.map(move |(crossing, _)| Incident::Stop { stop, life, crossing })
     });
-    // Where a tool is called, also for so long that whoever took over has long been done with it.
+    // At a tool call, also a pause so long that the worker which took over has long finished the call.
     let torn = crossings(clean, life).flat_map(move |(crossing, crossed)| {
         parts(crossed.writing).map(move |reached| Incident::Stop {
             stop: Stop::Torn { reached },
@@ -198,13 +198,13 @@ fn stops(clean: &Trial, life: u32, more: Option<Stop>) -> impl Iterator<Item = I
     stops.chain(torn).chain(calls.map(move |(crossing, _)| Incident::Stop { stop, life, crossing }))
 }
 
-/// The sets of writes, a bit for each, that are neither none nor all of so many writes. Of more than three, the first three are told
-/// apart.
+/// The proper, non-empty subsets of the writes, as bit sets. Of more than three writes, only the first three are
+/// distinguished.
 fn parts(writes: usize) -> std::ops::Range<u32> {
     1..(1 << writes.min(3)) - 1
 }
 
-/// Those that only some contracts let anybody know of.
+/// The faults that only some contracts can detect.
 fn more_faults(request: u32, known: Knowable) -> impl Iterator<Item = Incident> {
     let landing = (known.landing > SHORTLY).then_some(Fault::Landing(known.landing));
     let twice = known.twice.then_some(Fault::Twice);
@@ -216,8 +216,8 @@ fn more_faults(request: u32, known: Knowable) -> impl Iterator<Item = Incident> 
 fn random(chance: &Seeded, clean: &Trial, restores: bool) -> Schedule {
     let known = clean.world.knowable();
     let points = crossings(clean, 1).map(|(crossing, _)| crossing).max().unwrap_or(1);
-    // A long pause is about a late send. Without a call it would only show that a process which stands still in a
-    // consumer's transaction keeps the database locked.
+    // A long pause tests a late send. Without a call it would only show that a paused process in a consumer's
+    // transaction keeps the database locked.
     let sends = crossings(clean, 1).any(|(_, crossed)| crossed.point == CrashPoint::BeforeCall);
     let incidents = 1 + chance.below(5);
     let drawn = (0..incidents).map(|_| match chance.below(8) {
@@ -260,12 +260,13 @@ fn random(chance: &Seeded, clean: &Trial, restores: bool) -> Schedule {
     let long = drawn.iter().copied().find(is_long);
     let mut paused = BTreeSet::new();
     Schedule::new(drawn.into_iter().filter(|incident| match (incident, long) {
-        // Who goes on when nobody looks any more is found out by its answer alone: nothing takes that away.
+        // A process that continues after the last lookup is detected by its answer alone: no other incident may
+        // remove the answer.
         (Incident::Fault { .. } | Incident::Stop { stop: Stop::Crash, .. }, Some(_)) => false,
         (Incident::Stop { life, .. }, Some(Incident::Stop { life: longest, .. })) if *life == longest => {
             long == Some(*incident)
         }
-        // Who is paused twice is away for longer than any settle time.
+        // Two pauses of one life together would be longer than any settle time.
         (Incident::Stop { stop, life, .. }, _) if stop.pause().is_some() => paused.insert(*life),
         _ => true,
     }))

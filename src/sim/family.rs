@@ -1,11 +1,11 @@
-//! Which runs a failed run answers for: itself, and the children that ended well before it failed.
+//! The runs that a failed run answers for: itself, and the children that succeeded before it failed.
 
 use crate::flow::begun_in;
 use crate::ledger::Record;
 use crate::store::{Run, RunState};
 
-/// The run, the children that end with it and succeeded, and theirs. A child that was begun before its parent went on as new is
-/// finished history, as are its parent's own effects of that time.
+/// The run, and recursively the attached children that succeeded. A child that was begun before its parent continued
+/// as new is finished history, as are the parent's own effects of that time.
 pub(super) fn family<'a, R>(run: &'a Run, runs: &R) -> Vec<&'a Run>
 where
     R: Iterator<Item = &'a Run> + Clone,
@@ -19,7 +19,8 @@ where
     family
 }
 
-/// It is an effect of one of them. What a run did before it went on as new is finished history.
+/// True if this is an effect of one of the runs. The effects of a run before it continued as new are finished
+/// history.
 pub(super) fn did(family: &[&Run], record: &Record) -> bool {
     record.class.needs_owner()
         && family.iter().any(|run| record.owner.run == Some(run.id) && record.owner.turn >= run.base)

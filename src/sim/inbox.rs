@@ -1,8 +1,9 @@
-//! The inbox in a simulation: the rows and the statements of the embedded store, in the [tables](super::database) of the user.
+//! The inbox in a simulation: the rows and the statements of the embedded store, in the [tables](super::database) of
+//! the user.
 //!
-//! Each write of it takes place when its slip is durable, and passes the disk like every other one: it takes its time, may
-//! fail, and may have taken place although the answer was lost. Here the count of a try waits for the disk, too: a power
-//! failure takes none back.
+//! Each write to the inbox takes place when its slip is durable, and goes through the disk like every other write: it
+//! takes time, may fail, and may have taken place although the answer was lost. In the simulation the count of a try
+//! waits for the disk, too: a power failure does not undo a count.
 
 use sqlx::sqlite::SqliteConnection;
 
@@ -86,14 +87,14 @@ impl OwnDatabase for Database {
 }
 
 impl Database {
-    /// As on the real store: a worker that was taken for dead may process a message, if nobody else has.
+    /// Processes a message as the real store does: a worker that was taken for dead may process it, if no other has.
     pub(super) async fn process_message(
         &self,
         delivery: &Delivery,
         Within { limit, clock }: Within<'_>,
         work: Work<'_, SqliteConnection, Payload>,
     ) -> Result<Result<Unseen, Known>, TransactionError<Unseen>> {
-        // Held from the count to the end: a second delivery finds what became of the first.
+        // The tables are held from the count to the end: a second delivery finds the outcome of the first.
         let mut held = self.hold().await;
         let counted = match delivery.counting {
             Counting::Before => self.count(&mut held, delivery).await?,
@@ -119,7 +120,7 @@ impl Database {
         }
     }
 
-    /// Begins the transaction of a message, unless it is known what became of it.
+    /// Begins the transaction of a message. Returns the outcome instead, if the message has one.
     async fn take(&self, held: &mut Held<'_>, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         standing_still(async {
             let open = self.begin(held).await?;
@@ -129,7 +130,7 @@ impl Database {
         .await
     }
 
-    /// What is known of a message that is not to be tried. Nothing is counted.
+    /// The outcome of a message that is not to be tried. Counts nothing.
     async fn tried(&self, held: &mut Held<'_>, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         standing_still(async {
             let open = self.begin(held).await?;
@@ -138,7 +139,7 @@ impl Database {
         .await
     }
 
-    /// Counts a try. Returns what is known of a message that is not to be tried.
+    /// Counts a try. Returns the outcome of a message that is not to be tried.
     async fn count(&self, held: &mut Held<'_>, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         let counted = standing_still(async {
             let open = self.begin(held).await?;
@@ -150,7 +151,7 @@ impl Database {
         Ok(counted)
     }
 
-    /// Makes the open transaction durable, by a slip that says so. A process that is dead gets no further than here.
+    /// Makes the open transaction durable by a slip. A dead process gets no further than here.
     async fn keep(
         &self,
         open: &mut Open,
@@ -163,7 +164,7 @@ impl Database {
         }
     }
 
-    /// The same, with what the ledger itself writes in that transaction.
+    /// Makes the open transaction durable by a slip, with the ledger's own changes in that transaction.
     async fn kept(
         &self,
         open: &mut Open,
@@ -174,8 +175,8 @@ impl Database {
         open.slips += 1;
         let unreadable = |_| StoreError::Io { detail: "a slip is a number".to_owned() };
         let slip = Payload::of(&("slip", open.slips)).map_err(unreadable)?;
-        let fence = (!events.is_empty()).then_some(delivery.by); // on the disk they are a worker's
-        // One change, which the disk admits or refuses whole.
+        let fence = (!events.is_empty()).then_some(delivery.by); // the disk accepts events only from a worker
+        // A single change, which the disk admits or refuses as a whole.
         let mut change = along.cloned().unwrap_or_else(|| Change { fence, ..Change::default() });
         change.payloads.push((delivery.tenant.clone(), slip.clone()));
         change.events.extend(events);

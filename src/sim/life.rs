@@ -1,4 +1,5 @@
-//! A simulated process: a runtime that is let run, stopped where the schedule says so, and dropped when it is dead.
+//! A simulated process: a runtime that runs until it is quiet, is stopped on schedule, and is dropped when it is
+//! dead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -36,7 +37,7 @@ impl Life {
         #[allow(clippy::expect_used, reason = "without drivers, a runtime asks the system for nothing")]
         let runtime = tokio::runtime::Builder::new_current_thread()
             .on_thread_park(move || parked.is_quiet())
-            .event_interval(1) // who is stopped does not go on until others have had their turn
+            .event_interval(1) // a stopped process does not continue before the others had their turn
             .build()
             .expect("a runtime without drivers");
         let mounted = Mounted { disk: process.disk.clone(), process: process.clone() };
@@ -47,13 +48,13 @@ impl Life {
         runtime.spawn(async move {
             match builder.start().await {
                 Ok(engine) => starting.is_asked(engine),
-                Err(_) => starting.stop(Stop::Kill), // whoever supervises it starts it again
+                Err(_) => starting.stop(Stop::Kill), // a supervisor starts the process again
             }
         });
         Self { process, runtime }
     }
 
-    /// Lets the process work until it has to wait for time to pass, or is stopped.
+    /// Runs the process until it has to wait for time to pass, or is stopped.
     pub(super) fn work(&self, body: &dyn Body) {
         loop {
             self.until_quiet();
@@ -82,23 +83,23 @@ impl Life {
         }));
     }
 
-    /// Somebody answers a question, and whoever waits for a run asks for it again.
+    /// Answers a question as a person, and lets the callers of the runs ask again.
     pub(super) fn answer(&self, question: &Question, resolution: Resolution) {
         let Some(engine) = locked(&self.process.engine).clone() else { return };
         let (process, tenant, id) = (self.process.clone(), question.tenant.clone(), question.id);
         self.runtime.spawn(async move {
-            // If that fails, the question is still open.
+            // If the answer fails, the question is still open.
             let _ = engine.executor().answer(&tenant, id, resolution, "operator").await;
             process.is_asked(engine);
         });
     }
 
-    /// Whoever runs it lets everything that is recorded as done be looked up once more.
+    /// Starts an audit of all committed records, as an operator does.
     pub(super) fn audit(&self, tenants: BTreeSet<Tenant>) {
         let Some(engine) = locked(&self.process.engine).clone() else { return };
         self.runtime.spawn(async move {
             for tenant in tenants {
-                // If that fails, what it did not see stays unseen, and a rule is broken.
+                // If the audit fails, the effects that it did not check stay unchecked, and a rule is broken.
                 let _ = engine.executor().audit(&tenant, Timestamp::MIN).await;
             }
         });
@@ -106,8 +107,8 @@ impl Life {
 }
 
 impl Drop for Life {
-    /// Whatever its tasks do while they are dropped, they do it in a dead process. Its engine and its runtime hold the
-    /// process, which must not hold them: none of them would ever go.
+    /// Marks the process as dead before its tasks are dropped. The engine and the runtime hold the process, which
+    /// must release them: otherwise a cycle would keep all of them alive.
     fn drop(&mut self) {
         self.process.state.store(DEAD, Ordering::Release);
         drop((locked(&self.process.engine).take(), locked(&self.process.asked).take()));
@@ -119,22 +120,22 @@ const RUNS: u8 = 0;
 const PAUSED: u8 = 1;
 const DEAD: u8 = 2;
 
-/// What crosses the crash points of a life.
+/// A simulated process, which its crash points report to.
 pub(super) struct Process {
     pub(super) life: u32,
     pub(super) disk: Arc<Disk>,
     world: World,
     checker: Arc<Checker>,
-    /// At which of its crossings it is stopped, and how.
+    /// The crossings at which the process is stopped, and the kind of each stop.
     stops: BTreeMap<usize, Stop>,
     state: AtomicU8,
     stopped: Mutex<Option<Stop>>,
     crossed: Mutex<Vec<Crossing>>,
     told: Mutex<BTreeMap<usize, Told>>,
     engine: Mutex<Option<Engine>>,
-    /// The runs are to be asked for.
+    /// The engine, if the runs are to be asked for.
     asked: Mutex<Option<Engine>>,
-    /// Nobody in it can go on before time has passed.
+    /// True if no task of the process can continue before time has passed.
     quiet: AtomicBool,
     main: AtomicWaker,
 }
@@ -143,7 +144,7 @@ pub(super) struct Process {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crossing {
     pub(super) point: CrashPoint,
-    /// The number of writes that were on their way to the disk.
+    /// The number of writes that were in flight to the disk.
     pub(super) writing: usize,
 }
 
@@ -182,7 +183,7 @@ impl Process {
         *locked(&self.asked) = Some(engine);
     }
 
-    /// It is neither paused nor dead.
+    /// True if the process is neither paused nor dead.
     pub(super) fn runs(&self) -> bool {
         self.state.load(Ordering::Acquire) == RUNS
     }
@@ -193,12 +194,12 @@ impl Process {
         self.main.wake();
     }
 
-    /// How it was stopped, said once.
+    /// Takes the stop that happened, if any.
     pub(super) fn was_stopped(&self) -> Option<Stop> {
         locked(&self.stopped).take()
     }
 
-    /// A pause is over. A process that has died in its pause stays dead.
+    /// Ends a pause. A process that died during its pause stays dead.
     pub(super) fn goes_on(&self) {
         let went_on = self.state.compare_exchange(PAUSED, RUNS, Ordering::AcqRel, Ordering::Acquire);
         if went_on.is_ok() {
@@ -214,7 +215,7 @@ impl Process {
         }
     }
 
-    /// What callers were told in this life.
+    /// The results that callers got in this life.
     pub(super) fn told(&self) -> BTreeMap<usize, Told> {
         locked(&self.told).clone()
     }

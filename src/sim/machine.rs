@@ -1,4 +1,4 @@
-//! One simulation: a machine on which processes die, are paused and started again, until nothing is left to do.
+//! One simulation: a machine on which processes die, are paused and are started again, until nothing is left to do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,34 +22,34 @@ use crate::flow::{Engine, EngineBuilder};
 use crate::id::{QuestionId, RecordId};
 use crate::store::{Question, Resolution};
 
-/// A process that is started this often and never comes to rest is not going to.
+/// The maximum number of lives. A simulation that needs more never comes to rest.
 const MAX_LIVES: u32 = 8;
-/// Nothing is left to do in a shared ledger when its workers have done nothing but live for so long: who has died meanwhile is
-/// taken over.
+/// The time without other events than heartbeats after which a shared ledger has nothing left to do. Every worker
+/// that died is taken over within this time.
 const QUIET: Duration = LEASE.saturating_mul(3);
-/// Who has had so many turns in one life is not going to come to rest.
+/// The maximum number of turns in one life. A simulation that takes more never comes to rest.
 const RESTLESS: u32 = 2_000;
 
-/// What every life of the process is: an engine, and what is asked of it.
+/// The content of every life of the process: an engine, and the runs that it is asked for.
 pub(super) trait Body {
-    /// Gives the engine its workflows and tools.
+    /// Registers the workflows and the tools.
     fn engine(&self, builder: EngineBuilder, world: &World) -> EngineBuilder;
-    /// How many processes share the ledger.
+    /// The number of processes that share the ledger.
     fn workers(&self) -> u32;
-    /// How many runs are asked for.
+    /// The number of runs that are asked for.
     fn asks(&self) -> usize;
-    /// Asks for one of them. Whatever it returns is what its caller was told.
+    /// Asks for the run of this index. Returns the result that the caller got.
     fn ask(&self, place: usize, engine: Engine, world: &World) -> BoxFuture<'static, Option<Told>>;
-    /// What a person says to an open question.
+    /// The answer of a person to an open question.
     fn answer(&self, question: &OpenQuestion<'_>) -> Option<Resolution>;
 }
 
-/// What a caller was told.
+/// The result that a caller got.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Told {
-    /// The workflow returned this.
+    /// The output of the workflow.
     Succeeded(Value),
-    /// It failed.
+    /// The failure message of the run.
     Failed(String),
 }
 
@@ -62,9 +62,9 @@ impl fmt::Display for Told {
     }
 }
 
-/// What came of one simulation.
+/// The result of one simulation.
 pub(super) struct Trial {
-    /// What the callers were told, in each life in which they were told anything.
+    /// The results that the callers got, in each life, by the index of the run.
     pub(super) told: Vec<BTreeMap<usize, Told>>,
     /// The points that each life crossed.
     pub(super) crossed: Vec<Vec<Crossing>>,
@@ -76,7 +76,7 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// How many writes the ledger holds.
+    /// The number of batches of writes in the ledger.
     pub(super) fn batches(&self) -> u32 {
         u32::try_from(self.disk.model.batches()).unwrap_or(u32::MAX)
     }
@@ -111,19 +111,19 @@ struct Machine<'a> {
     world: World,
     disk: Arc<Disk>,
     checker: Arc<Checker>,
-    /// Every process that ever was.
+    /// All processes of the simulation, dead ones included.
     processes: Vec<Arc<Process>>,
-    /// Those that still exist. The last is the one that serves; those before it were paused, and taken for dead. Of a shared ledger
-    /// all of them serve.
+    /// The processes that still exist. The last one serves; those before it were paused, and taken for dead. In a
+    /// shared ledger all of them serve.
     lives: Vec<Life>,
     turns: u32,
-    /// Since when nothing but heartbeats has happened.
+    /// The time since which only heartbeats have happened.
     quiet_since: Duration,
     /// The questions that were answered in this life.
     answered: BTreeSet<QuestionId>,
-    /// So many lives there were before the ledger was restored last: they have another history.
+    /// The number of lives before the last restore of the ledger: they belong to another history.
     lost: usize,
-    /// A zombie has sent something after the last look, and died before it could write that.
+    /// True if a zombie sent a call after the last lookup, and died before it could write the outcome.
     unseen: bool,
 }
 
@@ -158,7 +158,7 @@ impl<'a> Machine<'a> {
         self.processes.last().map_or(0, |process| process.life)
     }
 
-    /// A process starts.
+    /// Starts a process.
     fn begin(&mut self) {
         let life = self.newest() + 1;
         for incident in self.schedule.incidents() {
@@ -187,14 +187,14 @@ impl<'a> Machine<'a> {
         (self.turns, self.answered) = (0, BTreeSet::new());
     }
 
-    /// Nothing is left to do in this life, and the next one begins with a backup.
+    /// True if nothing is left to do in this life, and the next life begins with a backup.
     fn is_to_be_restored(&self) -> bool {
         !self.is_restless()
             && self.newest() < MAX_LIVES
             && self.schedule.restored(self.newest() + 1).is_some()
     }
 
-    /// Every process ends, and the ledger is put back. What is on its way to the world arrives all the same.
+    /// Ends every process, and restores an older ledger. Requests in flight arrive in the world all the same.
     fn restore(&mut self, batches: u32, told: bool) {
         for life in &self.lives {
             self.disk.outlives(life.process.life, |_| true);
@@ -206,8 +206,8 @@ impl<'a> Machine<'a> {
         self.world.note(Happened::Restored { batches, told });
     }
 
-    /// Goes on until nobody serves any more, or nothing is left to do. Processes touch one another only through time: through the
-    /// disk and through the world. True if a process is to be started.
+    /// Runs until no process serves any more, or nothing is left to do. Processes affect one another only through
+    /// time: through the disk and through the world. True if a process is to be started.
     fn runs_out(&mut self) -> bool {
         loop {
             let serving = self.newest();
@@ -253,7 +253,7 @@ impl<'a> Machine<'a> {
         true
     }
 
-    /// Zombies may be stopped, too: nobody is started for them.
+    /// Removes the zombies that were stopped. No process is started in their place.
     fn buries(&mut self) {
         for process in self.lives.iter().map(|zombie| zombie.process.clone()).collect::<Vec<_>>() {
             let Some(stop) = process.was_stopped() else { continue };
@@ -265,13 +265,14 @@ impl<'a> Machine<'a> {
         self.lives.retain(|life| !life.process.is_dead());
     }
 
-    /// A process ends where it was stopped. What it has handed to the operating system outlives a kill, and no power failure.
+    /// Ends a process that was stopped. The data that it handed to the operating system survives a kill, and no power
+    /// failure.
     fn dies(&mut self, life: u32, stop: Stop) {
         self.disk.outlives(life, |write| stop.spares(write));
         self.unseen |= self.is_unseen(life);
     }
 
-    /// It has sent what no look will show any more.
+    /// True if the life sent a call that no later lookup will show.
     fn is_unseen(&self, life: u32) -> bool {
         let looks = self.disk.model.looks();
         let is_looked_at = |record: &RecordId| looks.iter().any(|look| look.record == *record);
@@ -283,7 +284,7 @@ impl<'a> Machine<'a> {
         self.world.clock().later(pause, move || process.goes_on());
     }
 
-    /// The serving process was stopped.
+    /// Handles a stop of the serving process.
     fn stopped(&mut self, stop: Stop) {
         let Some(process) = self.lives.last().map(|life| life.process.clone()) else { return };
         match stop.pause() {
@@ -292,7 +293,7 @@ impl<'a> Machine<'a> {
                 self.dies(process.life, stop);
                 self.lives.pop();
             }
-            // The power failed: for zombies, too.
+            // A power failure ends the zombies, too.
             None => {
                 let lives = std::mem::take(&mut self.lives);
                 for life in &lives {
@@ -307,17 +308,17 @@ impl<'a> Machine<'a> {
         self.lives.iter().rev().find(|life| life.process.runs())
     }
 
-    /// Also if each answer raises the next question.
+    /// True if the life has used up its turns, also if each answer raises the next question.
     fn is_restless(&self) -> bool {
         self.turns >= RESTLESS
     }
 
-    /// Lets a person answer what is open. False if that changes nothing.
+    /// Lets a person answer an open question. False if there is none to answer.
     fn answers(&mut self) -> bool {
         let Some(life) = self.serving().filter(|_| !self.is_restless()) else { return false };
         let open = |q: &Question| q.answer.is_none() && !self.answered.contains(&q.id);
         let mut open: Vec<_> = self.disk.model.escalations().into_iter().filter(open).collect();
-        open.truncate(1); // its answer may answer others, too
+        open.truncate(1); // one at a time, because an answer may answer other questions, too
         let Some(asked) = open.pop() else { return false };
         let records = self.disk.model.records();
         let record = records.iter().find(|record| Some(record.id) == asked.record);
@@ -329,7 +330,7 @@ impl<'a> Machine<'a> {
         true
     }
 
-    /// Lets what was done be audited, if only an audit can find out about it. False if that changes nothing.
+    /// Starts an audit, if only an audit can find an effect. False if there is nothing to audit.
     fn audits(&mut self) -> bool {
         let Some(life) = self.serving().filter(|_| self.unseen && !self.is_restless()) else { return false };
         self.world.note(Happened::Audited);
@@ -345,7 +346,7 @@ impl<'a> Machine<'a> {
         let mut violations = self.checker.take();
         let (told_since, restored) = (&told[self.lost..], self.lost > 0);
         let rest = super::rest::at_rest(&self.disk.model, &self.world, &self.checker, told_since, restored);
-        // What is still under way was not dropped: that it gets nowhere is said already.
+        // A restless run was not dropped: its lack of progress is reported already.
         violations
             .extend(rest.into_iter().filter(|found| !is_restless || found.rule != Rule::NothingDropped));
         Trial {

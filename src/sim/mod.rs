@@ -1,11 +1,11 @@
-//! Proof by killing: named crash points at every seam of the engine, and what happens at them.
+//! Proof by killing: named crash points at every seam of the engine, and watches that act at them.
 //!
-//! Everything durable passes the store, and everything external passes a tool. [`watch`](crate::flow::EngineBuilder::watch)
-//! wraps both, and tells a [`Watch`] of every [`CrashPoint`] that is crossed. One clean run, watched by
-//! [`Crossings`], numbers the points of a workflow; then the process is killed at each of them by [`KillAt`],
-//! started again, and the outside world is asked what it saw.
+//! All durable state passes the store, and all external effects pass a tool.
+//! [`watch`](crate::flow::EngineBuilder::watch) wraps both, and notifies a [`Watch`] of every [`CrashPoint`] that is
+//! crossed. One clean run, watched by [`Crossings`], numbers the points of a workflow; then [`KillAt`] kills the
+//! process at each of them, the process is started again, and the outside world is asked for its effects.
 //!
-//! Nothing here changes what the engine does, until a watch ends the process.
+//! A watch changes nothing in the engine, until it ends the process.
 //!
 //! [`Simulation`] does the same without processes: a workflow in a simulated [`World`], in virtual time, killed at
 //! every point, at every point of each recovery, and under every fault. The guide is `docs/prove-your-workflow.md`.
@@ -67,7 +67,7 @@ use crate::flow::EngineBuilder;
 use crate::tool::Witness;
 
 impl ExecutorBuilder {
-    /// Tells `watch` of every crash point that is crossed.
+    /// Notifies `watch` of every crash point that is crossed.
     pub fn watch(self, watch: Arc<dyn Watch>) -> Self {
         let probe = Probe::of(watch.clone());
         let watched = self.wrap_store(move |store| Arc::new(store::Watched::new(store, probe)));
@@ -79,12 +79,12 @@ impl ExecutorBuilder {
 }
 
 impl EngineBuilder {
-    /// Tells `watch` of every crash point that is crossed.
+    /// Notifies `watch` of every crash point that is crossed.
     pub fn watch(self, watch: Arc<dyn Watch>) -> Self {
         self.with(|executor| executor.watch(watch))
     }
 
-    /// Tells `witness` how tools touch the world.
+    /// Notifies `witness` of every call and lookup of a tool.
     fn witnessed_by(self, witness: Arc<dyn Witness>) -> Self {
         self.with(|executor| {
             executor.register(|registry| {
@@ -94,7 +94,7 @@ impl EngineBuilder {
         })
     }
 
-    /// Where the user's own tables are.
+    /// Sets the database with the user's own tables.
     #[cfg(feature = "sqlite")]
     fn database(self, database: Database) -> Self {
         self.with(|executor| executor.database(Arc::new(database)))

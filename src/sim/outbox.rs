@@ -1,4 +1,5 @@
-//! What was published, against what is durable: nothing is missing, nothing came too early, and everything in its order.
+//! The comparison of the published events with the durable ones: none is missing, none came too early, and all are in
+//! order.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use super::check::Rule;
 use crate::exec::outbox::Event;
 use crate::store::{Aggregate, Question, QuestionKind, Resolution};
 
-/// What is wrong when nothing is left to do. Duplicates are not: whoever listens drops them.
+/// Reports the violations at rest. Duplicates are allowed: consumers drop them.
 pub(super) fn compare(
     aggregates: &[Aggregate],
     heard: &[Event],
@@ -43,7 +44,7 @@ fn is_of(event: &Event, aggregate: &Aggregate) -> bool {
     (&event.tenant, &event.aggregate) == (&aggregate.tenant, &aggregate.name)
 }
 
-/// So many events somebody has decided to leave out.
+/// The number of events that a person has decided to leave out.
 fn dropped(aggregate: &Aggregate, questions: &[Question]) -> usize {
     let about = |q: &&Question| {
         q.kind == QuestionKind::Unpublished

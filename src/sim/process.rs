@@ -1,4 +1,4 @@
-//! What a watch does in a real process: count, or kill.
+//! Watches for a real process: they count the crash points, or kill the process at one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{CrashPoint, UnknownPoint, Watch};
 
-/// Kills its own process with SIGKILL when a point is crossed for the `nth` time, as `kill -9` from outside
-/// would: no destructor runs, nothing is flushed, and the kernel closes what was open.
+/// Kills its own process with SIGKILL when a point is crossed for the `nth` time, as `kill -9` from outside would: no
+/// destructor runs, nothing is flushed, and the kernel closes what was open.
 ///
 /// ```
 /// use counterfoil::sim::{CrashPoint, KillAt};
@@ -27,17 +27,17 @@ pub struct KillAt {
 }
 
 impl KillAt {
-    /// At the `nth` crossing of `point`; the first crossing is 1.
+    /// A kill at the `nth` crossing of `point`; the first crossing is 1.
     pub const fn new(point: CrashPoint, nth: NonZeroU32) -> Self {
         Self { point, nth, crossed: AtomicU32::new(0) }
     }
 
-    /// At the first crossing of `point`.
+    /// A kill at the first crossing of `point`.
     pub const fn first(point: CrashPoint) -> Self {
         Self::new(point, NonZeroU32::MIN)
     }
 
-    /// Where it kills.
+    /// The crash point at which the process is killed.
     pub const fn point(&self) -> CrashPoint {
         self.point
     }
@@ -51,12 +51,12 @@ impl Watch for KillAt {
     }
 }
 
-/// Never returns. Other threads may run on for the moment that the signal takes to reach them, as under any
-/// `kill -9`; the one that crosses the point does not.
+/// Kills the process, and never returns. Other threads may run on until the signal reaches them, as under any
+/// `kill -9`; the thread that crosses the point does not.
 fn kill_self() {
     let own = rustix::process::getpid();
     let killed = rustix::process::kill_process(own, rustix::process::Signal::KILL);
-    // A process may always signal itself; if that were ever refused, going on would let a test pass unkilled.
+    // A process may always signal itself. If the kernel refused, a test would pass without a kill, so this panics.
     unreachable!("SIGKILL did not kill: {killed:?}");
 }
 
@@ -79,19 +79,19 @@ impl FromStr for KillAt {
     }
 }
 
-/// Counts how often each point is crossed: a clean run numbers the points of a workflow.
+/// Counts the crossings of each point: a clean run numbers the points of a workflow.
 #[derive(Debug, Default)]
 pub struct Crossings {
     counts: Mutex<BTreeMap<CrashPoint, u32>>,
 }
 
 impl Crossings {
-    /// How often this point was crossed.
+    /// The number of crossings of this point.
     pub fn of(&self, point: CrashPoint) -> u32 {
         self.lock().get(&point).copied().unwrap_or(0)
     }
 
-    /// All points that were crossed, and how often.
+    /// All points that were crossed, each with the number of its crossings.
     pub fn counts(&self) -> BTreeMap<CrashPoint, u32> {
         self.lock().clone()
     }

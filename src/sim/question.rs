@@ -9,16 +9,16 @@ use crate::store::{Question, QuestionKind, Resolution};
 /// An open question, as the operator of a simulation sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenQuestion<'a> {
-    /// The question.
+    /// The question to be answered.
     pub question: &'a Question,
-    /// The record that it is about, if it is about one.
+    /// The record that the question is about, if any.
     pub record: Option<&'a Record>,
-    /// The world: a person can go and look.
+    /// The world, in which a person can look for effects.
     pub world: &'a World,
 }
 
 impl OpenQuestion<'_> {
-    /// What happened in the world for the operation in question.
+    /// The effects in the world for the operation in question.
     pub fn effects(&self) -> Vec<Effect> {
         let Some(record) = self.record else { return Vec::new() };
         let mut effects = self.world.effects();
@@ -27,17 +27,18 @@ impl OpenQuestion<'_> {
     }
 }
 
-/// An operator who goes and looks, and answers what is true: for [`Simulation::operator`](super::Simulation::operator).
+/// An operator who looks into the world, and answers truthfully: for
+/// [`Simulation::operator`](super::Simulation::operator).
 ///
-/// Of a call in doubt it says whether it happened, with `{"id": …}` as its result, as a
-/// [`Service`](super::Service) answers. What happened is kept; a run that was stopped is let go on.
+/// The answer for a call in doubt says if the call happened, with `{"id": …}` as its result, as a
+/// [`Service`](super::Service) answers. An effect that happened is kept; a run that was blocked is resumed.
 pub fn truthful(question: &OpenQuestion<'_>) -> Option<Resolution> {
     Some(match question.question.kind {
         QuestionKind::Ambiguous | QuestionKind::UnknownTool => match question.effects().first() {
             Some(effect) => Resolution::Happened(json!({ "id": effect.id })),
             None => Resolution::DidNotHappen,
         },
-        QuestionKind::Restored => return None, // it is not lifted while anything may be lost
+        QuestionKind::Restored => return None, // the restored mode is not ended while an effect may be lost
         QuestionKind::Unpublished | QuestionKind::Unprocessed | QuestionKind::Unread => Resolution::Skip,
         kind if kind.blocks_its_run() => Resolution::Resume,
         _ => Resolution::Keep,

@@ -1,4 +1,4 @@
-//! What an exploration found: as a table for people, as JSON for programs, and as a panic for tests.
+//! The findings of an exploration: as a table for people, as JSON for programs, and as a panic for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,42 +14,42 @@ use super::schedule::Schedule;
 use super::table;
 use crate::ledger::{Basis, ContractClass, EffectClass, State};
 
-/// So many failures are kept, one for each rule at first.
+/// The maximum number of failures that are kept, at most one for each rule.
 const KEPT: usize = 8;
 
-/// A schedule that breaks a rule, as small as it could be made.
+/// A schedule that breaks a rule, made as small as possible.
 #[derive(Clone, Debug)]
 pub struct Failing {
-    /// The seed under which it does.
+    /// The seed of the simulation.
     pub seed: u64,
-    /// What goes wrong.
+    /// The incidents of the simulation.
     pub schedule: Schedule,
-    /// What must not happen, and does.
+    /// The violations that were found.
     pub violations: Vec<Violation>,
-    /// What happens, drawn.
+    /// The events of the simulation, drawn as a timeline.
     pub timeline: String,
 }
 
-/// What an exploration found. `Display` draws it in at most 100 columns (but for timelines, which are wider), the
-/// alternate form `{:#}` in colour; [`json`](Self::json) holds the same. [`print`](Self::print) knows whether to
-/// colour.
+/// The findings of an exploration. `Display` draws a table of at most 100 columns (timelines are wider), the
+/// alternate form `{:#}` in colour; [`json`](Self::json) holds the same data. [`print`](Self::print) uses colour
+/// where the terminal allows it.
 ///
-/// Everything is a count over all schedules together. Of each tool and the class that it declares:
+/// Each number is a count over all schedules together. The columns of each tool and its declared class are:
 ///
 /// | word | counts |
 /// | --- | --- |
-/// | committed: all | calls whose record says that they happened, however that is known |
-/// | … lookup | of these, those known by asking the world after the answer was lost |
-/// | … word | of these, those that rest on the provider's word that it honours keys: sent again, same key |
+/// | committed: all | calls whose record says that they happened, on any basis |
+/// | … lookup | of these, those known by a lookup after the answer was lost |
+/// | … word | of these, those that rest on the provider's declaration that it honours keys: sent again, same key |
 /// | failed | calls whose record says that they did not happen |
-/// | asked | calls about which a question is open when nothing is left to do |
-/// | effects | what happened in the world, counted by the world |
-/// | duplicates: marked | effects beyond the first of a call, where record, question or effect class says so |
-/// | … silent | effects beyond the first of a call, and nothing says so: never more than 0, or a rule is broken |
-/// | lost | calls that are recorded as done and were not: never more than 0 either |
+/// | asked | calls with an open question when nothing is left to do |
+/// | effects | effects in the world, counted by the world |
+/// | duplicates: marked | effects beyond the first of a call, reported by record, question or effect class |
+/// | … silent | effects beyond the first of a call, reported by nothing: never more than 0, or a rule is broken |
+/// | lost | calls that are recorded as done and did not happen: never more than 0, or a rule is broken |
 ///
-/// Under a tool stand the questions about its calls, open and answered, by kind. What undoes a tool's effects is counted as a
-/// tool of its own.
+/// Below a tool are the questions about its calls, open and answered, by kind. A compensation of a tool's effects is
+/// counted as a tool of its own.
 ///
 /// ```
 /// use counterfoil::sim::Simulation;
@@ -70,7 +70,7 @@ pub struct Failing {
 pub struct Report {
     pub(super) schedules: u32,
     pub(super) planned: u32,
-    /// Which pairs there are is known when all singles were tried: until then, there will be more.
+    /// True until all single incidents were tried: only then the number of pairs is known.
     pub(super) more_planned: bool,
     pub(super) succeeded: u32,
     pub(super) asked: u32,
@@ -82,15 +82,15 @@ pub struct Report {
     pub(super) failures: Vec<Failing>,
 }
 
-/// What a tool is to the world, and the world to it.
+/// The effect class and the contract class of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Class {
     effect: &'static str,
-    /// What the provider offers; nothing, if no engine lived long enough to say.
+    /// The name of the contract class; empty if no engine lived long enough to declare it.
     pub(super) contract: &'static str,
 }
 
-/// What became of the calls of one tool.
+/// The outcomes of the calls of one tool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) committed: u64,
@@ -106,18 +106,18 @@ pub(super) struct Tally {
 }
 
 impl Report {
-    /// How many schedules were tried.
+    /// The number of schedules that were tried.
     pub const fn schedules(&self) -> u32 {
         self.schedules
     }
 
-    /// How many were to be tried. If the exploration [ended early](Self::ended_early), at least so many: which
-    /// pairs there are is known only when everything was tried that goes wrong alone.
+    /// The number of schedules that were planned. If the exploration [ended early](Self::ended_early), this is a
+    /// lower bound: the number of pairs is known only after all single incidents were tried.
     pub const fn planned(&self) -> u32 {
         self.planned
     }
 
-    /// Not everything that was planned was tried.
+    /// True if some planned schedules were not tried.
     pub const fn ended_early(&self) -> bool {
         self.schedules < self.planned || self.more_planned
     }
@@ -127,23 +127,23 @@ impl Report {
         &self.failures
     }
 
-    /// The crash points at which a process was stopped, and how often.
+    /// The crash points at which a process was stopped, each with the number of stops.
     pub const fn crashed_at(&self) -> &BTreeMap<CrashPoint, u32> {
         &self.crashed_at
     }
 
-    /// The crash points that nothing ever crossed: nothing is proven about them.
+    /// The crash points that no process crossed: nothing is proven about them.
     pub fn never_crossed(&self) -> Vec<CrashPoint> {
         CrashPoint::ALL.into_iter().filter(|point| !self.crossed.contains(point)).collect()
     }
 
-    /// In how many schedules a question was left open.
+    /// The number of schedules in which a question was left open.
     pub const fn asked(&self) -> u32 {
         self.asked
     }
 
-    /// No rule was broken, and the workflow succeeded when nothing went wrong: a workflow that never succeeds
-    /// breaks no rule either.
+    /// True if no rule was broken, and the workflow succeeded in the clean run: a workflow that never succeeds breaks
+    /// no rule either.
     pub fn is_ok(&self) -> bool {
         self.violated.is_empty() && self.clean.is_none()
     }
@@ -156,12 +156,12 @@ impl Report {
         assert!(self.is_ok(), "{self}");
     }
 
-    /// Draws it on standard output; in colour if that is a terminal and `NO_COLOR` is not set.
+    /// Prints the report on standard output; in colour if that is a terminal and `NO_COLOR` is not set.
     pub fn print(&self) {
         table::show(self);
     }
 
-    /// For programs.
+    /// The report as JSON.
     pub fn json(&self) -> Value {
         let never: Vec<_> = self.never_crossed().into_iter().map(CrashPoint::name).collect();
         let crashed_at: BTreeMap<_, _> = self.crashed_at.iter().map(|(point, n)| (point.name(), n)).collect();
@@ -185,7 +185,7 @@ impl Report {
         })
     }
 
-    /// `fails`: so many of its runs are to fail.
+    /// Checks the end of the clean run. `fails` is the number of runs that are expected to fail.
     pub(super) fn clean_run_ends(&mut self, end: &End<'_>, clean: &Trial, fails: usize) {
         let told = || clean.told.iter().flat_map(|life| life.values());
         let failed = told().filter(|told| matches!(told, Told::Failed(_))).count();
@@ -255,8 +255,8 @@ impl Report {
         self.failures.push(failing);
     }
 
-    /// Adds what was found under another seed. The first one is what was planned; what comes after it is as much as
-    /// there is time for.
+    /// Adds the findings under another seed. The schedules of the first seed are the plan; those of later seeds are
+    /// as many as time allows, and count as planned.
     pub(super) fn add(&mut self, other: Self) {
         let is_first = self.schedules == 0;
         self.planned += if is_first { other.planned } else { other.schedules };

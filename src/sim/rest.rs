@@ -1,4 +1,4 @@
-//! What must hold when nothing is left to do: the records against one another, and against what the world has counted.
+//! The rules at rest: the records are compared with one another, and with the effects that the world has counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use crate::payload::Stored;
 use crate::store::{Evidence, Model, Question, QuestionKind, Run, RunState, SharedEffect};
 use crate::tool::Undoing;
 
-/// What holds when nothing is left to do. `told`: what callers were told in the lives that the ledger knows of; `restored`:
-/// there were others.
+/// Checks the rules at rest. `told` holds the results that callers got in the lives that belong to the ledger;
+/// `restored` is true if there were other lives.
 pub(super) fn at_rest(
     store: &Model,
     world: &World,
@@ -26,7 +26,7 @@ pub(super) fn at_rest(
         records: store.records(),
         runs: store.runs(),
         uses: store.uses(),
-        // The row of a pending call is no question: who waits for the provider at rest waits for nobody.
+        // The row of a pending call is no question: a run that waits for its provider at rest waits for no person.
         questions: store.escalations().into_iter().filter(|q| q.kind != QuestionKind::Pending).collect(),
         evidence: store.evidence(),
     };
@@ -34,8 +34,8 @@ pub(super) fn at_rest(
     let mut violated = |rule, what| violations.push(Violation { rule, what });
     let counts = counts(world);
     for record in &rest.records {
-        // What its run has left behind stays started if a lookup says that it did not happen, if it leaves no mark, or if
-        // somebody was asked about it and has answered.
+        // A call that its run left behind may stay started if a lookup shows that it did not happen, if it leaves no
+        // mark, or if a person has answered a question about it.
         let dropped = || {
             let place = (record.tenant.clone(), record.key.clone());
             let nothing = checker.is_missing(record) && !counts.contains_key(&place);
@@ -68,7 +68,7 @@ pub(super) fn at_rest(
         }
     }
     rest.check_undone(&counts, &world.forgotten(), &mut violated);
-    // Events that were published and are lost are published again.
+    // After a restore, lost events are published again, so the comparison is skipped.
     if let Some(heard) = world.heard().filter(|_| !restored) {
         outbox::compare(&store.aggregates(), &heard, &rest.questions, &mut violated);
     }
@@ -87,13 +87,13 @@ impl Rest {
     fn open_question(&self, record: &Record) -> Option<&Question> {
         let blocks_owner =
             |q: &Question| q.kind.blocks_its_run() && q.run.is_some() && q.run == record.owner.run;
-        // What a failed run left behind is asked about without the record waiting for it.
+        // A question about an orphaned effect of a failed run does not keep its record waiting.
         let orphaned = |q: &Question| q.kind == QuestionKind::Orphaned && q.record == Some(record.id);
         let about = |q: &Question| Some(q.id) == record.escalation || orphaned(q) || blocks_owner(q);
         self.questions.iter().find(|q| q.answer.is_none() && about(q))
     }
 
-    /// Somebody has said what becomes of what a run left behind.
+    /// True if a person has decided about the effect of a run.
     fn was_decided(&self, record: &Record) -> bool {
         let about = |q: &Question| {
             matches!(q.kind, QuestionKind::Orphaned | QuestionKind::Compensation)
@@ -110,12 +110,12 @@ impl Rest {
         self.uses.iter().any(|used| used.run == run.id && used.record == record)
     }
 
-    /// A run that ended well wanted it, whoever owns it.
+    /// True if a run that ended well uses the record, whichever run owns it.
     fn is_wanted(&self, record: &Record) -> bool {
         self.runs.iter().filter(|run| self.ended_well(run)).any(|run| self.uses(run, record.id))
     }
 
-    /// It succeeded, and no run has failed that it was to be undone with.
+    /// True if the run succeeded, and no ancestor has failed that would undo it.
     fn ended_well(&self, run: &Run) -> bool {
         let failed = |parent: &Run| {
             matches!(parent.state, RunState::Failed { .. })
@@ -124,7 +124,7 @@ impl Rest {
         matches!(run.state, RunState::Succeeded { .. }) && !self.runs.iter().any(failed)
     }
 
-    /// A question is open about the run; or about a child that it waits for, or that it undoes.
+    /// True if a question is open about the run, about a child that it waits for, or about a child that it undoes.
     fn is_asked_about(&self, run: &Run) -> bool {
         let concerns =
             |q: &Question| q.run == Some(run.id) || q.record.is_some_and(|record| self.uses(run, record));
@@ -153,7 +153,7 @@ impl Rest {
             }
             _ => {}
         }
-        // One that is blocked has not ended: its own question is open, or that was found above.
+        // A blocked run has not ended: its own question is open, or the check above has reported it.
         if matches!(run.state, RunState::Failed { .. }) {
             let family = family(run, &self.runs.iter());
             for record in self
@@ -170,12 +170,12 @@ impl Rest {
         }
     }
 
-    /// Somebody was asked about an effect that a worker learned of too late.
+    /// True if a question asks about an effect that a worker learned of too late.
     fn asks_what_happened_late(&self, record: RecordId) -> bool {
         self.questions.iter().any(|q| q.kind == QuestionKind::Duplicated && q.record == Some(record))
     }
 
-    /// What a late answer proves is asked about.
+    /// Checks that a question asks about each effect that a late answer proves.
     fn check_evidence(&self, world: &World, violated: &mut impl FnMut(Rule, String)) {
         for late in &self.evidence {
             let of = |record: &&Record| record.id == late.record && record.class.leaves_mark();
@@ -183,7 +183,7 @@ impl Rest {
             let other = late.external_ref.is_some() && late.external_ref != record.external_ref;
             let contradicts = match record.state {
                 State::Started => false,
-                // A person may have named no id.
+                // A person may have answered without an id.
                 State::Committed { .. } => {
                     other && record.external_ref.is_some() && !world.may_repeat(record)
                 }
@@ -197,7 +197,7 @@ impl Rest {
         }
     }
 
-    /// Compensations against what they undo.
+    /// Compares compensations with the effects that they undo.
     fn check_undone(
         &self,
         counts: &BTreeMap<(Tenant, OperationKey), usize>,
@@ -238,7 +238,7 @@ impl Rest {
         }
     }
 
-    /// The records against what the world has counted.
+    /// Compares the records with the effects that the world has counted.
     fn compare(&self, world: &World, violated: &mut impl FnMut(Rule, String)) {
         let counts = counts(world);
         let requested: BTreeSet<_> = world.requested();
@@ -248,7 +248,7 @@ impl Rest {
             if count > 1 && !is_marked(world, record, &self.questions) {
                 violated(Rule::SilentDuplicate, format!("{} happened {count} times", record.key));
             }
-            // A question to a model may be put again, and the last answer counts.
+            // A model call may be repeated, and the last answer counts.
             let happened = count > 0 && !record.class.repeatable();
             let is_late = self.asks_what_happened_late(record.id);
             if happened && matches!(record.state, State::Failed { .. }) && !is_late {
@@ -262,7 +262,7 @@ impl Rest {
     }
 }
 
-/// What a compensation was told to undo.
+/// The effect that a compensation undoes.
 fn undoing(record: &Record) -> Option<Undoing> {
     match &record.request {
         Stored::Inline(request) => request.decode().ok(),
@@ -270,7 +270,7 @@ fn undoing(record: &Record) -> Option<Undoing> {
     }
 }
 
-/// How often the world has seen each operation.
+/// The number of effects of each operation in the world.
 pub(super) fn counts(world: &World) -> BTreeMap<(Tenant, OperationKey), usize> {
     let mut counts = BTreeMap::new();
     for effect in world.effects() {
@@ -279,8 +279,8 @@ pub(super) fn counts(world: &World) -> BTreeMap<(Tenant, OperationKey), usize> {
     counts
 }
 
-/// It is said somewhere that it may have happened, or did happen, more than once; or it may by its nature, as a
-/// question to a model may be put twice.
+/// True if a record or a question reports that the operation may have happened more than once, or if it may repeat by
+/// its nature, as a model call may.
 pub(super) fn is_marked(world: &World, record: &Record, questions: &[Question]) -> bool {
     let asked = |q: &&Question| q.record == Some(record.id);
     world.may_repeat(record)
@@ -290,14 +290,14 @@ pub(super) fn is_marked(world: &World, record: &Record, questions: &[Question]) 
                 || q.kind == QuestionKind::Unconfirmed
                 || q.answer.is_none()
         })
-        // When its run goes on, the call is reconciled.
+        // The call is reconciled after its run is resumed.
         || record.state == State::Started
             && questions.iter().any(|q| {
                 q.answer.is_none() && q.kind.blocks_its_run() && q.run.is_some() && q.run == record.owner.run
             })
 }
 
-/// It is recorded as done, the world was asked for it, and it did not happen.
+/// True if the operation is recorded as done, the world got the request, and nothing happened.
 pub(super) fn is_lost(record: &Record, count: usize, requested: bool) -> bool {
     let known = matches!(record.state, State::Committed { .. }) && record.basis != Basis::Decision;
     count == 0 && known && requested

@@ -1,52 +1,54 @@
-//! What goes wrong in a simulation, and when: written down, so that it can be tried again.
+//! The incidents of a simulation, in a written form that can be replayed.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A paused process is back after this long, if nothing else is said: its work has been taken over, and its request,
-/// should it be on its way, arrives inside the settle time.
+/// The default length of a pause: when it ends, the work has been taken over, and a request in flight still arrives
+/// within the settle time.
 pub(super) const PAUSE: Duration = Duration::from_secs(40);
 
-/// What becomes of one request to a simulated provider.
+/// The fate of one request to a simulated provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
-    /// 422: nothing happened.
+    /// The answer is 422, and nothing happened.
     Refused,
-    /// 401: nothing happened.
+    /// The answer is 401, and nothing happened.
     Unauthorized,
-    /// 429 with a retry-after of 2 s: nothing happened.
+    /// The answer is 429 with a retry-after of 2 s, and nothing happened.
     RateLimited,
-    /// 500, and nothing happened.
+    /// The answer is 500, and nothing happened.
     FailsBefore,
-    /// 500, although it happened.
+    /// The answer is 500, although the effect happened.
     FailsAfter,
     /// The request is lost and the connection breaks.
     RequestLost,
-    /// It happened, and the connection breaks before the answer, or in the middle of it: a body that is cut off says
-    /// no more than one that never came.
+    /// The effect happened, and the connection breaks before the answer or in the middle of it: a body that is cut
+    /// off proves no more than a missing one.
     AnswerLost,
-    /// It happened, and no answer ever comes.
+    /// The effect happened, and no answer ever comes.
     Hangs,
     /// The connection breaks, and the request arrives 40 s later, inside the settle time.
     Late,
-    /// The same, but it arrives 100 s later: beyond the settle time, where a duplicate cannot be prevented.
+    /// The connection breaks, and the request arrives 100 s later: after the settle time, when a duplicate cannot be
+    /// prevented.
     TooLate,
-    /// A proxy sends the request twice, one second apart; only to a provider that tells copies apart.
+    /// A proxy sends the request twice, one second apart; only to a provider that detects copies.
     Doubled,
-    /// The same, also where copies are not told apart and the contract wants a look after a single send: without one, nobody can
-    /// know.
+    /// A proxy sends the request twice, also to a provider that detects no copies, if the contract requires a lookup
+    /// after a single send: without one, nobody can know.
     Twice,
-    /// The connection breaks, and the request arrives so many seconds later. Tried inside the horizon of the contracts.
+    /// The connection breaks, and the request arrives this number of seconds later. Tried within the horizon of the
+    /// contracts.
     Landing(u32),
-    /// The answer says that it happened, and the effect is lost; only where the contract wants a look after a single send, for
-    /// without one, nobody can know.
+    /// The answer reports success, and the effect is lost; only if the contract requires a lookup after a single
+    /// send: without one, nobody can know.
     Forgets,
 }
 
 impl Fault {
-    /// Those that are tried at every request.
+    /// The faults that are tried at every request.
     pub const ALL: [Self; 11] = [
         Self::Refused,
         Self::Unauthorized,
@@ -61,7 +63,7 @@ impl Fault {
         Self::Doubled,
     ];
 
-    /// The stable name.
+    /// The stable name of the fault.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
@@ -82,33 +84,35 @@ impl Fault {
     }
 }
 
-/// How a process can be stopped.
+/// A way to stop a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stop {
-    /// The power fails: every process on the machine dies, and what was being written is lost.
+    /// The power fails: every process on the machine dies, and writes in flight are lost.
     Crash,
-    /// The power fails while several writes are under way, which the disk takes in any order: some of them have reached it, and
-    /// the others are lost.
+    /// The power fails while several writes are in flight, which the disk takes in any order: some of them have
+    /// reached it, and the others are lost.
     Torn {
-        /// The writes that have reached the disk: bit 0 for the first of those under way, bit 1 for the second, and so on.
+        /// The writes that have reached the disk: bit 0 for the first write in flight, bit 1 for the second, and so
+        /// on.
         reached: u32,
     },
-    /// The process dies: what it was writing reaches the disk all the same, and nobody was told.
+    /// The process dies: its writes in flight reach the disk all the same, and no caller got an answer.
     Kill,
-    /// The process is paused and taken for dead. 40 s later, when another one has taken its work over, it goes on.
+    /// The process is paused and taken for dead. It continues 40 s later, when another process has taken its work
+    /// over.
     Pause,
-    /// The same, and it goes on after this time: also when its heir has sent, and looked once more.
+    /// The process is paused for this time, which may end after its successor has sent and looked up the call again.
     PauseFor {
-        /// How long.
+        /// The length of the pause, in seconds.
         seconds: u32,
     },
 }
 
 impl Stop {
-    /// Those that are tried at every point; of pauses the usual one.
+    /// The stops that are tried at every point. Of the pauses, only the default one.
     pub const ALL: [Self; 3] = [Self::Crash, Self::Kill, Self::Pause];
 
-    /// How long a paused process sleeps.
+    /// The length of the pause; `None` for a stop that ends the process.
     pub(super) const fn pause(self) -> Option<Duration> {
         match self {
             Self::Crash | Self::Torn { .. } | Self::Kill => None,
@@ -117,7 +121,7 @@ impl Stop {
         }
     }
 
-    /// Whether a write that was under way, the first of them or a later one, has reached the disk.
+    /// True if a write in flight has reached the disk. `write` is its position among the writes in flight.
     pub(super) fn spares(self, write: usize) -> bool {
         match self {
             Self::Torn { reached } => {
@@ -154,64 +158,64 @@ impl FromStr for Stop {
     }
 }
 
-/// One thing that goes wrong. Lives, crossings, requests, lookups and commits are counted from 1.
+/// One incident. Lives, crossings, requests, lookups and commits are counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Incident {
-    /// The process is stopped at a crash point: in which life, and at which of the points that this life crosses.
+    /// The process is stopped at a crash point.
     Stop {
-        /// How.
+        /// The way in which it is stopped.
         stop: Stop,
-        /// Which process.
+        /// The life, which is the number of the process.
         life: u32,
-        /// Which of its crossings.
+        /// The crossing, counted over the points that this life crosses.
         crossing: u32,
     },
     /// A provider misbehaves.
     Fault {
-        /// Which request, over all lives and providers.
+        /// The number of the request, over all lives and providers.
         request: u32,
-        /// How.
+        /// The fault of the provider.
         fault: Fault,
     },
     /// A commit fails, and nothing of it is written.
     StoreFails {
-        /// Which commit, over all lives.
+        /// The number of the commit, over all lives.
         commit: u32,
     },
     /// A commit is written, and its answer is lost.
     StoreAnswerLost {
-        /// Which commit, over all lives.
+        /// The number of the commit, over all lives.
         commit: u32,
     },
-    /// The wall clock is set by so many seconds.
+    /// The wall clock is set forward or back.
     ClockJumps {
-        /// Before which life.
+        /// The life before which the clock is set.
         life: u32,
-        /// How far; negative is back.
+        /// The change, in seconds; negative is back.
         seconds: i64,
     },
-    /// Lookups have no answer for so long.
+    /// Lookups fail for some time.
     LookupDown {
-        /// From which lookup on, over all lives and providers.
+        /// The number of the first failing lookup, over all lives and providers.
         lookup: u32,
-        /// How long.
+        /// The duration, in seconds.
         seconds: u32,
     },
-    /// No process lives for so long, while the world goes on.
+    /// No process is alive for some time, while the world goes on.
     Down {
-        /// Before which life.
+        /// The life before which the machine is down.
         life: u32,
-        /// How long.
+        /// The duration, in seconds.
         seconds: u32,
     },
-    /// A life begins with the ledger of a backup, and everything that was written since is lost. The life before it ends when
-    /// nothing is left to do, if nothing has stopped it. Your own tables stay as they are.
+    /// A life begins with the ledger of a backup, and all later writes are lost. The life before it ends when nothing
+    /// is left to do, if no other incident has stopped it. Your own tables are unchanged.
     Restored {
-        /// Which life.
+        /// The life that begins with the backup.
         life: u32,
-        /// After so many writes the backup was made.
+        /// The number of batches that were written before the backup was made.
         batches: u32,
-        /// The engine is told of what instant the backup is. Otherwise it recognises that it was restored.
+        /// True if the engine is told the instant of the backup. Otherwise it detects the restore.
         told: bool,
     },
 }
@@ -273,7 +277,7 @@ impl FromStr for Incident {
     }
 }
 
-/// Everything that goes wrong in one simulation.
+/// All incidents of one simulation.
 ///
 /// ```
 /// use counterfoil::sim::Schedule;
@@ -287,17 +291,17 @@ impl FromStr for Incident {
 pub struct Schedule(Vec<Incident>);
 
 impl Schedule {
-    /// These incidents.
+    /// A schedule of these incidents.
     pub fn new(incidents: impl IntoIterator<Item = Incident>) -> Self {
         Self(incidents.into_iter().collect())
     }
 
-    /// What goes wrong.
+    /// The incidents of the schedule.
     pub fn incidents(&self) -> &[Incident] {
         &self.0
     }
 
-    /// With which backup a life begins, and whether it is told.
+    /// The backup with which a life begins, and true if the engine is told.
     pub(super) fn restored(&self, of: u32) -> Option<(u32, bool)> {
         self.0.iter().find_map(|incident| match *incident {
             Incident::Restored { life, batches, told } if life == of => Some((batches, told)),
@@ -309,7 +313,7 @@ impl Schedule {
         Self(self.0.iter().copied().chain([incident]).collect())
     }
 
-    /// At which of its crossings a life is stopped, and how.
+    /// The crossings at which a life is stopped, and the kind of each stop.
     pub(super) fn stops(&self, of: u32) -> BTreeMap<usize, Stop> {
         let stop = |incident: &Incident| match *incident {
             Incident::Stop { stop, life, crossing } if life == of => Some((crossing as usize, stop)),
@@ -318,7 +322,8 @@ impl Schedule {
         self.0.iter().filter_map(stop).collect()
     }
 
-    /// Without one of them. If that stopped a process, there is one life less, and what befell later ones moves up.
+    /// The schedule without one incident. If that incident stopped a process, there is one life less, and later lives
+    /// are renumbered.
     pub(super) fn without(&self, place: usize) -> Self {
         let mut left = self.0.clone();
         let gone = left.remove(place);
@@ -356,13 +361,13 @@ impl FromStr for Schedule {
     }
 }
 
-/// How an empty schedule is written.
+/// The text form of an empty schedule.
 const NOTHING: &str = "nothing goes wrong";
 
-/// There is no such incident.
+/// The error for a text that is no incident.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no incident {text:?}: it is written as in `crash@1.7`, `answer-lost@2` or `clock-3600@2`")]
 pub struct UnknownIncident {
-    /// What was written.
+    /// The text as given.
     pub text: String,
 }

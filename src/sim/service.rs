@@ -1,4 +1,4 @@
-//! External systems that behave as told: one for each downstream class.
+//! Simulated external systems: one for each contract class.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,27 +13,27 @@ use crate::id::Tenant;
 use crate::ledger::LookupResult;
 use crate::tool::{Call, Done, ToolError};
 
-/// What a simulated provider offers.
+/// The capabilities of a simulated provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// A key; a duplicate gets the stored result. No lookup.
     ReplaysKey,
-    /// The same, and a lookup.
+    /// A key; a duplicate gets the stored result. A lookup.
     ReplaysKeyAndLookup,
     /// A key; a duplicate is refused without the result. A lookup.
     RejectsKey,
-    /// Conditional create under an id that the caller chose. A lookup by it.
+    /// Conditional create under an id that the caller chose. A lookup by that id.
     NaturalKey,
     /// No key; a lookup by the caller's reference.
     Lookup,
-    /// Neither.
+    /// No key and no lookup.
     Blind,
-    /// It claims to replay keys, and does not.
+    /// A key that the provider claims to replay, and ignores.
     IgnoresKey,
 }
 
 impl Offer {
-    /// All of them.
+    /// All variants of the enum.
     pub const ALL: [Self; 7] = [
         Self::ReplaysKey,
         Self::ReplaysKeyAndLookup,
@@ -53,10 +53,10 @@ impl Offer {
     }
 }
 
-/// What a provider remembers.
+/// The memory of a provider.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// What was answered under each key of an account, and when it happened.
+    /// The answer under each key of an account, and the time of its effect.
     answers: BTreeMap<(Arc<str>, Tenant, String), (Value, Duration)>,
 }
 
@@ -83,10 +83,10 @@ pub struct Service {
     state: Arc<Mutex<State>>,
 }
 
-/// One page of what happened in an account.
+/// A page of the effects in an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The oldest first.
+    /// The effects of the page, the oldest first.
     pub effects: Vec<Effect>,
     /// The number of the next page, if there is one.
     pub next: Option<usize>,
@@ -107,39 +107,39 @@ impl Service {
         }
     }
 
-    /// The provider as another of its accounts sees it: keys and lookups know nothing of the others. In each
-    /// account, each tenant is by itself.
+    /// The provider as another of its accounts sees it: keys and lookups are separate for each account and, within an
+    /// account, for each tenant.
     #[must_use]
     pub fn account(self, name: &str) -> Self {
         Self { account: name.into(), ..self }
     }
 
-    /// It forgets a key so long after the effect that happened under it.
+    /// Sets the key window: the provider forgets a key this long after its effect. Default: never.
     #[must_use]
     pub fn forgets_after(self, window: Duration) -> Self {
         Self { forgets_after: window, ..self }
     }
 
-    /// Lookups show an effect only so long after it happened.
+    /// Sets the lag of lookups: they show an effect only this long after it happened. Default: none.
     #[must_use]
     pub fn shows_after(self, lag: Duration) -> Self {
         Self { shows_after: lag, ..self }
     }
 
-    /// It only accepts a request, and finishes it by itself so long after that: until then, callers and lookups are told that it is
-    /// [pending](ToolError::accepted).
+    /// Makes the provider asynchronous: it accepts a request, and finishes it this long afterwards. Until then,
+    /// callers and lookups learn that the call is [pending](ToolError::accepted).
     #[must_use]
     pub fn finishes_after(self, work: Duration) -> Self {
         Self { finishes_after: work, ..self }
     }
 
-    /// Lookups show so many effects at a time, and at least one.
+    /// Sets the page size of lookups, in effects; at least one.
     #[must_use]
     pub fn pages(self, effects: usize) -> Self {
         Self { page: effects.max(1), ..self }
     }
 
-    /// Asks for an effect about `reference`. The answer holds the provider's id: `{"id": "mail-1"}`.
+    /// Requests an effect about `reference`. The answer holds the provider's id: `{"id": "mail-1"}`.
     pub async fn create(&self, call: &Call, reference: &str) -> Result<Done<Value>, ToolError> {
         let (service, reference) = (self.clone(), reference.to_owned());
         let carry_out = move |request: &Request| service.carry_out(request, &reference);
@@ -150,7 +150,7 @@ impl Service {
         }
     }
 
-    /// How long it works on an effect yet.
+    /// The time until the provider finishes an effect; `None` if it is finished.
     fn unfinished(&self, id: Option<&str>) -> Option<Duration> {
         let effects = self.world.effects();
         let effect = effects.iter().find(|effect| Some(effect.id.as_str()) == id)?;
@@ -175,7 +175,7 @@ impl Service {
         Ok(done(&answer))
     }
 
-    /// Looks up what became of a request about `reference`, over all pages.
+    /// Looks up the outcome of a request about `reference`, over all pages.
     pub async fn find(&self, call: &Call, reference: &str) -> Result<LookupResult<Value>, ToolError> {
         if !self.offer.can_look_up() {
             return Ok(LookupResult::Unknown);
@@ -196,7 +196,7 @@ impl Service {
         }
     }
 
-    /// One page of all that happened in the account; the first is 0.
+    /// One page of all effects in the account; the first page is 0.
     pub async fn list(&self, call: &Call, page: usize) -> Result<Page, ToolError> {
         self.world.clock().sleep(WAY).await;
         self.world.is_looked_up()?;

@@ -1,4 +1,4 @@
-//! A simulation to be: a workflow, its input, its tools, who else is there, and what must hold.
+//! The configuration of a simulation: a workflow, its input, its tools, other actors, and the checks.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ type Ask = dyn Fn(Engine) -> BoxFuture<'static, Option<Told>>;
 type Beside = dyn Fn(Engine, World) -> BoxFuture<'static, String>;
 type Operator = dyn Fn(&OpenQuestion<'_>) -> Option<Resolution>;
 
-/// A workflow in a simulated world, to be crashed wherever it can be.
+/// A workflow in a simulated world, to be crashed at every possible point.
 ///
 /// ```
 /// use counterfoil::sim::{Offer, Service, Simulation};
@@ -75,7 +75,7 @@ pub struct Simulation {
     pub(super) pairs: bool,
     pub(super) restores: bool,
     pub(super) workers: u32,
-    /// So many of its runs fail when nothing goes wrong.
+    /// The number of runs that fail in the clean run.
     pub(super) fails: usize,
 }
 
@@ -113,13 +113,13 @@ impl Body for Simulation {
     }
 }
 
-/// Who asks for a run: a tenant, and the run's start key.
+/// The caller of a run: a tenant, and the run's start key.
 struct Caller {
     tenant: String,
     key: String,
 }
 
-/// Asks for a run, and tells what its caller was told.
+/// Asks for a run. Returns the result that the caller gets.
 async fn ask<W, I, O>(caller: Caller, workflow: W, input: I, engine: Engine) -> Option<Told>
 where
     W: WorkflowFn<I, O>,
@@ -135,7 +135,7 @@ where
 }
 
 impl Simulation {
-    /// What may be promised of the calls of its tools, without running anything.
+    /// The guarantee report for the calls of the tools, without a run.
     ///
     /// # Errors
     /// If a tool or a workflow is refused.
@@ -144,12 +144,12 @@ impl Simulation {
         self.engine(Engine::store(Arc::new(Model::new())), &world).guarantees()
     }
 
-    /// Whose run it is, if nothing else is said.
+    /// The tenant of the run that [`of`](Self::of) adds.
     pub const TENANT: &str = "simulated";
-    /// The start key of the run, if nothing else is said.
+    /// The start key of the run that [`of`](Self::of) adds.
     pub const KEY: &str = "simulated";
 
-    /// Of a workflow with this input.
+    /// A simulation of a workflow with this input.
     pub fn of<W, I, O>(workflow: W, input: I) -> Self
     where
         W: WorkflowFn<I, O> + Clone,
@@ -191,8 +191,8 @@ impl Simulation {
         self
     }
 
-    /// Asks for one more run at the same time: of the same workflow, or of one that [`engine`](Self::engine)
-    /// registers; by this tenant, under this start key.
+    /// Adds a concurrent run: of the same workflow, or of one that [`engine`](Self::engine) registers; by this
+    /// tenant, under this start key.
     #[must_use]
     pub fn with_run<W, I, O>(mut self, tenant: &str, key: &str, workflow: W, input: I) -> Self
     where
@@ -208,9 +208,9 @@ impl Simulation {
         self
     }
 
-    /// Somebody else who uses the engine at the same time: asks for a run a little later, or for one that must be
-    /// refused; answers a question; calls a tool. As a client does, they ask anew in each life of the process, and
-    /// when an operator has answered. What this returns is what they were told: [`End::heard`].
+    /// Adds another user of the engine, who acts concurrently: asks for a run a little later, or for one that must be
+    /// refused; answers a question; calls a tool. As a client does, the actor asks again in each life of the process,
+    /// and after an operator has answered. The result of `ask` is the value that the actor got: [`End::heard`].
     #[must_use]
     pub fn with_actor<F, A>(mut self, who: &str, ask: F) -> Self
     where
@@ -221,14 +221,14 @@ impl Simulation {
         self
     }
 
-    /// Somebody who answers questions, whenever nothing else is left to do: [`truthful`](super::truthful), or
-    /// your own. Without one they stay open.
+    /// Sets an operator who answers questions whenever nothing else is left to do: [`truthful`](super::truthful), or
+    /// your own. Without an operator, questions stay open.
     #[must_use]
     pub fn operator(self, answer: impl Fn(&OpenQuestion<'_>) -> Option<Resolution> + 'static) -> Self {
         Self { operator: Box::new(answer), ..self }
     }
 
-    /// Gives the engine its tools. Called for each life of the process; the world is the same in all of them.
+    /// Registers the tools. Called for each life of the process; the world is the same in all of them.
     #[must_use]
     pub fn engine(mut self, prepare: impl Fn(EngineBuilder, &World) -> EngineBuilder + 'static) -> Self {
         self.prepare.push(Box::new(prepare));
@@ -242,54 +242,56 @@ impl Simulation {
         self
     }
 
-    /// The seed of all chance in it.
+    /// Sets the seed of all random numbers. Default: 0.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// So many of its runs fail when nothing goes wrong, because that is what is simulated: what they did is undone.
-    /// Otherwise a workflow that does not succeed then is reported, for its simulation proves little.
+    /// Sets the number of runs that fail in the clean run, if failure is the subject of the simulation: their effects
+    /// are undone. Default: 0; a workflow that fails in the clean run is then reported, because its simulation proves
+    /// little.
     #[must_use]
     pub fn fails(self, runs: usize) -> Self {
         Self { fails: runs, ..self }
     }
 
-    /// Adds so many random schedules of up to five incidents.
+    /// Sets the number of random schedules of up to five incidents. Default: 0.
     #[must_use]
     pub fn random(self, schedules: u32) -> Self {
         Self { random: schedules, ..self }
     }
 
-    /// Only one crash at a time, and no fault together with a crash: quicker.
+    /// Omits pairs of incidents: only one crash at a time, and no fault together with a crash. This is quicker.
     #[must_use]
     pub fn single_crashes(self) -> Self {
         Self { pairs: false, ..self }
     }
 
-    /// So many processes beside one another, on a ledger that they share as they would a PostgreSQL: each is asked for every run, and
-    /// the one that began a run carries it out. When one dies or is paused, another one takes its work over as soon as its lease
-    /// of two minutes has run out. A new process is started when none is left. Not together with [`restores`](Self::restores).
+    /// Sets the number of concurrent processes. They share the ledger as they would share a PostgreSQL: each is asked
+    /// for every run, and the one that began a run carries it out. When one dies or is paused, another one takes its
+    /// work over as soon as its lease of two minutes expires. A new process starts when none is left. Not together
+    /// with [`restores`](Self::restores).
     #[must_use]
     pub fn workers(self, workers: u32) -> Self {
         Self { workers: workers.max(1), ..self }
     }
 
-    /// Also restores each backup that could have been made while nothing went wrong: recognised by the engine, and told to it.
-    /// For a workflow without tables of its own, whose checks ask for no more than a restore leaves: it takes back what callers
-    /// were told, answers, signals and published events.
+    /// Also restores each backup that could have been made in the clean run: detected by the engine, and told to it.
+    /// For a workflow without tables of its own, whose checks accept the loss that a restore causes: results of
+    /// callers, answers, signals and published events.
     #[must_use]
     pub fn restores(self) -> Self {
         Self { restores: true, ..self }
     }
 
-    /// So many, or as many as it has by itself, or at least so many.
+    /// Sets the number of random schedules to `wanted`, or else to the present number, but at least `least`.
     pub(super) fn random_or(self, wanted: Option<u32>, least: u32) -> Self {
         let random = wanted.unwrap_or(self.random.max(least));
         Self { random, ..self }
     }
 
-    /// Only what chance adds: for more seeds, when everything else was tried.
+    /// Omits all but the random schedules: for more seeds, when everything else was tried.
     #[must_use]
     pub fn random_only(self) -> Self {
         Self { singles: false, ..self }

@@ -1,4 +1,4 @@
-//! Whoever is published to in a simulation.
+//! The consumer of published events in a simulation.
 
 use std::time::Duration;
 
@@ -8,16 +8,17 @@ use super::world::World;
 use crate::clock::Clock as _;
 use crate::exec::outbox::{Event, PublishResult, Sink, SinkError};
 
-/// Whoever is published to in a simulation: made by [`World::sink`]. It remembers what it was given, as often as it was.
+/// The consumer of published events in a simulation, made by [`World::sink`]. It records each event, once for each
+/// delivery.
 #[derive(Clone, Debug)]
 pub struct Listener {
     world: World,
 }
 
 impl World {
-    /// A sink of this world, for an engine's [`sink`](crate::flow::EngineBuilder::sink). What it was given is
-    /// [checked](super::Rule) when nothing is left to do: no event is missing, none came before it was durable, and those of
-    /// one aggregate came in their order.
+    /// A sink of this world, for an engine's [`sink`](crate::flow::EngineBuilder::sink). Its events are
+    /// [checked](super::Rule) when nothing is left to do: no event is missing, none came before it was durable, and
+    /// those of one aggregate came in their order.
     pub fn sink(&self) -> Listener {
         self.is_published_to();
         Listener { world: self.clone() }
@@ -54,7 +55,7 @@ impl Sink for Listener {
                 return Err(reset());
             }
             Some(Fault::Doubled | Fault::Twice) => self.hears(batch),
-            // A sink has no lookup: nobody could know of an event that it takes and forgets.
+            // A sink has no lookup: nobody could detect an event that it takes and forgets.
             Some(Fault::FailsAfter | Fault::AnswerLost | Fault::Hangs | Fault::Forgets) | None => {}
         }
         self.hears(batch);

@@ -1,4 +1,4 @@
-//! The seam to the disk: a store that tells which boundary each change of a batch crosses.
+//! The seam to the disk: a store that reports the durable boundary that each change of a batch crosses.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,11 +11,11 @@ use crate::store::{
     Change, DECLARATION_KIND, Run, RunState, StepKind, Store, StoreFuture, Verdict, WorkerChange,
 };
 
-/// A store, watched. It changes nothing, and passes the suite of the store behind it.
+/// A watched store. It changes nothing, and passes the test suite of the store behind it.
 pub(super) struct Watched {
     store: Arc<dyn Store>,
     probe: Probe,
-    /// The records that were read or written, as far as needed to tell what the next write makes of them.
+    /// The records that were read or written, with the fields that are needed to classify the next write.
     seen: Mutex<HashMap<RecordId, Seen>>,
 }
 
@@ -40,7 +40,7 @@ macro_rules! boundary {
     };
 }
 
-/// What a change makes durable of a worker.
+/// The boundary of a change to a worker.
 fn of_worker(worker: &WorkerChange) -> Option<Boundary> {
     match worker {
         WorkerChange::Renew { .. } | WorkerChange::Settle { .. } | WorkerChange::Publish => None,
@@ -51,13 +51,13 @@ fn of_worker(worker: &WorkerChange) -> Option<Boundary> {
     }
 }
 
-/// What a change makes durable of a run that goes on.
+/// The boundary of a change to a run that continues.
 fn of_run(run: &Run, change: &Change) -> Boundary {
     match run.state {
         _ if run.revision == 1 => boundary!(BeforeRunStart, AfterRunStart),
-        _ if change.signal.is_some() => boundary!(BeforeSignal, AfterSignal), // and it wakes its run
+        _ if change.signal.is_some() => boundary!(BeforeSignal, AfterSignal), // the signal also wakes its run
         RunState::Waiting { .. } | RunState::Queued => boundary!(BeforePark, AfterPark),
-        // Only what an activation writes itself is in its lane.
+        // Only the writes of an activation itself have a lane.
         _ if change.lane.is_some() => boundary!(BeforeProgress, AfterProgress),
         _ => boundary!(BeforeTakeover, AfterTakeover),
     }
@@ -68,7 +68,7 @@ impl Watched {
         Self { store, probe, seen: Mutex::default() }
     }
 
-    /// What a change makes durable. Where several things become durable together, the one that says why.
+    /// The boundary of a change. If several things become durable together, the one that caused the change.
     fn boundary(&self, change: &Change) -> Option<Boundary> {
         if let Some(worker) = &change.worker {
             return of_worker(worker);
@@ -79,7 +79,7 @@ impl Watched {
         if change.retired.iter().any(|retired| !retired.is_kept()) || !change.retired_runs.is_empty() {
             return Some(boundary!(BeforeForgetting, AfterForgetting));
         }
-        // A declaration that is written and not used yet changes nothing for anybody.
+        // A declaration that is written and not used yet has no consequence.
         if change.documents.iter().any(|document| document.kind.as_str() != DECLARATION_KIND) {
             return Some(boundary!(BeforeDocument, AfterDocument));
         }
@@ -125,7 +125,7 @@ impl Watched {
         if change.used.is_some() {
             return Some(boundary!(BeforeUse, AfterUse));
         }
-        // What is left is an empty change: a run that waits for what it has queued before.
+        // The rest is an empty change: a run that waits for its queued writes.
         change.tenant_key.as_ref().map(|_| boundary!(BeforeDigestKey, AfterDigestKey))
     }
 
@@ -148,7 +148,7 @@ impl Watched {
         }
     }
 
-    /// A record that is over is forgotten; what is then still written about it is the confirming lookup.
+    /// Remembers a record that is not final. After the final state, only the confirming lookup is written.
     fn note(&self, record: &Record) {
         match record.state {
             State::Started | State::Failed { .. } => {
@@ -187,7 +187,7 @@ impl Store for Watched {
             let mut boundaries = Vec::with_capacity(changes.len());
             for change in changes {
                 boundaries.push(self.boundary(change));
-                // Noted before it is admitted, because a later change of this batch builds on it.
+                // Remembered before the change is admitted, because a later change of this batch builds on it.
                 if let Some(record) = &change.record {
                     self.note(record);
                 }

@@ -1,5 +1,5 @@
-//! Several simulations together, for a `main` of your own or a test: which of them, under which seeds, and for how
-//! long. The time of the machine is read here, and nowhere else in the simulator.
+//! Several simulations together, for a `main` of your own or a test, with a choice of simulations, seeds and time.
+//! The real time of the machine is read here, and nowhere else in the simulator.
 
 use std::cell::Cell;
 use std::fmt::{self, Write as _};
@@ -17,12 +17,12 @@ use super::table;
 use crate::clock::{Boot, Clock as _, SystemClock};
 use crate::flow::Guarantees;
 
-/// So many mixtures for each further seed, where a simulation says nothing else.
+/// The default number of random schedules for each further seed.
 const MIXTURES: u32 = 100;
-/// The line on a terminal is written anew this often.
+/// The interval between updates of the progress line on a terminal.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// Simulations by name.
+/// A set of named simulations.
 ///
 /// ```
 /// use std::process::ExitCode;
@@ -52,24 +52,24 @@ pub struct Suite {
 
 type Named = (String, Box<dyn Fn() -> Simulation>);
 
-/// What a suite is asked to do.
+/// The options of a suite.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct Options {
-    /// Which simulations; all, if none is named
+    /// The names of the simulations; all, if none is named
     pub names: Vec<String>,
-    /// The seed of all chance; further seeds are counted up from it
+    /// The seed of all random numbers; further seeds are counted up from it
     #[cfg_attr(feature = "cli", arg(long, default_value_t = 0))]
     pub seed: u64,
-    /// How long, in seconds of this machine: ends early what takes longer, and goes on with ever new seeds after
-    /// what takes less. Without it, everything is tried once
+    /// The time limit in seconds of this machine: ends a longer exploration early, and continues a shorter one with
+    /// new seeds. Without it, everything is tried once
     #[cfg_attr(feature = "cli", arg(long))]
     pub seconds: Option<u64>,
-    /// How many random mixtures of up to five incidents, for each seed; each simulation has its own number if this
-    /// is absent
+    /// The number of random mixtures of up to five incidents, for each seed; each simulation has its own number if
+    /// this is absent
     #[cfg_attr(feature = "cli", arg(long, value_name = "MIXTURES"))]
     pub random: Option<u32>,
-    /// Tries this one schedule and draws what happens, as in `--replay "crash@1.7 answer-lost@2"`
+    /// Tries this one schedule and draws its events, as in `--replay "crash@1.7 answer-lost@2"`
     #[cfg_attr(feature = "cli", arg(long, value_name = "SCHEDULE"))]
     pub replay: Option<Schedule>,
     /// Prints JSON
@@ -77,42 +77,42 @@ pub struct Options {
     pub json: bool,
 }
 
-/// The options make no sense for this suite. Nothing was tried.
+/// The reason why the options do not fit this suite. Nothing was tried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SuiteError {
-    /// There is no simulation of that name.
+    /// The suite has no simulation of this name.
     #[error("there is no simulation {name:?}: there are {known}")]
     Unknown {
-        /// The name.
+        /// The name as given.
         name: String,
-        /// The names that there are.
+        /// The names of all simulations.
         known: String,
     },
-    /// Its tools or its workflow were refused.
+    /// A simulation's tools or workflow were refused.
     #[error("the simulation {name:?} cannot start: {reason}")]
     Refused {
-        /// The name.
+        /// The name of the simulation.
         name: String,
-        /// Why.
+        /// The reason of the refusal.
         reason: String,
     },
-    /// One schedule is tried in one simulation.
+    /// A schedule needs exactly one simulation.
     #[error("a schedule is replayed in one simulation: name one of {known}")]
     Replay {
-        /// The names that there are.
+        /// The names of all simulations.
         known: String,
     },
 }
 
-/// What came of a suite: a report for each simulation.
+/// The results of a suite: a report for each simulation.
 #[derive(Debug)]
 pub struct Results {
     explored: Vec<Explored>,
     command: Option<String>,
 }
 
-/// What came of one simulation.
+/// The results of one simulation.
 #[derive(Debug)]
 pub struct Explored {
     name: String,
@@ -131,27 +131,27 @@ struct FailingSeed {
 }
 
 impl Suite {
-    /// No simulations yet.
+    /// A suite without simulations.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a simulation. It is built anew for each seed.
+    /// Adds a simulation. The closure builds it again for each seed.
     #[must_use]
     pub fn with(mut self, name: &str, simulation: impl Fn() -> Simulation + 'static) -> Self {
         self.simulations.push((name.to_owned(), Box::new(simulation)));
         self
     }
 
-    /// How this program is called, for the lines that replay a failure: `"counterfoil simulate"`.
+    /// Sets the command line of this program, for the lines that replay a failure: `"counterfoil simulate"`.
     #[must_use]
     pub fn command(self, command: &str) -> Self {
         Self { command: Some(command.to_owned()), ..self }
     }
 
-    /// Does what the options say, with progress on standard error and the results on standard output.
+    /// Explores or replays as the options say, with progress on standard error and the results on standard output.
     ///
-    /// The exit code is 0 if no rule was broken, 1 if one was, and 2 if the options make no sense.
+    /// The exit code is 0 if no rule was broken, 1 if one was, and 2 if the options do not fit the suite.
     pub fn run(&self, options: &Options) -> ExitCode {
         let ran = match &options.replay {
             Some(schedule) => self.replay(schedule, options).map(|replay| tell_replay(&replay, options.json)),
@@ -167,8 +167,8 @@ impl Suite {
         }
     }
 
-    /// Explores the simulations that are named, one after the other; then, if there is time left, again and again
-    /// under new seeds, by chance alone. Progress goes to standard error.
+    /// Explores the named simulations, one after the other; then, if time is left, again and again under new seeds,
+    /// with random schedules only. Progress goes to standard error.
     ///
     /// # Errors
     /// If a name is unknown.
@@ -177,7 +177,7 @@ impl Suite {
         let progress = Progress::new(options.seconds.map(Duration::from_secs));
         let mut explored = Vec::new();
         for (place, (name, simulation)) in chosen.iter().enumerate() {
-            // Each has an equal share of what is left, so that the last is not left out.
+            // Each simulation has an equal share of the remaining time, so that the last one gets its share.
             let until = progress.share(chosen.len() - place);
             let simulation = simulation().seed(options.seed).random_or(options.random, 0);
             let report =
@@ -219,7 +219,7 @@ impl Suite {
         }
     }
 
-    /// What may be promised of the calls of the tools of each simulation that is named, or of all.
+    /// The guarantee reports for the tools of each simulation that is named, or of all.
     ///
     /// # Errors
     /// If a name is unknown, or a simulation's tools are refused.
@@ -281,17 +281,17 @@ impl Explored {
         &self.name
     }
 
-    /// What was found, under all seeds.
+    /// The findings under all seeds.
     pub const fn report(&self) -> &Report {
         &self.report
     }
 
-    /// Under how many seeds.
+    /// The number of seeds that were tried.
     pub const fn seeds(&self) -> u64 {
         self.seeds
     }
 
-    /// Adds what was found under a seed. A failure is told at once: whoever watches need not wait for the end.
+    /// Adds the findings under a seed. A failure is printed at once, before the end of the exploration.
     fn add(&mut self, seed: u64, report: Report, command: Option<&str>) {
         let failing = FailingSeed::all(seed, &report);
         for failing in &failing {
@@ -342,17 +342,17 @@ impl FailingSeed {
 }
 
 impl Results {
-    /// One for each simulation, in their order.
+    /// The results of each simulation, in order.
     pub fn explored(&self) -> &[Explored] {
         &self.explored
     }
 
-    /// No rule was broken in any of them.
+    /// True if no rule was broken in any simulation.
     pub fn is_ok(&self) -> bool {
         self.explored.iter().all(|explored| explored.report.is_ok())
     }
 
-    /// For programs.
+    /// The results as JSON.
     pub fn json(&self) -> Value {
         let simulations: Vec<_> =
             self.explored.iter().map(|explored| explored.json(self.command.as_deref())).collect();
@@ -378,7 +378,7 @@ impl fmt::Display for Results {
     }
 }
 
-/// How far it is, for whoever watches, and whether there is time left.
+/// The progress of an exploration, and its time limit.
 struct Progress {
     began: Boot,
     budget: Option<Duration>,
@@ -396,7 +396,7 @@ impl Progress {
         self.began.until(SystemClock.boot())
     }
 
-    /// The end of a share of the time that is left, one of so many.
+    /// The end of a share of the remaining time, which is one of `of` equal shares.
     fn share(&self, of: usize) -> Option<Duration> {
         let elapsed = self.elapsed();
         let left = self.budget?.saturating_sub(elapsed);
@@ -407,7 +407,7 @@ impl Progress {
         until.is_none_or(|until| self.elapsed() < until)
     }
 
-    /// Shows where it stands, and says whether there is time to go on.
+    /// Shows the progress. True if time is left.
     fn goes_on(&self, name: &str, seed: u64, report: &Report, until: Option<Duration>) -> bool {
         let now = SystemClock.boot();
         if self.on_terminal && self.shown.get().is_none_or(|shown| shown.until(now) >= REFRESH) {

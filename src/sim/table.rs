@@ -1,4 +1,4 @@
-//! How a report is drawn: in at most 100 columns, and in colour where that is wanted.
+//! The drawing of a report: in at most 100 columns, and in colour if wanted.
 
 use std::fmt::{Arguments, Display, Write as _};
 use std::io::{IsTerminal as _, Write as _};
@@ -6,20 +6,20 @@ use std::io::{IsTerminal as _, Write as _};
 use super::CrashPoint;
 use super::report::{Failing, Report, Tally};
 
-/// Terminals and logs are at least so wide; timelines may be wider.
+/// The minimum width of terminals and logs, in columns; timelines may be wider.
 const COLUMNS: usize = 100;
 
-/// Standard output is a terminal, and `NO_COLOR` is not set (no-color.org).
+/// True if standard output is a terminal, and `NO_COLOR` is not set (no-color.org).
 fn in_colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Says it on standard output. Whoever reads there may stop at any time (`| head`): that is no failure.
+/// Prints a text on standard output. A reader that closes the pipe early (`| head`) is no failure.
 pub(super) fn say(what: Arguments<'_>) {
     drop(writeln!(std::io::stdout(), "{what}"));
 }
 
-/// Draws it on standard output, as `{:#}` where that shows colour.
+/// Prints a value on standard output, as `{:#}` if colour is shown.
 pub(super) fn show(what: &impl Display) {
     if in_colour() {
         say(format_args!("{what:#}"));
@@ -60,7 +60,7 @@ impl Pen {
         self.text.push('\n');
     }
 
-    /// A list in as many lines as it takes.
+    /// Writes a list, in as many lines as necessary.
     fn list(&mut self, tone: Tone, what: &str, items: &[String]) {
         let mut line = format!("{what}: ");
         for (place, item) in items.iter().enumerate() {
@@ -117,7 +117,7 @@ fn draw_sums(report: &Report, pen: &mut Pen) {
 
 const HEAD: [&str; 9] = ["all", "lookup", "word", "failed", "asked", "effects", "marked", "silent", "lost"];
 
-/// The words over groups of columns: which columns.
+/// The words above groups of columns, each with the range of its columns.
 const GROUPS: [(&str, std::ops::Range<usize>); 2] = [("committed", 0..3), ("duplicates", 6..8)];
 
 fn numbers(tally: &Tally) -> [u64; 9] {
@@ -180,7 +180,7 @@ fn draw_failing(failing: &Failing, pen: &mut Pen) {
     pen.line(Tone::Plain, &format!("replay it: simulation.seed({seed}).replay(&\"{schedule}\".parse()?)"));
 }
 
-/// Points as the boundaries that they stand at: `seal` for `before-seal` and `after-seal`.
+/// The names of the boundaries of these points: `seal` for `before-seal` and `after-seal`.
 fn boundaries(points: &[CrashPoint]) -> Vec<String> {
     let mut names = Vec::new();
     for point in points {

@@ -1,4 +1,4 @@
-//! What happened in a simulation, event by event, and how that is drawn.
+//! The events of a simulation, and their drawing as a timeline.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -7,110 +7,110 @@ use super::CrashPoint;
 use super::schedule::{Fault, Stop};
 use crate::ledger::OperationKey;
 
-/// Something that happened, at an instant since the machine was started.
+/// An event of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When.
+    /// The time since the machine was started.
     pub at: Duration,
-    /// In which life of the process, from 1.
+    /// The life of the process, from 1.
     pub life: u32,
-    /// What.
+    /// The kind of event.
     pub what: Happened,
 }
 
-/// What can happen.
+/// The kinds of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happened {
     /// A process started.
     Started,
-    /// The ledger was put back to an earlier state.
+    /// The ledger was restored to an earlier state.
     Restored {
-        /// So many writes it holds.
+        /// The number of batches of writes in the restored ledger.
         batches: u32,
-        /// The engine is told.
+        /// True if the engine is told of the restore.
         told: bool,
     },
     /// A crash point was crossed.
     Crossed(CrashPoint),
-    /// The process was stopped there.
+    /// The process was stopped at a crash point.
     Stopped {
-        /// How.
+        /// The kind of stop.
         stop: Stop,
-        /// Where.
+        /// The crash point.
         point: CrashPoint,
     },
-    /// A paused process goes on.
+    /// A paused process continues.
     GoesOn,
     /// A write was refused.
     Refused {
-        /// Why.
+        /// The reason of the refusal.
         why: String,
     },
-    /// A record was written: it is durable.
+    /// A record was written durably.
     Recorded {
-        /// Which.
+        /// The key of the operation.
         operation: OperationKey,
-        /// What it says.
+        /// The name of the record's state.
         state: &'static str,
     },
-    /// A run was written: it is durable.
+    /// A run was written durably.
     Run {
-        /// What it says.
+        /// The name of the run's state.
         state: &'static str,
     },
-    /// A question was opened: it is durable.
+    /// A question was opened durably.
     Asked {
-        /// What.
+        /// The text of the question.
         question: String,
     },
-    /// A question was answered: that is durable.
+    /// A question was answered durably.
     Answered {
-        /// What.
+        /// The text of the question.
         question: String,
-        /// By whom.
+        /// The name of the person who answered.
         by: String,
     },
-    /// A request was sent.
+    /// A request was sent to a provider.
     Sent {
-        /// For which operation.
+        /// The key of the operation.
         operation: OperationKey,
-        /// Which attempt.
+        /// The number of the attempt.
         attempt: u32,
-        /// What becomes of it.
+        /// The fault of the request, if any.
         fault: Option<Fault>,
     },
-    /// It happened in the world.
+    /// An effect happened in the world.
     Effect {
-        /// Where.
+        /// The name of the system.
         system: String,
-        /// About what.
+        /// The reference of the effect, in the words of the business.
         reference: String,
-        /// The provider's id.
+        /// The provider's id for the effect.
         id: String,
     },
-    /// The world was asked.
+    /// A lookup was answered.
     LookedUp {
-        /// About which operation.
+        /// The key of the operation.
         operation: OperationKey,
-        /// How many effects it showed.
+        /// The number of effects that the lookup showed.
         found: usize,
     },
-    /// The world was asked, and had no answer.
+    /// A lookup got no answer.
     NotLookedUp,
     /// The store failed.
     StoreFailed {
-        /// Nothing was written, or only the answer was lost.
+        /// True if the commit was written and only its answer was lost.
         written: bool,
     },
-    /// Somebody beside the run was told something.
+    /// An actor beside the run got a value.
     Told {
-        /// Who.
+        /// The name of the actor.
         who: String,
-        /// What.
+        /// The value as text.
         what: String,
     },
-    /// Whoever runs it lets all that is recorded as done be looked up once more.
+    /// An audit of all committed records began.
     Audited,
     /// Nothing is left to do.
     AtRest,
@@ -172,7 +172,7 @@ pub(super) fn draw(events: &[Event]) -> String {
     let mut text = format!("{:>11}  {:<4}  {:<58}  world\n", "time", "life", "process and records");
     for event in events {
         if matches!(event.what, Happened::Crossed(_)) {
-            continue; // the records say it
+            continue; // the records show the crossings
         }
         let what = event.what.to_string();
         let (inside, outside) =

@@ -1,5 +1,5 @@
-//! The way to a provider and back. A request travels, arrives whether its sender lives or not, and suffers the fault
-//! that the schedule has for it; its answer travels back.
+//! The network between tools and providers. A request travels, arrives whether its sender is alive or not, and
+//! suffers the fault that the schedule has for it; its answer travels back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::id::Tenant;
 use crate::ledger::{ErrorKind, LookupResult, OperationKey};
 use crate::tool::{Call, Done, ToolError};
 
-/// How long a request takes to arrive, and its answer to come back.
+/// The latency of a request, and of its answer.
 pub(super) const WAY: Duration = Duration::from_millis(10);
-/// A request that dawdles: longer than any patience, shorter than the settle time.
+/// The delay of a late request: longer than a caller waits, shorter than the settle time.
 const LATE: Duration = Duration::from_secs(40);
-/// A request that dawdles beyond the settle time.
+/// The delay of a request that arrives after the settle time.
 const TOO_LATE: Duration = Duration::from_secs(100);
-/// A proxy sends a second copy this much later.
+/// The delay of the second copy that a proxy sends.
 const COPY: Duration = Duration::from_secs(1);
 
 impl Fault {
-    /// How long a request with this fault takes to arrive; none if it arrives in time, or never.
+    /// The delay of a request with this fault; `None` if the request arrives in time, or never.
     pub(super) fn dawdles(self) -> Option<Duration> {
         match self {
             Self::Late => Some(LATE),
@@ -35,7 +35,7 @@ impl Fault {
     }
 }
 
-/// A request that has arrived: what a model of a provider goes by.
+/// A request that has arrived at the model of a provider.
 #[derive(Debug)]
 pub struct Request {
     world: World,
@@ -54,12 +54,12 @@ impl Request {
         }
     }
 
-    /// The key that came with it.
+    /// The key that the request carries.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Whose it is.
+    /// The tenant that owns the request.
     pub const fn tenant(&self) -> &Tenant {
         &self.tenant
     }
@@ -68,12 +68,12 @@ impl Request {
         &self.operation
     }
 
-    /// It has its effect, about `reference`. Returns the provider's id for it.
+    /// Makes the effect of the request, about `reference`. Returns the provider's id for the effect.
     pub fn happen(&self, system: &str, reference: &str) -> String {
         self.world.happened(self, system, "", reference)
     }
 
-    /// The id of the effect that a request with this key has had before: what a provider goes by that takes keys.
+    /// The id of the effect that an earlier request with this key had: for providers that accept keys.
     pub fn happened(&self, system: &str) -> Option<String> {
         let known = self.world.effects().into_iter().find(|effect| {
             (effect.system.as_str(), &effect.tenant, &effect.operation)
@@ -83,12 +83,12 @@ impl Request {
     }
 }
 
-/// What a provider answers.
+/// The answer of a provider.
 type Answer<T> = Result<Done<T>, ToolError>;
 
 impl World {
-    /// Sends a request to a provider of your own. `provider` says what it does when the request has arrived, which
-    /// may be long after its sender has given up or died; the schedule may lose it, delay it, and lose its answer.
+    /// Sends a request to a provider of your own. `provider` runs when the request arrives, which may be long after
+    /// its sender has given up or died; the schedule may lose the request, delay it, or lose its answer.
     ///
     /// ```
     /// # use counterfoil::{sim::World, tool::{Call, Done, ToolError}};
@@ -104,8 +104,9 @@ impl World {
         self.carry(call, false, provider).await
     }
 
-    /// The same, to a provider that tells copies of a request apart by its key: a proxy may send it two of them. To
-    /// one that does not, that is never tried, for nobody on this side could prevent a duplicate or find it out.
+    /// Sends a request to a provider that detects copies of a request by its key: a proxy may send the request twice.
+    /// A provider that detects no copies never gets two, because nobody on this side could prevent or find a
+    /// duplicate.
     ///
     /// ```
     /// # use counterfoil::{sim::World, tool::{Call, Done, ToolError}};
@@ -139,7 +140,7 @@ impl World {
             return Err(error);
         }
         let way = match fault.and_then(Fault::dawdles) {
-            // The time counts from when its sender was taken for dead.
+            // The delay counts from the time at which the sender was taken for dead.
             Some(late) if fault == Some(Fault::TooLate) && self.is_zombie() => late.saturating_sub(PAUSE),
             late => late.unwrap_or(WAY),
         };
@@ -150,7 +151,7 @@ impl World {
             drop(self.deliver(way + COPY, provider));
         }
         if way > WAY {
-            // Whoever sent it has lost the connection long before it arrives.
+            // The connection breaks long before the request arrives.
             clock.sleep(WAY).await;
             return Err(reset());
         }
@@ -171,7 +172,7 @@ impl World {
         }
     }
 
-    /// Arrives later, and is carried out then.
+    /// Delivers a request after a delay. The provider runs at that time.
     fn deliver<T: Send + 'static>(
         &self,
         way: Duration,
@@ -182,7 +183,7 @@ impl World {
         answered
     }
 
-    /// Looks up what happened about `reference` at a provider of your own, with the provider's id as its output.
+    /// Looks up the effect about `reference` at a provider of your own, with the provider's id as its output.
     pub async fn find(
         &self,
         call: &Call,
@@ -196,7 +197,7 @@ impl World {
         Ok(self.finding(call, found.into_iter().map(|effect| effect.id).collect()))
     }
 
-    /// What a lookup says that has shown these effects.
+    /// The result of a lookup that has shown these effects.
     pub(super) fn finding(&self, call: &Call, ids: Vec<String>) -> LookupResult<String> {
         self.note(Happened::LookedUp { operation: call.operation_key().clone(), found: ids.len() });
         match ids.as_slice() {
@@ -207,7 +208,7 @@ impl World {
     }
 }
 
-/// What the sender is told of a request of which nothing comes.
+/// The error that the sender gets for a request without an effect.
 fn undone(fault: Fault) -> Option<ToolError> {
     Some(match fault {
         Fault::Refused => ToolError::http(422, "simulated"),

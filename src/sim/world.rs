@@ -1,4 +1,4 @@
-//! The outside world: it counts what happens to it, and outlives every process that touches it.
+//! The outside world: it counts its effects, and outlives every process that touches it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,29 +16,29 @@ use crate::id::Tenant;
 use crate::ledger::{Contract, ContractClass, EffectClass, LookupOffer, OperationKey, Record};
 use crate::tool::{Call, ToolError, ToolSpec};
 
-/// Something that happened out there.
+/// An effect in the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// Where.
+    /// The name of the system.
     pub system: String,
-    /// What it is about, in the business's own words: whoever counts duplicates counts these.
+    /// The subject of the effect, in the words of the business. Effects with the same reference are duplicates.
     pub reference: String,
-    /// The provider's id for it.
+    /// The provider's id for the effect.
     pub id: String,
-    /// Whose call it was.
+    /// The tenant that owns the call.
     pub tenant: Tenant,
-    /// Which operation it was.
+    /// The key of the operation.
     pub operation: OperationKey,
-    /// In which of the provider's accounts; empty where it has but one.
+    /// The account at the provider; empty if the provider has only one.
     pub account: String,
-    /// When, since the machine was started.
+    /// The time since the machine was started.
     pub at: Duration,
 }
 
 /// The outside world of a simulation. Clones are the same world.
 ///
-/// It has [services](Self::service) that behave as told. For a provider of your own, [`send`](Self::send) says what it
-/// does with a request, and [`find`](Self::find) looks up what it did.
+/// A world has [services](Self::service) with declared capabilities. For a provider of your own, [`send`](Self::send)
+/// defines the effect of a request, and [`find`](Self::find) looks up its effects.
 #[derive(Clone)]
 pub struct World {
     state: Arc<Mutex<State>>,
@@ -51,23 +51,23 @@ struct State {
     services: BTreeMap<String, Arc<Mutex<ServiceState>>>,
     faults: BTreeMap<u32, Fault>,
     requests: u32,
-    /// From which lookup on, and for how long.
+    /// The number of the first failing lookup of each outage, with its duration.
     lookups_down: BTreeMap<u32, Duration>,
     lookups: u32,
-    /// Until when lookups have no answer.
+    /// The end of the present outage of lookups.
     down_until: Duration,
     requested: BTreeSet<(Tenant, OperationKey)>,
     contracts: BTreeMap<String, ContractClass>,
-    /// The contracts under which a provider was asked.
+    /// The contract and the effect class under which each operation was called.
     asked: BTreeMap<(Tenant, OperationKey), (Contract, EffectClass)>,
-    /// For each request that was made, which faults can be known of.
+    /// The faults of each request that can be detected.
     knowable: BTreeMap<u32, Knowable>,
-    /// What happened and was lost.
+    /// The operations with an effect that happened and was lost.
     forgotten: BTreeSet<(Tenant, OperationKey)>,
     log: Vec<Event>,
     life: u32,
     newest: u32,
-    /// Events are published to it.
+    /// True if events are published to a sink of this world.
     listens: bool,
     heard: Vec<outbox::Event>,
 }
@@ -78,14 +78,14 @@ impl fmt::Debug for World {
     }
 }
 
-/// Which faults of a request somebody can know of, by the contract of its tool.
+/// The faults of a request that can be detected, by the contract of its tool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Knowable {
-    /// That it was doubled, at a provider that does not tell copies apart.
+    /// True if a doubled request can be detected at a provider that detects no copies.
     pub(super) twice: bool,
-    /// That its effect is lost although it was answered.
+    /// True if the loss of an answered effect can be detected.
     pub(super) forgets: bool,
-    /// That it arrives, up to so many seconds later.
+    /// The maximum delay of a request that can be detected, in seconds; 0 if none can.
     pub(super) landing: u32,
 }
 
@@ -94,7 +94,7 @@ impl Knowable {
         let twice = contract.looks_for_copies(effect);
         let forgets = twice && contract.lookup == LookupOffer::Strong && contract.shown_for.is_none();
         if contract.lookup == LookupOffer::None && !contract.class.collides() {
-            return Self::default(); // what lands after a person's answer nobody can know
+            return Self::default(); // nobody can know what arrives after a person's answer
         }
         let within = contract.horizon().min(contract.key_window.unwrap_or(Duration::MAX));
         let landing = u32::try_from((within * 3 / 4).as_secs()).unwrap_or(u32::MAX);
@@ -119,13 +119,13 @@ impl World {
         Self { state: Arc::new(Mutex::new(state)), clock }
     }
 
-    /// An external system of this name: made when it is first asked for, the same one from then on.
+    /// An external system of this name: created on first use, and the same one from then on.
     pub fn service(&self, name: &str, offer: Offer) -> Service {
         let state = self.state().services.entry(name.to_owned()).or_default().clone();
         Service::new(self.clone(), name, offer, state)
     }
 
-    /// An effect happens. Returns the provider's id for it.
+    /// Makes an effect. Returns the provider's id for the effect.
     pub(super) fn happened(&self, request: &Request, system: &str, account: &str, reference: &str) -> String {
         self.add(request.tenant(), request.operation(), system, account, reference)
     }
@@ -158,13 +158,13 @@ impl World {
         id
     }
 
-    /// Somebody does it by hand: an effect that no operation of the engine is behind. Returns the provider's id for it.
+    /// Makes an effect by hand, without an operation of the engine. Returns the provider's id for the effect.
     pub fn by_hand(&self, tenant: &Tenant, system: &str, reference: &str) -> String {
         let operation = OperationKey::stored(format!("~hand:{system}:{reference}"));
         self.add(tenant, &operation, system, "", reference)
     }
 
-    /// The last effect of an operation is lost.
+    /// Loses the last effect of an operation.
     pub(super) fn forgets(&self, call: &Call) {
         let mut state = self.state();
         let its =
@@ -175,12 +175,12 @@ impl World {
         }
     }
 
-    /// The operations of which an effect happened and was lost.
+    /// The operations with an effect that happened and was lost.
     pub(super) fn forgotten(&self) -> BTreeSet<(Tenant, OperationKey)> {
         self.state().forgotten.clone()
     }
 
-    /// How often something happened.
+    /// The number of effects at a system about one reference.
     pub fn count(&self, system: &str, reference: &str) -> usize {
         self.found(system, reference).len()
     }
@@ -192,33 +192,33 @@ impl World {
         found.cloned().collect()
     }
 
-    /// Everything that happened, in its order.
+    /// All effects, in their order.
     pub fn effects(&self) -> Vec<Effect> {
         self.state().effects.clone()
     }
 
-    /// Which life of the process this is, from 1: for a tool that is given another account after a restart.
+    /// The present life of the process, from 1: for a tool that is given another account after a restart.
     pub fn life(&self) -> u32 {
         self.state().life
     }
 
-    /// Takes its time, in the world's time: a provider that is slow.
+    /// Waits in the world's time: for a slow provider.
     pub async fn sleep(&self, by: Duration) {
         self.clock.sleep(by).await;
     }
 
-    /// The world's time, which is the engine's, too.
+    /// The clock of the world, which is also the engine's.
     pub fn clock(&self) -> &SimClock {
         &self.clock
     }
 
-    /// A tool is about to be called, under this contract.
+    /// Notes the contract of a tool that is about to be called.
     pub(super) fn is_asked(&self, call: &Call, tool: &ToolSpec) {
         let place = (call.tenant().clone(), call.operation_key().clone());
         self.state().asked.insert(place, (tool.contract.clone(), tool.effect));
     }
 
-    /// Numbers a request, and says what becomes of it. A fault that nobody could know of is none.
+    /// Numbers a request, and returns its fault. A fault that nobody could detect is left out.
     pub(super) fn next_request(&self, call: &Call, tells_copies: bool) -> Option<Fault> {
         let mut state = self.state();
         let place = (call.tenant().clone(), call.operation_key().clone());
@@ -236,12 +236,12 @@ impl World {
         })
     }
 
-    /// For each request that was made to a tool's provider, which faults can be known of.
+    /// The faults that can be detected, for each request that was made to a tool's provider.
     pub(super) fn knowable(&self) -> BTreeMap<u32, Knowable> {
         self.state().knowable.clone()
     }
 
-    /// Numbers what is not a call, and says what becomes of it.
+    /// Numbers a request that is no call, and returns its fault.
     pub(super) fn next_fault(&self) -> Option<Fault> {
         let mut state = self.state();
         state.requests += 1;
@@ -249,10 +249,10 @@ impl World {
         state.faults.get(&number).copied()
     }
 
-    /// Numbers a request of a lookup.
+    /// Numbers the request of a lookup.
     ///
     /// # Errors
-    /// While lookups have no answer.
+    /// During an outage of lookups.
     pub(super) fn is_looked_up(&self) -> Result<(), ToolError> {
         let now = self.clock.elapsed();
         let mut state = self.state();
@@ -280,35 +280,35 @@ impl World {
         self.state().heard.push(event);
     }
 
-    /// What was published to the [sink](Self::sink) by now, as often as it was: for a consumer that is simulated
-    /// [beside](super::Simulation::with_actor) the engine.
+    /// The events that were published to the [sink](Self::sink) so far, one for each delivery: for a consumer that is
+    /// simulated [beside](super::Simulation::with_actor) the engine.
     pub fn published(&self) -> Vec<outbox::Event> {
         self.state().heard.clone()
     }
 
-    /// What was published, as often as it was; none if there is nobody to publish to.
+    /// The events that were published, one for each delivery; `None` if there is no sink.
     pub(super) fn heard(&self) -> Option<Vec<outbox::Event>> {
         let state = self.state();
         state.listens.then(|| state.heard.clone())
     }
 
-    /// The operations for which a provider was asked for an effect.
+    /// The operations for which a provider got a request for an effect.
     pub(super) fn requested(&self) -> BTreeSet<(Tenant, OperationKey)> {
         self.state().requested.clone()
     }
 
-    /// Notes what the tools of an engine declare.
+    /// Notes the contract classes of an engine's tools.
     pub(super) fn declare<'a>(&self, tools: impl IntoIterator<Item = &'a ToolSpec>) {
         let contracts = tools.into_iter().map(|tool| (tool.name.to_string(), tool.contract.class));
         self.state().contracts.extend(contracts);
     }
 
-    /// What a tool declares.
+    /// The contract class that a tool declares.
     pub(super) fn contract(&self, tool: &str) -> Option<ContractClass> {
         self.state().contracts.get(tool).copied()
     }
 
-    /// The operation may happen twice: by its nature, or as its tool declares it.
+    /// True if the operation may happen twice: by its effect class, or by its contract.
     pub(super) fn may_repeat(&self, record: &Record) -> bool {
         let contract = self.contract(record.operation.as_str());
         record.class.repeatable() || contract == Some(ContractClass::Idempotent)
@@ -325,13 +325,13 @@ impl World {
         state.log.push(Event { at, life, what });
     }
 
-    /// What happens from now on happens in this life.
+    /// Sets the life to which the following events belong.
     pub(super) fn acts(&self, life: u32) {
         let mut state = self.state();
         (state.life, state.newest) = (life, state.newest.max(life));
     }
 
-    /// Who acts was paused, and has been taken for dead.
+    /// True if the acting process was paused, and has been taken for dead.
     pub(super) fn is_zombie(&self) -> bool {
         let state = self.state();
         state.life < state.newest

@@ -1,39 +1,40 @@
-//! Aggregates: how far their events are published.
+//! Aggregates: the positions up to which their events are published.
 
 use super::cell::table;
 use crate::clock::Timestamp;
 use crate::id::{QuestionId, Tenant};
 
-/// How far the events of an aggregate are published. It is there from its first event on.
+/// The publication state of an aggregate. The row exists from the first event of the aggregate on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aggregate {
-    /// Whose it is.
+    /// The tenant that owns the aggregate.
     pub tenant: Tenant,
-    /// Its name.
+    /// The name of the aggregate.
     pub name: String,
-    /// The place of its last event. What stands here when it is written does not count.
+    /// The position of the last event. The value in a change is ignored.
     pub last: i64,
-    /// All events up to this place are published, or were dropped by somebody.
+    /// The position up to which all events are published, or were dropped by a person.
     pub published: i64,
-    /// How often the one behind that was tried in vain.
+    /// The number of failed attempts to publish the next event.
     pub tries: u32,
-    /// How often it was refused, which is not the fault of the way there.
+    /// The number of refusals of the next event by the sink, which are not the fault of the connection.
     pub refusals: u32,
-    /// It is not tried before.
+    /// The earliest instant of the next attempt.
     pub due_at: Timestamp,
-    /// It is set aside: all behind it wait for the answer to this question.
+    /// The open question, if the aggregate is set aside: all its later events wait for the answer.
     pub escalation: Option<QuestionId>,
-    /// Of what is written about publishing: 1 from its first event on. An event that is added does not change it.
+    /// The revision of the publication state: 1 from the first event on. An added event does not change the revision.
     pub revision: u32,
 }
 
 impl Aggregate {
-    /// Something of it is to be published, and nobody need answer a question first.
+    /// True if events are to be published and no question must be answered first.
     pub const fn is_pending(&self) -> bool {
         self.published < self.last && self.escalation.is_none()
     }
 
-    /// As a store keeps it that knows this one's change by its revision: without what added events change.
+    /// True if both rows hold the same change, apart from the fields that added events change. A store knows the
+    /// change by its revision.
     pub(super) fn same_change(&self, other: &Self) -> bool {
         let of = |a: &Self| (a.published, a.tries, a.refusals, a.escalation, a.revision);
         of(self) == of(other)

@@ -1,4 +1,5 @@
-//! Tables, each declared by the row that it keeps: a field of the row is a column, or several, and which is said once.
+//! The tables, each declared by its row type: a field of the row is one column or several, and the mapping is written
+//! once.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -17,22 +18,23 @@ use crate::payload::{DigestKey, Payload, Stored};
 pub(in crate::store) trait Declared: Sized + Send {
     const TABLE: &'static Table;
 
-    /// Reads the values, in the order of the table's columns.
+    /// Reads a row from the values, in the order of the table's columns.
     fn take(values: &mut impl Take) -> Result<Self, StoreError>;
 
-    /// The values, in the order of the table's columns.
+    /// Gives the values of the row, in the order of the table's columns.
     fn put(&self, values: &mut impl Put);
 
-    /// What tells rows apart.
+    /// The key that distinguishes the rows of the table.
     fn place(&self) -> impl Ord + Hash;
 
-    /// Where rows count their changes, which one it is.
+    /// The revision of the row, if its rows count their changes.
     fn revision(&self) -> u32;
 }
 
-/// Declares the table of a row: its name, the law by which it is written, the columns that tell its rows apart, what must be as it is
-/// stored `with` them for a change to be of that row, and the fields in the order of their columns. A field of several columns names
-/// them; what a change leaves as it is, is `fixed`. Behind the fields come flags that no row has when it is new.
+/// Declares the table of a row: its name, the law by which it is written, the columns that distinguish its rows, the
+/// columns that must be equal to the stored ones (`with`) for a change to be of that row, and the fields in the order
+/// of their columns. A field of several columns names them; a column that no change alters is `fixed`. The flags
+/// after the fields are unset in every new row.
 macro_rules! table {
     ($row:ident in $name:literal, $law:ident by ($($key:ident),+) $(with ($($with:ident),+))? {
         $($field:ident $([$($columns:tt)+])? $($fixed:ident)?),+ $(; $($flag:ident),+)?
@@ -99,23 +101,23 @@ macro_rules! revision {
 
 pub(in crate::store) use {columns, revision, table};
 
-/// The column of a field, which is found out of its type.
+/// The column of a field; its kind is derived from the type of the field.
 pub(in crate::store) const fn column<R, C: Cell>(name: &'static str, _: fn(&R) -> &C) -> Column {
     Column { name, kind: C::KIND, fixed: false }
 }
 
-/// The flag of this name is not set.
+/// Gives an unset flag.
 pub(in crate::store) fn unset(_: &'static str, values: &mut impl Put) {
     values.give(Given::Flag(false));
 }
 
-/// What stands in one column.
+/// A value that is stored in one column.
 pub(in crate::store) trait Cell: Sized {
     const KIND: Kind;
 
     fn put(&self, values: &mut impl Put);
 
-    /// Nothing where the column is NULL.
+    /// The value, or `None` if the column is NULL.
     fn some(values: &mut impl Take) -> Result<Option<Self>, StoreError>;
 
     fn take(values: &mut impl Take) -> Result<Self, StoreError> {
@@ -138,7 +140,7 @@ impl<C: Cell> Cell for Option<C> {
     }
 }
 
-/// What stands in one column or in several.
+/// A value that is stored in one column or in several.
 pub(in crate::store) trait Cells: Sized {
     fn put(&self, values: &mut impl Put);
     fn take(values: &mut impl Take) -> Result<Self, StoreError>;
@@ -154,7 +156,7 @@ impl<C: Cell> Cells for C {
     }
 }
 
-/// Cells of one kind, each with what is given to the database, and how it is read back.
+/// Declares cells of one kind: for each type, the value given to the database, and the way it is read back.
 macro_rules! cells {
     ($kind:ident by $read_as:ident: $($cell:ty: $given:expr, $read:expr;)+) => {
         $(impl Cell for $cell {
@@ -211,7 +213,7 @@ cells! { Number by number:
     StepKind: |kind| kind.code().into(), Self::from_code;
 }
 
-/// Declares an enumeration whose variants stand in rows as these numbers. No number is ever used again for another one.
+/// Declares an enumeration whose variants have these codes in rows. A code is never used again for another variant.
 macro_rules! coded {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $code:literal),+ $(,)? }) => {
         $(#[$meta])*
@@ -220,15 +222,15 @@ macro_rules! coded {
         }
 
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: [Self; [$($code),+].len()] = [$(Self::$variant),+];
 
-            /// The number that rows hold.
+            /// The code that rows hold.
             pub(crate) const fn code(self) -> i64 {
                 self as i64
             }
 
-            /// Reads the number back.
+            /// Reads a code back.
             pub(crate) fn from_code(code: i64) -> Option<Self> {
                 Self::ALL.into_iter().find(|variant| variant.code() == code)
             }
@@ -250,8 +252,8 @@ impl Cell for bool {
     }
 }
 
-/// A value as JSON. All that is stored so can be written; should one value not, what is written here is read back as damage, which
-/// names it. So nothing is dropped in silence.
+/// A value as JSON. All stored types can be written as JSON. If one could not, the text names the error and is read
+/// back as damage, so that nothing is dropped silently.
 pub(in crate::store) fn as_json(value: &impl Serialize) -> Arc<str> {
     serde_json::to_string(value).unwrap_or_else(|error| format!("not written as JSON: {error}")).into()
 }

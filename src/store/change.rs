@@ -1,4 +1,4 @@
-//! What is written: a change lists all its consequences, so that "one transaction" is visible in the type.
+//! Changes: a change lists all its consequences, so that "one transaction" is visible in the type.
 
 use super::Aggregate;
 use super::document::Document;
@@ -13,97 +13,103 @@ use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{Admission, Basis, ContractClass, Look, Record, RequestHash, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest, Stored, hex};
 
-/// One activation of a run: changes of one lane never overtake one another, and a refused one stops the rest.
+/// The lane of one activation of a run: changes of one lane never overtake one another, and a refused one stops the
+/// rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OrderingKey(pub u64);
 
-/// One change with everything that follows from it: all of it becomes durable, or nothing.
+/// One change with all its consequences: either all of them become durable, or none.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// The worker that writes. Refused once that worker has been fenced; absent only for enrolment and for
-    /// evidence, which a fenced worker may still leave.
+    /// The fence of the worker that writes. The change is refused once that worker has been fenced. `None` only for
+    /// enrolment and for evidence, which a fenced worker may still leave.
     pub fence: Option<Fence>,
-    /// The order it belongs to.
+    /// The lane that the change belongs to.
     pub lane: Option<OrderingKey>,
-    /// The new state of a record: at revision 1 a new one, otherwise one revision on from what is stored.
+    /// The new state of a record: revision 1 for a new one, otherwise one more than the stored revision.
     pub record: Option<Box<Record>>,
-    /// The look at a record that is to come, by the same rule as `record`; one that is not to come goes.
+    /// The scheduled look at a record, by the same rule as `record`; a look without a due instant is deleted.
     pub look: Option<Box<Look>>,
-    /// Checkpoints of a run.
+    /// The checkpoints of a run.
     pub steps: Vec<Step>,
-    /// A run was answered from a record that another run owns.
+    /// The use of a record of another run that answered a run.
     pub used: Option<Box<SharedEffect>>,
     /// The new state of a run, by the same rule as `record`.
     pub run: Option<Box<Run>>,
-    /// With a run: the checkpoints of its turns after its [base](Run::base), up to this one, go.
+    /// With a run: deletes the checkpoints of its turns after its [base](Run::base), up to and including this turn.
     pub prune: Option<u32>,
-    /// A question: without an answer a new one, with an answer one that was open.
+    /// Questions: one without an answer is new, one with an answer closes an open question.
     pub escalations: Vec<Question>,
-    /// Something said to a run. Refused as `Exists` if it has another of this name and id.
+    /// A signal to a run. Refused as `Exists` if the run has another signal of this name and id.
     pub signal: Option<Box<Signal>>,
     /// A signal that its run has received. Refused as `Stale` if there is none.
     pub received: Option<Box<Signal>>,
-    /// What a fenced worker learned.
+    /// The late answer of a fenced worker.
     pub evidence: Option<Box<Evidence>>,
-    /// The contract of the call whose outcome the record or the evidence tells. A store needs it to know whether a late
-    /// answer is of a second effect: of this evidence, or of what fenced workers left before if the record was
-    /// [taken over](Self::taken_over).
+    /// The contract of the call whose outcome the record or the evidence holds. A store needs the contract to decide
+    /// if a late answer proves a second effect: this evidence, or the earlier evidence of fenced workers if the
+    /// record was [taken over](Self::taken_over).
     pub contract: Option<ContractClass>,
-    /// The record was begun by another worker, and this change seals it: what fenced workers learned about it is compared
-    /// with it. Except for what these learned, by worker and attempt, on which the seal rests.
+    /// Set if another worker began the record and this change seals it: the evidence of fenced workers is compared
+    /// with the record, except for the listed pieces, by worker and attempt, on which the seal rests.
     pub taken_over: Option<Box<[(Fence, u32)]>>,
-    /// Payloads that are too large for their rows.
+    /// The payloads that are too large for their rows.
     pub payloads: Vec<(Tenant, Payload)>,
-    /// A worker comes or goes.
+    /// The enrolment, renewal or end of a worker.
     pub worker: Option<WorkerChange>,
-    /// Runs of a queue begin: as many as its limits allow become this worker's, in a change of its own. Which they are
-    /// is [read back](crate::store::Store::queue_admitted).
+    /// The admission of runs of a queue: as many as its limits allow become this worker's, in a change of its own.
+    /// The admitted runs are [read back](crate::store::Store::queue_admitted).
     pub admission: Option<Box<Admission>>,
-    /// The new state of a schedule, by the same rule as `record`; with the run that its tick begins, if it does.
+    /// The new state of a schedule, by the same rule as `record`, with the run that its tick begins, if any.
     pub schedule: Option<Box<Schedule>>,
-    /// The new states of guards' rows, each of another row: at revision 1 a new one, otherwise one revision on from what
-    /// is stored. Refused as `Exists` if one is not: then another was first, and what is there is to be read again.
+    /// The new states of guards' rows, each of a different row: revision 1 for a new one, otherwise one more than the
+    /// stored revision. Refused as `Exists` if another revision is stored: another writer was first, and the row must
+    /// be read again.
     pub documents: Vec<Document>,
-    /// Events that are to be published, each the next one of its aggregate. Refused as `Exists` if one of this id is there.
+    /// The events to publish, each the next one of its aggregate. Refused as `Exists` if an event with this id is
+    /// there.
     pub events: Vec<OutboxEvent>,
-    /// How far aggregates are published, by the same rule as `record`: each is there from its first event on, at revision
-    /// 1. Not together with events of the same aggregate.
+    /// The positions up to which aggregates are published, by the same rule as `record`: an aggregate exists from its
+    /// first event on, at revision 1. Not together with events of the same aggregate.
     pub aggregates: Vec<Aggregate>,
-    /// Records whose time is over, each with what is left of it, in a change of its own. One that has changed meanwhile, that
-    /// somebody asks about or that a run that is under way rests on stays as it is.
+    /// The records whose retention is over, each with the rest that is left, in a change of its own. A record that
+    /// has changed meanwhile, that has an open question or that a run under way rests on is left unchanged.
     pub retired: Vec<Retired>,
-    /// Runs whose time is over, each with what is left of it, in a change of its own. One that is not at rest stays as it is. Of a long
-    /// one a part of what belongs to it goes: it is listed again until all is gone.
+    /// The runs whose retention is over, each with the rest that is left, in a change of its own. A run that is not
+    /// at rest is left unchanged. A long run is deleted in parts: it is listed again until all its rows are gone.
     pub retired_runs: Vec<RetiredRun>,
-    /// Nobody waits for the disk, for what a crash takes back is retired again. In a batch of its own.
+    /// True if nobody waits for the disk, because rows that a crash brings back are retired again. In a batch of its
+    /// own.
     pub beside: bool,
-    /// A tenant of which nothing stays but its key for digests, in a change of its own; alone in a batch it may take as long as
-    /// it does. Refused as `UnderWay` while anything of it is.
+    /// The tenant to erase: only its key for digests is left, in a change of its own, alone in a batch, which may
+    /// take long. Refused as `UnderWay` while anything of the tenant is under way.
     pub erased: Option<Tenant>,
-    /// Published events that nobody will ask for any more: each goes, and all before it of its aggregate.
+    /// The published events that nobody will ask for any more: each is deleted together with all earlier events of
+    /// its aggregate.
     pub forgotten: Vec<Published>,
-    /// A tenant's key for digests of secrets, when it is first seen; a key that exists stays.
+    /// The key of a tenant for digests of secrets, when the tenant is first seen; an existing key is kept.
     pub tenant_key: Option<(Tenant, DigestKey)>,
 }
 
-/// A record whose time is over, or begins anew.
+/// A record whose retention is over or starts again.
 #[derive(Clone, Debug)]
 pub struct Retired {
-    /// Whose it is.
+    /// The tenant that owns the record.
     pub tenant: Tenant,
-    /// Its place.
+    /// The position of the record in its table.
     pub id: RecordId,
-    /// The revision at which it is retired.
+    /// The revision at which the record is retired.
     pub revision: u32,
-    /// What is left of it, one revision on: nothing, digests, or all of it until later. What belongs to it goes with what
-    /// is said about it: evidence and answered questions with all but the last, and uses with the first.
+    /// The rest of the record, one revision on: nothing, a tombstone, or the whole record for longer. Rows that
+    /// belong to the record are deleted with it: evidence and answered questions unless the whole record is kept, and
+    /// uses if nothing is left.
     pub left: Option<Box<Record>>,
-    /// The payloads that it referred to, if it does not refer to them any more: each has one use less.
+    /// The large payloads that the record no longer refers to: each has one use less.
     pub payloads: Vec<PayloadDigest>,
 }
 
 impl Retired {
-    /// What is left of a record.
+    /// The retirement of a record, with its rest.
     pub fn of(record: &Record, left: Option<Record>) -> Self {
         let mut retired = Self {
             tenant: record.tenant.clone(),
@@ -123,27 +129,28 @@ impl Retired {
         retired
     }
 
-    /// It is kept whole for longer.
+    /// True if the whole record is kept for longer.
     pub(crate) fn is_kept(&self) -> bool {
         self.left.as_ref().is_some_and(|left| !matches!(left.state, State::Gone { .. }))
     }
 }
 
-/// A run whose time is over: its input, outcome, checkpoints and signals go, and its place and start key stay, unless nothing is left.
+/// A run whose retention is over: its input, outcome, checkpoints and signals are deleted. Its place and start key
+/// stay, unless nothing is left.
 #[derive(Clone, Debug)]
 pub struct RetiredRun {
     /// The run, as it was listed.
     pub run: Run,
-    /// A tombstone is left of it. Otherwise its start key is new again.
+    /// True if a tombstone is left of the run. Otherwise its start key counts as new again.
     pub is_left: bool,
-    /// The hash of its input by the tenant's own key.
+    /// The hash of the run's input by the tenant's own key.
     pub input_hash: RequestHash,
-    /// The digest of its outcome by the same key.
+    /// The digest of the run's outcome by the same key.
     pub outcome: String,
 }
 
 impl RetiredRun {
-    /// What is left of a run that has ended; nothing of one that has not.
+    /// The retirement of a run that has ended; `None` for one that has not.
     pub fn of(run: &Run, is_left: bool, key: &DigestKey) -> Option<Self> {
         let (is_expired, outcome) = match &run.state {
             RunState::Succeeded { output } => (false, hex(&key.digest(output.column().as_bytes()))),
@@ -155,7 +162,7 @@ impl RetiredRun {
         Some(Self { run: run.clone(), is_left, input_hash, outcome })
     }
 
-    /// The large payloads that its row names.
+    /// The large payloads that the row of the run names.
     pub(super) fn payloads(&self) -> Vec<PayloadDigest> {
         let output = match &self.run.state {
             RunState::Succeeded { output } => Some(output),
@@ -165,47 +172,48 @@ impl RetiredRun {
     }
 }
 
-/// A worker comes or goes.
+/// The enrolment, renewal or end of a worker.
 #[derive(Clone, Debug)]
 pub enum WorkerChange {
-    /// A new process begins work under a name that nobody had before. It is given the next fence.
+    /// A new process begins work under a fresh name. The store gives it the next fence.
     Enrol {
-        /// Its name: unique, with a random part.
+        /// The name of the worker: unique, with a random part.
         name: String,
-        /// When.
+        /// The instant of the enrolment.
         at: Timestamp,
-        /// Until when it is alive unless it [renews](WorkerChange::Renew), by the store's clock. Absent in a store
-        /// of one worker, whose lock tells.
+        /// The end of the lease by the store's clock, unless the worker [renews](WorkerChange::Renew) it. `None` in a
+        /// store of one worker, whose lock takes the place of a lease.
         lease_until: Option<Timestamp>,
     },
-    /// The worker is alive, and says so until then by the store's clock.
+    /// The worker renews its lease, by the store's clock.
     Renew {
-        /// The new end of its lease.
+        /// The new end of the worker's lease.
         until: Timestamp,
     },
-    /// Another worker's lease has run out: its writes are void from now on. Refused as stale if it has ended
-    /// before, or has renewed.
+    /// The lease of another worker has run out: its writes are void from now on. Refused as `Stale` if that worker
+    /// has ended before, or has renewed.
     End {
-        /// Which.
+        /// The fence of the worker that ends.
         fence: Fence,
-        /// Now, by the store's clock.
+        /// The present instant, by the store's clock.
         at: Timestamp,
     },
-    /// Nothing of an ended worker is left to be taken over: nobody looks for it any more.
+    /// Nothing of an ended worker is left to be taken over: other workers no longer look for its work.
     Settle {
-        /// Which.
+        /// The fence of the ended worker.
         fence: Fence,
     },
-    /// All other workers are dead (embedded: their lock was taken): their writes are void from now on.
+    /// All other workers are dead (embedded: the lock was acquired): their writes are void from now on.
     FenceOthers {
-        /// When.
+        /// The instant of the change.
         at: Timestamp,
     },
-    /// The worker publishes what is in the outbox, from now until it ends. Refused as `Exists` while another one does.
+    /// The worker publishes the events of the outbox from now until it ends. Refused as `Exists` while another one
+    /// does.
     Publish,
-    /// The worker goes in order: what it leaves has not killed it.
+    /// The worker ends in order: the work that it leaves has not killed it.
     Retire {
-        /// When.
+        /// The instant of the change.
         at: Timestamp,
     },
 }
@@ -223,7 +231,7 @@ impl Change {
         self
     }
 
-    /// Adds, changes or takes off a look.
+    /// Adds, changes or deletes a look.
     #[must_use]
     pub fn look(mut self, look: impl Into<Box<Look>>) -> Self {
         self.look = Some(look.into());
@@ -233,7 +241,7 @@ impl Change {
     /// Adds a run's checkpoint.
     #[must_use]
     pub fn step(mut self, step: Step) -> Self {
-        self.steps.reserve_exact(1); // nearly always it is the only one
+        self.steps.reserve_exact(1); // nearly always there is only one
         self.steps.push(step);
         self
     }
@@ -259,7 +267,8 @@ impl Change {
         self
     }
 
-    /// The large payloads that its new rows name and it does not bring: other rows brought them, and may go first.
+    /// The large payloads that the new rows of this change name and that it does not bring: other rows brought them
+    /// and may be deleted first.
     pub(super) fn copied(&self) -> Vec<(&Tenant, PayloadDigest)> {
         let mut named: Vec<(&Tenant, PayloadDigest)> = Vec::new();
         let mut name =
@@ -290,15 +299,15 @@ impl Change {
         named
     }
 
-    /// What a refused change reports of its attempt's own answer (REC-9); nothing if it rests on a lookup or on a
-    /// person's word, which can be asked again.
+    /// The evidence in the attempt's own answer of a refused change; `None` if the outcome rests on a lookup or on a
+    /// person's decision, which can be obtained again.
     pub(super) fn late_evidence(&self) -> Option<Evidence> {
         let record = self.record.as_deref()?;
         if matches!(record.basis, Basis::Lookup | Basis::Decision) {
             return None;
         }
         let response = match &record.state {
-            // The payload's row is refused with the change.
+            // The row of the payload is refused with the change.
             State::Committed { response: Stored::At(digest) } => {
                 let (_, payload) = self.payloads.iter().find(|(_, payload)| payload.digest() == *digest)?;
                 Stored::Inline(payload.clone())
@@ -318,13 +327,13 @@ impl Change {
         })
     }
 
-    /// The provider has accepted the call of its record, and finishes it by itself.
+    /// True if the provider has accepted the call of the record and finishes it by itself.
     fn accepts(&self) -> bool {
         self.escalations.iter().any(|row| row.kind == QuestionKind::Pending && row.is_new())
     }
 
-    /// A change that asks "am I the first?": the start of an operation or of a run, a signal, a document. That it is refused because
-    /// somebody else was first is an answer, and holds up nothing behind it.
+    /// True if the change asks "am I the first?": the start of an operation or of a run, a signal, a document. A
+    /// refusal because another writer was first is an answer, and stops no later change of the lane.
     pub fn is_question(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.revision == 1)
             || self.run.as_ref().is_some_and(|run| run.revision == 1)
@@ -332,7 +341,7 @@ impl Change {
             || !self.documents.is_empty()
     }
 
-    /// With this verdict nothing behind it in its lane may be written.
+    /// True if, with this verdict, no later change of the lane may be written.
     pub(super) fn stops_lane(&self, verdict: &Verdict) -> bool {
         match verdict {
             Verdict::Admitted => false,
@@ -342,28 +351,28 @@ impl Change {
     }
 }
 
-/// What became of a change.
+/// The verdict on a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It is durable.
+    /// The change is durable.
     Admitted,
-    /// Nothing of it was written.
+    /// Nothing of the change was written.
     Refused(Refusal),
 }
 
 impl Verdict {
-    /// The change is durable.
+    /// True if the change is durable.
     pub const fn is_admitted(&self) -> bool {
         matches!(self, Self::Admitted)
     }
 }
 
-/// Why nothing of a change was written.
+/// The reason why nothing of a change was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Its worker has been fenced: another has taken over.
+    /// The worker of the change has been fenced: another one has taken over.
     #[error("this worker has been fenced: another process has taken its work over")]
     Fenced,
     /// A unique key is taken.
@@ -375,16 +384,16 @@ pub enum Refusal {
     /// An earlier change of the same lane was refused.
     #[error("an earlier write of the same run was refused")]
     Predecessor,
-    /// It cannot be stored.
+    /// The change cannot be stored.
     #[error("it cannot be stored: {0}")]
     Invalid(String),
-    /// Of the tenant that is to be erased.
+    /// The tenant to be erased has something under way.
     #[error("{0} keeps the tenant from being erased")]
     UnderWay(UnderWay),
 }
 
-/// What stands against a row that counts its changes, where the stored one is at this revision: revision 1 is of a new row, and a
-/// later one follows the stored one.
+/// Checks the revision of a change against the stored one: revision 1 must be of a new row, and a later revision must
+/// follow the stored one.
 pub(super) fn follows(stored: Option<u32>, revision: u32) -> Result<(), Refusal> {
     match stored {
         Some(_) if revision == 1 => Err(Refusal::Exists),
@@ -393,18 +402,18 @@ pub(super) fn follows(stored: Option<u32>, revision: u32) -> Result<(), Refusal>
     }
 }
 
-/// What of a tenant is not at its end.
+/// The kind of row that keeps a tenant from being erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnderWay {
-    /// It has not ended: let it, or cancel it.
+    /// A run has not ended: let it end, or cancel it.
     Run,
-    /// It has started, is asked about or is to be confirmed by a lookup.
+    /// An operation has started, has an open question or is to be confirmed by a lookup.
     Operation,
-    /// It is open: answer it.
+    /// A question is open: answer it.
     Question,
-    /// It is active or paused: delete it.
+    /// A schedule is active or paused: delete it.
     Schedule,
-    /// It is not published.
+    /// An event is not published.
     Event,
 }
 

@@ -1,5 +1,5 @@
-//! Rows that guards own (layer 5): approvals and the like. The store keeps them and moves each on by one revision; what
-//! they say it does not know.
+//! Documents: rows that guards own (layer 5), such as approvals. The store keeps the rows and moves each on by one
+//! revision; it does not know the meaning of their content.
 
 use serde::Serialize;
 
@@ -8,37 +8,37 @@ use super::row::Row;
 use crate::clock::Timestamp;
 use crate::id::{Name, Tenant};
 
-/// The kind and the id of the ledger's document about itself, of [`Tenant::ledger`]. It is open while the ledger is taken for
-/// older than the world; a heartbeat asks for that.
+/// The kind and the id of the ledger's document about itself, owned by [`Tenant::ledger`]. The document is open while
+/// the ledger counts as older than the world; a heartbeat reads that.
 pub(crate) const LEDGER_KIND: &str = "ledger";
 pub(crate) const LEDGER_ID: &str = "restored";
 
-/// The kind of the ledger's documents that hold what tools declared, of [`Tenant::ledger`].
+/// The kind of the ledger's documents that hold tool declarations, owned by [`Tenant::ledger`].
 pub(crate) const DECLARATION_KIND: &str = "declaration";
 
-/// A part of a row's id, so that no `/` in it is taken for the one that ends it.
+/// A part of a row's id, escaped so that a `/` inside it does not count as the end of the part.
 pub(crate) fn part(text: &str) -> String {
     text.replace('%', "%25").replace('/', "%2F")
 }
 
-/// A guard's row.
+/// A row that a guard owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// Whose it is.
+    /// The tenant that owns the document.
     pub tenant: Tenant,
-    /// Which guard's, such as `approval`.
+    /// The name of the guard, such as `approval`.
     pub kind: Name,
-    /// Which of its kind.
+    /// The id of the document within its kind.
     pub id: String,
-    /// Counts the changes; a change is admitted only on top of the one it was computed from.
+    /// The number of changes. A change is admitted only on top of the revision it was computed from.
     pub revision: u32,
-    /// Something is still to be done about it: it is listed among the open ones.
+    /// True if there is still work for the document: it is listed among the open ones.
     pub open: bool,
-    /// JSON, its guard's alone.
+    /// The content as JSON, read only by the guard.
     pub body: String,
-    /// When it was first written.
+    /// The instant at which the document was first written.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// The instant of the last change.
     pub updated_at: Timestamp,
 }
 
@@ -47,7 +47,7 @@ table! { Document in "document", Moves by (tenant, kind, id) {
 } }
 
 impl Document {
-    /// A row that is written for the first time, and not open.
+    /// A document that is written for the first time and is not open.
     pub(crate) fn first(
         tenant: &Tenant,
         kind: &str,

@@ -1,15 +1,16 @@
-//! What went wrong with a store, and why a database is refused. The texts say what is durable, and what to do.
+//! The errors of a store, and the reasons for which a database is refused. The texts say what is durable, and what to
+//! do.
 
-/// What went wrong with the store itself. The text says what is durable.
+/// An error of the store itself. The text says what is durable.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// There is no room left.
+    /// The disk has no room left.
     #[error(
         "the disk is full: nothing of this write is durable; free some space, then it goes on ({detail})"
     )]
     Full {
-        /// The database's words.
+        /// The message of the database.
         detail: String,
     },
     /// Another process holds the database for too long.
@@ -17,32 +18,32 @@ pub enum StoreError {
         "the database is locked by another process: nothing of this write is durable; it may be retried ({detail})"
     )]
     Busy {
-        /// The database's words.
+        /// The message of the database.
         detail: String,
     },
     /// Reading or writing the file failed.
     #[error("the database cannot be read or written: nothing of this write is durable ({detail})")]
     Io {
-        /// The database's words.
+        /// The message of the database.
         detail: String,
     },
-    /// A row holds what no version of this engine writes.
+    /// A row holds a value that no version of this engine writes.
     #[error(
         "the row {row} is damaged: {detail}; it was left as it is, restore it from a backup or resolve its run by hand"
     )]
     Corrupt {
-        /// Which row.
+        /// The name of the row.
         row: String,
-        /// What is wrong with it.
+        /// Description of the damage.
         detail: String,
     },
-    /// The connection was lost, and did not come back in time.
+    /// The connection was lost and was not restored in time.
     #[error(
         "the database cannot be reached: whether this write is durable is not known; nothing is sent that needs it, \
          and when the database is back its rows tell ({detail})"
     )]
     Unreachable {
-        /// The system's words.
+        /// The message of the system.
         detail: String,
     },
     /// The store's own code, or code that it called, panicked.
@@ -51,10 +52,10 @@ pub enum StoreError {
          ({detail})"
     )]
     Panicked {
-        /// The panic's words.
+        /// The message of the panic.
         detail: String,
     },
-    /// The database cannot be used at all.
+    /// The database cannot be used.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The engine is shutting down; the write was not made.
@@ -63,167 +64,167 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The same write may succeed a moment later.
+    /// True if the same write may succeed a moment later.
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Io { .. } | Self::Full { .. } | Self::Unreachable { .. })
     }
 }
 
-/// Why a database was refused when it was opened. It was left as it is.
+/// The reason why a database was refused when it was opened. The database is unchanged.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process that is alive works on it.
+    /// Another live process works on the database.
     #[error(
         "{path} belongs to another process that is alive ({owner}): one engine at a time; use PostgreSQL to share work"
     )]
     Owned {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The process, as far as it can be seen.
+        /// The other process, as far as it can be seen.
         owner: String,
     },
-    /// This very process works on it.
+    /// This process has the database open already.
     #[error(
         "{path} is open in this process already: one engine at a time; shut the other engine down first, or use that one"
     )]
     OwnedHere {
-        /// The file.
+        /// The path of the file.
         path: String,
     },
-    /// It was removed, or another file was put in its place, while it was open.
+    /// The file was removed or replaced while it was open.
     #[error(
         "{path} was removed or replaced while this engine worked on it ({detail}): nothing more is sent or recorded here; \
          what was in flight is not known to the new file. Put the former file back, if it still exists, and start again"
     )]
     Replaced {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// What is there instead.
+        /// Description of the present content of the path.
         detail: String,
     },
-    /// It has several names, and SQLite's log belongs to one of them only.
+    /// The file has several names, and the log of SQLite belongs to one of them only.
     #[error(
         "{path} has several names (hard links): what is written under one of them is not seen under the others; remove the \
          other names, or make a copy and open that"
     )]
     HardLinked {
-        /// The file.
+        /// The path of the file.
         path: String,
     },
-    /// It does not say which file is meant.
+    /// The path does not name a file.
     #[error("{path:?} names no database file: {detail}")]
     NoFile {
-        /// As it was given.
+        /// The path, as it was given.
         path: String,
-        /// What to write instead.
+        /// The advice what to write instead.
         detail: &'static str,
     },
-    /// Written by a newer version of this crate.
+    /// The database was written by a newer version of this crate.
     #[error(
         "{path} has schema version {found}, this engine knows {known}: update counterfoil; never run an old engine on a new database"
     )]
     FromTheFuture {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Its version.
+        /// The schema version of the database.
         found: i64,
         /// The newest version that this engine knows.
         known: i64,
     },
-    /// Its rows were moved to another database.
+    /// The rows of the database were moved to another database.
     #[error(
         "{path} was moved to PostgreSQL and given up: start the engine there; on this file it would do again what is \
          done there"
     )]
     GivenUp {
-        /// The file.
+        /// The path of the file.
         path: String,
     },
-    /// Its rows are being moved into it.
+    /// Rows are being moved into the database.
     #[error(
         "{path} is being filled by `counterfoil move` (from the file of {source_name}), and nothing can work on it \
          before that is done: make the same move again, and it goes on from there"
     )]
     Filling {
-        /// Hosts and database.
+        /// The hosts and the database.
         path: String,
-        /// The file, by its first worker and its last fence.
+        /// The source file, by its first worker and its last fence.
         source_name: String,
     },
-    /// The file is somebody else's.
+    /// The file belongs to another application.
     #[error("{path} is the database of another application (id {found:#x}): choose another file")]
     Foreign {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Its application id.
+        /// The application id of the file.
         found: i64,
     },
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error(
         "{path} is read-only: no effect could be recorded, so none will be started; make file and folder writable ({detail})"
     )]
     ReadOnly {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The system's words.
+        /// The message of the system.
         detail: String,
     },
-    /// WAL needs shared memory, which a network filesystem does not have.
+    /// The file is on a network filesystem, which lacks the shared memory that WAL needs.
     #[error(
         "{path} is on a network filesystem ({kind}): SQLite's WAL does not work there; use a local disk or PostgreSQL"
     )]
     NetworkFilesystem {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The filesystem.
+        /// The kind of the filesystem.
         kind: &'static str,
     },
-    /// No host of it accepts connections that can write.
+    /// No host of the database accepts connections that can write.
     #[error("{path} cannot be reached: {detail}; check the URL, and that the server is up")]
     Unreachable {
-        /// Hosts and database.
+        /// The hosts and the database.
         path: String,
-        /// The system's words.
+        /// The message of the system.
         detail: String,
     },
-    /// The server says that a commit is done before it is on disk.
+    /// The server reports a commit as done before it is on disk.
     #[error(
         "{path} has synchronous_commit = {found}: what is answered as committed may be lost when the server crashes, \
          and a call whose start is lost is made again; set it to `on`, or allow it in the options of the store"
     )]
     WeakDurability {
-        /// Hosts and database.
+        /// The hosts and the database.
         path: String,
-        /// The setting.
+        /// The value of the setting.
         found: String,
     },
-    /// Another host may be promoted that lacks the last commits.
+    /// A standby that lacks the last commits may be promoted.
     #[error(
         "{path} names several hosts, and synchronous_standby_names is empty: when a standby is promoted, the last \
          commits of the primary may be lost, and a call whose start is lost is made again; configure a synchronous \
          standby, or allow it in the options of the store"
     )]
     AsynchronousStandby {
-        /// Hosts and database.
+        /// The hosts and the database.
         path: String,
     },
-    /// A pooler in between gives each transaction another connection.
+    /// A pooler gives each transaction another connection.
     #[error(
         "{path} is reached through a pooler that gives each transaction another connection (PgBouncer: pool_mode = \
          transaction): the search path and the time limits of a session would be lost, or left to another client; nothing \
          was written; connect past the pooler, or through one with pool_mode = session"
     )]
     TransactionPooling {
-        /// Hosts and database.
+        /// The hosts and the database.
         path: String,
     },
-    /// It has a table of migrations that is not of this engine.
+    /// The database has a table of migrations that is not of this engine.
     #[error("{path} holds something else: {detail}; choose another schema")]
     Strange {
-        /// Hosts and database.
+        /// The hosts and the database.
         path: String,
-        /// What differs.
+        /// Description of the difference.
         detail: String,
     },
     /// The SQLite library has the WAL-reset bug.
@@ -231,15 +232,15 @@ pub enum OpenError {
         "the SQLite library is {found}, below 3.51.3: it can corrupt a WAL database (sqlite.org/wal.html#walresetbug); link a newer one"
     )]
     UnsafeLibrary {
-        /// Its version.
+        /// The version of the library.
         found: String,
     },
     /// The file is not a database, or cannot be opened.
     #[error("{path} cannot be opened: {detail}")]
     Unusable {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The system's words.
+        /// The message of the system.
         detail: String,
     },
 }

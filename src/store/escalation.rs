@@ -8,32 +8,32 @@ use super::row::Row;
 use crate::clock::Timestamp;
 use crate::id::{QuestionId, RecordId, RunId, Tenant};
 
-/// An open question, or one that was answered.
+/// A question, open or answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Its name.
+    /// The id of the question.
     pub id: QuestionId,
-    /// Whose it is.
+    /// The tenant that owns the question.
     pub tenant: Tenant,
-    /// The operation in question.
+    /// The record of the operation in question.
     pub record: Option<RecordId>,
-    /// The run that waits, or that it is about.
+    /// The run that waits, or that the question is about.
     pub run: Option<RunId>,
-    /// What kind of question.
+    /// The kind of the question.
     pub kind: QuestionKind,
-    /// The question as a person reads it: what happened, to which key, what can be answered.
+    /// The question in words for a person: the event, the key, and the possible answers.
     pub question: String,
-    /// When it was opened.
+    /// The instant at which the question was opened.
     pub opened_at: Timestamp,
-    /// An answer that takes effect when a lookup has answered, or when a worker that knows the tool has read its result. The question is
-    /// open until then, and stays open if the result is a [`misfit`](Answer::misfit).
+    /// An answer that takes effect when a lookup has answered, or when a worker that knows the tool has read its
+    /// result. The question is open until then, and stays open if the result is a [`misfit`](Answer::misfit).
     pub waiting: Option<Answer>,
-    /// The answer.
+    /// The answer, if the question is closed.
     pub answer: Option<Answer>,
 }
 
 impl Question {
-    /// As it is written when it is opened; otherwise as something that falls on an open question.
+    /// True if the row opens the question; false if it changes an open one.
     pub(crate) const fn is_new(&self) -> bool {
         self.answer.is_none() && self.waiting.is_none()
     }
@@ -48,69 +48,69 @@ impl Question {
         self.waiting.as_ref().filter(|answer| answer.misfit.is_none())
     }
 
-    /// The answer that waits for a worker that can read its result: there is nothing to be looked up meanwhile.
+    /// The answer that waits for a worker that can read its result: no lookup is made meanwhile.
     pub(crate) fn to_be_read(&self) -> Option<&Answer> {
         self.waits().filter(|answer| answer.resolution.result().is_some())
     }
 }
 
 coded! {
-    /// What kind of question.
+    /// The kind of a question.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     #[non_exhaustive]
     pub enum QuestionKind {
-        /// Nobody can tell whether an effect happened.
+        /// The outcome of an effect is unknown.
         Ambiguous = 1,
         /// The world holds more than one effect.
         Duplicated = 2,
-        /// A committed effect belongs to a run that failed, ended or went another way.
+        /// A committed effect belongs to a run that failed, ended or took another path.
         Orphaned = 3,
-        /// A resumed run went another way, or drew another key for the same call.
+        /// A resumed run took another path, or drew another key for the same call.
         Diverged = 4,
-        /// A run's rows cannot be read, or no longer fit the code.
+        /// The rows of a run cannot be read, or no longer fit the code.
         Damaged = 5,
         /// A run killed its process too often.
         Quarantined = 6,
-        /// A run's workflow, a tool that it calls or the workflow of its child is not registered. Withdrawn by the engine that
-        /// has registered it.
+        /// The workflow of a run, a tool that it calls or the workflow of its child is not registered. An engine that
+        /// has registered it withdraws the question.
         Unregistered = 7,
-        /// Nobody can tell whether an effect happened, because its tool is not registered, or cannot read the
-        /// request. Withdrawn by the engine when the tool is here again.
+        /// The outcome of an effect is unknown, because its tool is not registered, or cannot read the request. The
+        /// engine withdraws the question when the tool is registered again.
         UnknownTool = 8,
-        /// An effect is committed, and whether an earlier request for it arrived as well could not be found out.
+        /// An effect is committed, and it could not be found out if an earlier request for it arrived as well.
         Unconfirmed = 9,
-        /// Somebody paused a run.
+        /// A person paused a run.
         Paused = 10,
-        /// An event could not be published: it is set aside, and what follows it in its aggregate waits.
+        /// An event could not be published: it is set aside, and later events of its aggregate wait.
         Unpublished = 21,
         /// A message could not be processed by its consumer: it is set aside.
         Unprocessed = 22,
         /// An effect is committed, and the provider's lookup does not show it.
         Missing = 24,
-        /// May an effect be undone? Its run, which did not end well, waits for the answer.
+        /// A compensation needs a decision. The run, which did not end well, waits for the answer.
         Compensation = 23,
-        /// The ledger may be older than the world. Of [`Tenant::ledger`](crate::Tenant::ledger).
+        /// The ledger may be older than the world. The question belongs to [`Tenant::ledger`](crate::Tenant::ledger).
         Restored = 25,
-        /// A signal cannot be read by the run that waits for it: it is set aside, and the run waits on.
+        /// A signal cannot be read by the run that waits for it: it is set aside, and the run goes on waiting.
         Unread = 26,
-        /// The provider has accepted a call and finishes it by itself. Nobody is asked: it is no question until the call's longest
-        /// time is over.
+        /// The provider has accepted a call and finishes it by itself. Nobody is asked: the row is no question until
+        /// the longest time of the call is over.
         Pending = 27,
     }
 }
 
 impl QuestionKind {
-    /// A run waits for the answers to these, as a row.
+    /// The kinds whose answers a run waits for as a row.
     pub(crate) const PARKING: [Self; 4] =
         [Self::Ambiguous, Self::UnknownTool, Self::Compensation, Self::Pending];
 
-    /// What became of a call is not known, or not decided yet.
+    /// True if the outcome of a call is unknown or not decided yet.
     pub(crate) const fn is_about_call(self) -> bool {
         matches!(self, Self::Ambiguous | Self::UnknownTool | Self::Pending)
     }
 
-    /// It is about a run, which goes on or ends with its answer.
+    /// True if the question is about a run, which goes on or ends with the answer.
     pub(crate) const fn blocks_its_run(self) -> bool {
         matches!(self, Self::Diverged | Self::Damaged | Self::Quarantined | Self::Unregistered | Self::Paused)
     }
@@ -139,45 +139,46 @@ impl QuestionKind {
     }
 }
 
-/// How many questions of one kind a tenant has.
+/// The number of questions of one kind that a tenant has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuestionCount {
-    /// Their kind.
+    /// The kind of the questions.
     pub kind: QuestionKind,
-    /// Questions that wait for an answer.
+    /// The number of questions that wait for an answer.
     pub open: u64,
-    /// Questions that were answered, by people or by the engine. What belonged to a [retired](crate::ledger::Retention) record is not
-    /// counted any more.
+    /// The number of questions that were answered, by people or by the engine. Questions of a
+    /// [retired](crate::ledger::Retention) record are no longer counted.
     pub answered: u64,
 }
 
 /// An answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Who answered.
+    /// The name of the person who answered.
     pub by: String,
-    /// What.
+    /// The content of the answer.
     pub resolution: Resolution,
-    /// Why, in the words of whoever answered.
+    /// The reason, in the words of the person who answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
-    /// Why it does not count: its result is not what the tool returns. The question waits for another answer.
+    /// The reason why the answer does not count: its result is not an output of the tool. The question waits for
+    /// another answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misfit: Option<String>,
-    /// When.
+    /// The instant of the answer.
     pub at: Timestamp,
 }
 
 impl Answer {
-    /// Who answers where no person does.
+    /// The name that is recorded when the engine answers.
     pub(crate) const ENGINE: &str = "counterfoil";
 
-    /// The engine answered by itself: it has undone a surplus effect, or found out what was asked.
+    /// True if the engine answered by itself: it has undone a surplus effect, or found the outcome out.
     pub fn is_by_engine(&self) -> bool {
         self.by == Self::ENGINE
     }
 
-    /// Why, if whoever answered said so.
+    /// The reason, if the person gave one.
     pub fn reason(&self) -> Option<&str> {
         match &self.resolution {
             Resolution::SendWithoutLooking { reason } => Some(reason),

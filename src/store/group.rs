@@ -1,9 +1,9 @@
-//! Group commit: a queue in front of any store. Writes of all runs share transactions, and what arrives while
-//! one transaction is being written goes into the next (DESIGN 4.5).
+//! Group commit: a queue in front of any store. Writes of all runs share transactions, and changes that arrive while
+//! one transaction is being written go into the next one.
 //!
-//! A change that nobody waits for never starts a transaction by itself: it rides along with the next one that
-//! somebody waits for, or goes out when it is two [`TICK`]s old. That is what makes the commit of step N and the
-//! `started` of step N+1 become durable together.
+//! A change that nobody waits for never starts a transaction by itself: it goes out with the next change that
+//! somebody waits for, or when it is two [`TICK`]s old. Thus the commit of step N and the `started` of step N+1
+//! become durable together.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,24 +16,26 @@ use super::{Change, OrderingKey, Refusal, Store, StoreError, StoreFuture, Verdic
 use crate::clock::SharedClock;
 use crate::panics::{caught, quietly};
 
-/// A change that nobody waits for goes out at the second tick that finds it: it is at most two ticks old then.
-/// One timer for all batches of a tick, because a timer for each costs as much as queueing its changes.
+/// The length of a tick. A change that nobody waits for goes out at the second tick that finds it: it is at most two
+/// ticks old then. All batches of a tick share one timer, because a timer for each costs as much as queueing its
+/// changes.
 pub(super) const TICK: Duration = Duration::from_micros(1500);
-/// A transaction holds at most this many changes.
+/// The maximum number of changes in a transaction.
 const MAX_BATCH: usize = 512;
-/// So many changes start a transaction although nobody waits for one.
+/// The number of changes that starts a transaction although nobody waits for one.
 const FLUSH_AT: usize = 128;
-/// One run in a row has as many changes in two transactions: the seal of a call and the start of the next one, twice.
+/// The number of changes that one run in a row has in two transactions: the seal of a call and the start of the next
+/// one, twice.
 const IN_A_ROW: usize = 4;
-/// Beyond this many, those who write wait for room.
+/// The queue length at which writers wait for room (back-pressure).
 const CAPACITY: usize = 1024;
-/// Pauses between tries of a batch that failed as a whole.
+/// The pauses between attempts to write a batch that failed as a whole.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
-/// Pause between tries of a batch while another program has the file locked.
+/// The pause between attempts to write a batch while another program has the file locked.
 const LOCKED: Duration = Duration::from_millis(250);
 
-/// Group commit in front of a store. It is a store itself, and passes the same suite.
+/// Group commit in front of a store. It is a store itself and passes the same suite.
 #[derive(Clone, Debug)]
 pub struct Group {
     shared: Arc<Shared>,
@@ -45,13 +47,13 @@ struct Shared {
     store: Arc<dyn Store>,
     clock: SharedClock,
     queue: Mutex<Queue>,
-    /// Wakes the writer.
+    /// Wakes the writer task.
     work: Notify,
-    /// Wakes those who wait for room.
+    /// Wakes the callers that wait for room.
     room: Notify,
-    /// Wakes those who wait for the end.
+    /// Wakes the callers that wait for the end.
     ended: Notify,
-    /// Rung when events are durable that are to be published.
+    /// Notified when events that are to be published are durable.
     events: Arc<Notify>,
 }
 
@@ -59,25 +61,25 @@ struct Shared {
 #[allow(clippy::struct_excessive_bools, reason = "each is one independent fact")]
 struct Queue {
     entries: VecDeque<Entry>,
-    /// Somebody waits for something in the queue.
+    /// True if a caller waits for a change in the queue.
     awaited: bool,
-    /// The writer sleeps without a timer, and must be told of any change.
+    /// True if the writer sleeps without a timer and must be told of any change.
     deep_sleep: bool,
-    /// Ticks since the oldest entry came.
+    /// The number of ticks since the oldest entry came.
     ticks: u8,
-    /// Changes in the last transaction.
+    /// The number of changes in the last transaction.
     last: usize,
-    /// Nobody waits any longer for a file that another program has locked.
+    /// True if nobody waits any longer for a file that another program has locked.
     hurried: bool,
     closed: bool,
     ended: bool,
-    /// Lanes with a refused change: nothing of theirs is written any more.
+    /// The lanes with a refused change: none of their later changes is written.
     stopped: HashSet<OrderingKey>,
-    /// How many changes have been queued, and how many of them are written or refused.
+    /// The number of changes that have been queued; `judged` is the number of those that are written or refused.
     queued: u64,
     judged: u64,
-    /// Lanes that have ended, each with how many changes had been queued by then: as soon as these are judged,
-    /// it can be forgotten whether the lane was stopped.
+    /// The lanes that have ended, each with the number of changes that were queued by then: once these are judged,
+    /// the stop of the lane can be forgotten.
     ending: VecDeque<(u64, OrderingKey)>,
 }
 
@@ -85,14 +87,14 @@ struct Queue {
 struct Entry {
     change: Change,
     done: oneshot::Sender<Result<Verdict, StoreError>>,
-    /// Dropped when the change is durable or refused.
+    /// A guard that is dropped when the change is durable or refused.
     held: Option<Held>,
 }
 
-/// Something that its owner keeps others out with until a change can be read.
+/// A guard by which its owner keeps others out until a change can be read.
 pub(crate) type Held = Box<dyn std::any::Any + Send>;
 
-/// Closes the queue when the last handle goes; the writer then finishes what is in it.
+/// Closes the queue when the last handle is dropped; the writer then finishes the queued changes.
 #[derive(Debug)]
 struct Closing(Arc<Shared>);
 
@@ -103,7 +105,7 @@ impl Drop for Closing {
     }
 }
 
-/// A change on its way to the disk.
+/// A change on its way to disk.
 #[derive(Debug)]
 #[must_use = "a change that nobody asks about may be refused unseen"]
 pub struct Ticket {
@@ -112,7 +114,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Waits until the change is durable, or refused. Dropping this future does not take the change back.
+    /// Waits until the change is durable or refused. Dropping this future does not take the change back.
     pub async fn durable(self) -> Result<Verdict, StoreError> {
         {
             let mut queue = self.shared.queue();
@@ -127,7 +129,7 @@ impl Ticket {
 }
 
 impl Group {
-    /// Starts the writer task, which owns all writing to `store` from now on.
+    /// Starts the writer task, which does all writing to `store` from now on.
     pub fn new(store: Arc<dyn Store>, clock: SharedClock) -> Self {
         let shared = Arc::new(Shared {
             store,
@@ -142,19 +144,20 @@ impl Group {
         Self { _closing: Arc::new(Closing(shared.clone())), shared }
     }
 
-    /// Queues a change behind everything queued before it, at once and without back-pressure: for marks that
-    /// are left in passing and cannot wait.
+    /// Queues a change behind all earlier ones, at once and without back-pressure: for marks that are left in passing
+    /// and cannot wait.
     pub fn submit(&self, change: Change) -> Ticket {
         self.submit_holding(change, None)
     }
 
-    /// The same, and drops `held` when the change is durable or refused: whoever was kept out then reads it.
+    /// Queues a change like [`submit`](Self::submit) and drops `held` when it is durable or refused: callers that
+    /// were kept out then read the change.
     pub(crate) fn submit_holding(&self, change: Change, held: Option<Held>) -> Ticket {
         let (done, ticket) = oneshot::channel();
         let ticket = Ticket { done: ticket, shared: self.shared.clone() };
         let mut queue = self.shared.queue();
         if queue.closed {
-            return ticket; // `done` is dropped: the ticket says that the queue is closed
+            return ticket; // `done` is dropped: the ticket reports that the queue is closed
         }
         queue.entries.push_back(Entry { change, done, held });
         queue.queued += 1;
@@ -165,11 +168,12 @@ impl Group {
         ticket
     }
 
-    /// Waits until the queue has room. Who puts a change together only then, and [submits](Self::submit) it at
-    /// once, need not hold it meanwhile: with thousands of runs in the queue that is most of their memory.
+    /// Waits until the queue has room. A caller that builds its change only after this wait, and then
+    /// [submits](Self::submit) it at once, need not hold the change meanwhile: with thousands of runs in the queue,
+    /// that is most of their memory.
     pub(crate) async fn room(&self) {
         while self.is_full() {
-            // Boxed because it is rare.
+            // The wait is boxed because it is rare.
             Box::pin(async {
                 let room = self.shared.room.notified();
                 if self.is_full() {
@@ -196,8 +200,8 @@ impl Group {
         self.submit_with_room(change).await.durable().await
     }
 
-    /// Forgets a lane that has ended, so that refused ones do not add up. What it has queued by now is still
-    /// refused behind a refused change.
+    /// Forgets a lane that has ended, so that stopped lanes do not accumulate. Changes of the lane that are queued by
+    /// now are still refused behind a refused change.
     pub fn end_lane(&self, lane: OrderingKey) {
         let mut queue = self.shared.queue();
         let queued = queue.queued;
@@ -205,12 +209,12 @@ impl Group {
         queue.forget_ended();
     }
 
-    /// The engine is about to close: a file that another program has locked is not waited for until it is free.
+    /// The engine is about to close: from now on no write waits until a file that another program has locked is free.
     pub(crate) fn hurry(&self) {
         self.shared.queue().hurried = true;
     }
 
-    /// Takes no more changes, and resolves when everything queued before is durable.
+    /// Takes no more changes, and resolves when all changes queued before are durable.
     pub async fn close(&self) {
         self.shared.queue().closed = true;
         self.shared.work.notify_one();
@@ -223,7 +227,7 @@ impl Group {
         }
     }
 
-    /// Rung when events are durable that are to be published, and whenever their publisher is to look.
+    /// Notified when events that are to be published are durable, and whenever their publisher is to look.
     pub(crate) fn events(&self) -> &Arc<Notify> {
         &self.shared.events
     }
@@ -234,8 +238,8 @@ impl Group {
     }
 }
 
-/// The writer has ended. If a store panicked, or the runtime went, changes are left over: whoever waits for one
-/// is told, instead of waiting for ever.
+/// A guard for the end of the writer. If a store panicked, or the runtime was shut down, changes are left over:
+/// callers that wait for one are told, instead of waiting for ever.
 struct End<'a>(&'a Shared);
 
 impl Drop for End<'_> {
@@ -245,7 +249,7 @@ impl Drop for End<'_> {
             (queue.closed, queue.ended) = (true, true);
             std::mem::take(&mut queue.entries)
         };
-        drop(left); // outside the lock: this wakes those who wait
+        drop(left); // outside the lock, because this wakes waiting callers
         self.0.room.notify_waiters();
         self.0.ended.notify_waiters();
     }
@@ -253,11 +257,11 @@ impl Drop for End<'_> {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Nothing that holds this lock can panic halfway through a change of the queue.
+        // No code that holds this lock can panic halfway through a change of the queue.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The writer: one transaction after the other.
+    /// The writer task: it writes one transaction after the other.
     async fn write(self: Arc<Self>) {
         let _end = End(&self);
         let mut tick = None;
@@ -265,7 +269,8 @@ impl Shared {
             let batch = match caught(self.next_batch(&mut tick)).await {
                 Ok(Some(batch)) => batch,
                 Ok(None) => return,
-                // The clock: what is queued is written at the next tick, or when somebody waits for it.
+                // The clock panicked: the queued changes are written at the next tick, or when a caller waits for
+                // them.
                 Err(panic) => {
                     quietly(|| tracing::error!(panic, "the clock panicked"));
                     tick = None;
@@ -279,8 +284,8 @@ impl Shared {
                 waiting.push(entry.done);
                 held.extend(entry.held);
             }
-            // Of the store, of the clock, or of a subscriber of the log. It ends the runs that wait for this batch where they
-            // are durable, and not the writer, for which all others wait.
+            // The panic may come from the store, the clock, or a subscriber of the log. It ends the runs that wait
+            // for this batch where they are durable, but not the writer, for which all other runs wait.
             if let Err(detail) = caught(self.commit(&changes, &mut waiting)).await {
                 self.stop_lanes(&changes, |_| true);
                 for done in waiting {
@@ -289,21 +294,21 @@ impl Shared {
                 quietly(|| tracing::error!(detail, changes = changes.len(), "a write panicked"));
             }
             if changes.iter().any(|change| !change.events.is_empty()) {
-                self.events.notify_one(); // only now: who looks earlier finds nothing
+                self.events.notify_one(); // only now, because a publisher that looks earlier finds nothing
             }
             {
                 let mut queue = self.queue();
                 queue.judged += changes.len() as u64;
                 queue.forget_ended();
             }
-            drop(held); // those who were kept out find what was written
+            drop(held); // callers that were kept out find the written change
         }
     }
 
-    /// Waits until a transaction is due, and takes what goes into it.
+    /// Waits until a transaction is due, and takes its changes out of the queue.
     async fn next_batch(&self, tick: &mut Option<BoxFuture<'static, ()>>) -> Option<Vec<Entry>> {
-        // After a batch the sleep is light: a change that arrives now is found at the next tick, and whoever
-        // queued it need not wake this task. Only when a tick passed without one is the sleep deep.
+        // After a batch the sleep is light: a change that arrives now is found at the next tick, and its writer need
+        // not wake this task. The sleep becomes deep only after a tick without a change.
         let (mut light, mut seen) = (true, 0);
         loop {
             let work = self.work.notified();
@@ -341,15 +346,16 @@ impl Shared {
         }
     }
 
-    /// Writes a batch and tells everyone who waits. If it fails as a whole it is tried again, then cut in two,
-    /// down to the change that spoils it; the order is kept throughout.
+    /// Writes a batch and tells all waiting callers. A batch that fails as a whole is tried again, then cut in two,
+    /// down to the change that causes the failure; the order is kept throughout.
     async fn commit(
         &self,
         changes: &[Change],
         waiting: &mut Vec<oneshot::Sender<Result<Verdict, StoreError>>>,
     ) {
         let mut parts = vec![changes];
-        // For the batch as a whole: if every part began anew, a dead disk would be told of after minutes.
+        // The pauses are for the batch as a whole: if every part began again, a dead disk would be reported only
+        // after minutes.
         let mut pauses = PAUSES.iter();
         let mut answers = Vec::with_capacity(changes.len());
         while let Some(part) = parts.pop() {
@@ -358,7 +364,7 @@ impl Shared {
                     self.stop_lanes(part, |i| part[i].stops_lane(&verdicts[i]));
                     answers.extend(verdicts.into_iter().map(Ok));
                 }
-                // A full disk spoils every part alike; anything else may be the fault of one change.
+                // A full disk affects every part alike; any other error may come from one change.
                 Err(StoreError::Io { .. } | StoreError::Corrupt { .. }) if part.len() > 1 => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
@@ -376,8 +382,8 @@ impl Shared {
         }
     }
 
-    /// Keeps what refused changes report of the world: a fenced worker may change no record any more, but the
-    /// answer to its call must not be lost (invariant 6). Durable before anyone is told of the refusal.
+    /// Keeps the late answers in refused changes: a fenced worker may no longer change a record, but the answer to
+    /// its call must not be lost. The evidence is durable before any caller is told of the refusal.
     async fn salvage(&self, changes: &[Change], answers: &[Result<Verdict, StoreError>]) {
         let refused = |answer: &Result<Verdict, StoreError>| {
             matches!(answer, Ok(Verdict::Refused(Refusal::Fenced | Refusal::Stale | Refusal::Predecessor)))
@@ -387,7 +393,7 @@ impl Shared {
             tracing::warn!(tenant = %evidence.tenant, record = %evidence.record, "a late answer is kept as evidence");
             let evidence = Some(Box::new(evidence));
             let change = Change { evidence, contract: change.contract, ..Change::default() };
-            // It may be all that tells of an effect: tried as long as any other write.
+            // The evidence may be the only trace of an effect: it is tried as long as any other write.
             if let Err(error) = self.try_commit(&[change], &mut PAUSES.iter()).await {
                 tracing::error!(%error, "a late answer could not be kept");
             }
@@ -405,8 +411,8 @@ impl Shared {
                 Ok(written) => return Ok(merge(verdicts, written)),
                 Err(error) => error,
             };
-            // Another program has the file locked, and nothing else can be written before it is done either. The batch may
-            // hold the answers of calls: to give up would lose them, and ask a person about each.
+            // Another program has the file locked, and nothing else can be written until it is done. The batch may
+            // hold the answers of calls: giving up would lose them, and a person would be asked about each.
             let is_locked = matches!(error, StoreError::Busy { .. }) && !self.store.is_shared();
             let waits = is_locked && {
                 let queue = self.queue();
@@ -419,7 +425,8 @@ impl Shared {
         }
     }
 
-    /// Which changes are refused unseen because their lane has stopped, and the rest if it is not all of them.
+    /// Finds the changes that are refused unseen because their lane has stopped, and the other changes if any is
+    /// refused.
     fn without_stopped(&self, changes: &[Change]) -> (Vec<bool>, Option<Vec<Change>>) {
         let queue = self.queue();
         let stopped: Vec<bool> = changes
@@ -449,15 +456,16 @@ impl Queue {
         reason && !self.entries.is_empty()
     }
 
-    /// A transaction is due, and others may be about to queue what belongs into it: whoever was just told of the one before goes on
-    /// at once. Without this, runs that fall out of step are in two transactions by turns from then on, and each waits for both.
+    /// True if a transaction is due, and other runs may be about to queue changes for it: a run that was just told of
+    /// the previous transaction goes on at once. Without this pause, runs that fall out of step would use two
+    /// transactions by turns from then on, and each run would wait for both.
     fn still_gathers(&self, seen: &mut usize) -> bool {
         let before = std::mem::replace(seen, self.entries.len());
         let several = self.last + *seen > IN_A_ROW; // one run alone would wait for nobody
         several && self.is_due() && (before + 1..MAX_BATCH).contains(seen)
     }
 
-    /// Whether anything is queued.
+    /// Counts a tick and returns true if anything is queued.
     fn tick(&mut self) -> bool {
         self.ticks = if self.entries.is_empty() { 0 } else { self.ticks.saturating_add(1) };
         self.ticks > 0
@@ -468,12 +476,12 @@ impl Queue {
         self.last = count;
         let mut batch = Vec::with_capacity(count); // `collect` would make room for four, beyond what a thread keeps at hand
         batch.extend(self.entries.drain(..count));
-        self.awaited &= !self.entries.is_empty(); // what is left over is still waited for
+        self.awaited &= !self.entries.is_empty(); // a change that is left over is still waited for
         (self.ticks, self.deep_sleep) = (0, false);
         batch
     }
 
-    /// Forgets the ended lanes of which nothing is queued any more.
+    /// Forgets the ended lanes that have nothing in the queue.
     fn forget_ended(&mut self) {
         while let Some((_, lane)) = self.ending.pop_front_if(|(queued, _)| *queued <= self.judged) {
             self.stopped.remove(&lane);
@@ -481,7 +489,7 @@ impl Queue {
     }
 }
 
-/// Puts the verdicts of the written changes between those of the stopped ones.
+/// Merges the verdicts of the written changes with those of the stopped ones.
 fn merge(stopped: Vec<bool>, written: Vec<Verdict>) -> Vec<Verdict> {
     let mut written = written.into_iter();
     stopped

@@ -1,4 +1,4 @@
-//! What a run has recorded, as resume needs it.
+//! The history of a run, as resume needs it.
 
 use super::signal::Signal;
 use super::step::PastStep;
@@ -6,52 +6,52 @@ use crate::id::RecordId;
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
 
-/// What a run has recorded, read in few queries and not one per step.
+/// The history of a run, read in few queries instead of one for each step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// Its checkpoints.
+    /// The checkpoints of the run.
     pub steps: Vec<PastStep>,
-    /// The operations it owns.
+    /// The operations that the run owns.
     pub calls: Vec<PastCall>,
-    /// The operations of others that answered it.
+    /// The operations of other runs that answered this run.
     pub uses: Vec<PastUse>,
-    /// The signals that it has not received, in the order in which it is to receive them.
+    /// The signals that the run has not received, in the order in which it will receive them.
     pub signals: Vec<Signal>,
 }
 
-/// An operation as resume needs it.
+/// An operation that the run owns, as resume needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastCall {
-    /// Its record.
+    /// The id of the record.
     pub record: RecordId,
-    /// Its key.
+    /// The key of the operation.
     pub key: OperationKey,
-    /// The tool.
+    /// The name of the tool.
     pub operation: String,
-    /// The turn in which it was asked for first.
+    /// The turn in which the operation was first requested.
     pub turn: u32,
     /// The id of the call in the run.
     pub step: String,
-    /// What the key is bound to.
+    /// The hash of the input that the key is bound to.
     pub request_hash: RequestHash,
-    /// How often it was attempted.
+    /// The number of attempts.
     pub attempts: u32,
-    /// What the attempt that was answered cost, if it said so.
+    /// The cost of the answered attempt, if it reported one.
     pub cost: Option<u64>,
-    /// The result, if it is committed.
+    /// The result, if the operation is committed.
     pub response: Option<Stored>,
 }
 
 /// An operation of another run that answered this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastUse {
-    /// Its record.
+    /// The id of the record.
     pub record: RecordId,
-    /// Its key.
+    /// The key of the operation.
     pub key: OperationKey,
-    /// The tool.
+    /// The name of the tool.
     pub operation: String,
-    /// The turn in which it was answered first.
+    /// The turn in which this run was first answered.
     pub turn: u32,
     /// The id of the call in this run.
     pub step: String,

@@ -1,83 +1,86 @@
-//! What a store keeps of messages that consumers were given. On the concrete stores, as is what they are processed with.
+//! The rows that a store keeps about messages to consumers. Like the transactions that process messages, they are
+//! part of the concrete stores.
 
 use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::payload::Payload;
 use crate::store::Change;
 
-/// A message as a consumer is given it.
+/// A message as it is delivered to a consumer.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub(crate) tenant: Tenant,
     pub(crate) consumer: String,
     pub(crate) message: String,
-    /// Of an aggregate the version that it brings.
+    /// The aggregate and its version that the message brings.
     pub(crate) version: Option<(String, i64)>,
-    /// Tried so often in vain, it is set aside.
+    /// The number of failed attempts after which the message is set aside.
     pub(crate) tries: u32,
-    /// What the ledger itself writes in the transaction that processes the message.
+    /// The ledger's own change in the transaction that processes the message.
     pub(crate) along: Option<Box<Change>>,
     pub(crate) counting: Counting,
-    /// Now.
+    /// The present instant.
     pub(crate) at: Timestamp,
-    /// By whom: in a simulation the events that are written with it are a worker's.
+    /// The worker that delivers: in a simulation, the events that are written with the message belong to a worker.
     #[cfg(feature = "sim")]
     pub(crate) by: crate::id::Fence,
 }
 
-/// When a try of a message is counted.
+/// The moment at which an attempt of a message is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(feature = "_queue"),
     allow(dead_code, reason = "only a broker says that a message comes again")
 )]
 pub(crate) enum Counting {
-    /// Before anybody looks into the message, for its process may have died of that.
+    /// Before the message is parsed, because its process may have died of that.
     First,
     /// Before the message is processed.
     Before,
-    /// When it has failed, or in the transaction that processes it: who has delivered it says so when it comes again.
+    /// After the failure of the attempt, or in the transaction that processes the message: the broker says when it
+    /// delivers a message again.
     With,
-    /// It is counted already.
+    /// The attempt is counted already.
     Done,
 }
 
-/// What is known of a message that is not to be processed.
+/// The recorded end of a message that is not to be processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It was processed, with this result.
+    /// The message was processed, with this result.
     Processed(Payload),
-    /// It was processed, and its result is no longer kept.
+    /// The message was processed, and its result is no longer kept.
     Expired,
-    /// There was a newer version, or this one.
+    /// A newer version of the aggregate, or the same one, was processed before.
     Outdated,
     /// The message is not tried again before a person has answered.
     SetAside {
-        /// The number of tries since the last answer.
+        /// The number of attempts since the last answer.
         tries: i64,
-        /// Why it is not tried again.
+        /// The reason why the message is set aside.
         why: SetAside,
     },
 }
 
 impl Known {
-    /// No answer changes it.
+    /// True if no answer changes the end.
     pub(super) const fn is_final(&self) -> bool {
         matches!(self, Self::Processed(_) | Self::Expired | Self::Outdated)
     }
 }
 
-/// Why a message is set aside.
+/// The reason why a message is set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetAside {
-    /// Each try failed. Holds the reason why the last one did, if that try came to its end.
+    /// Every attempt failed. The value is the reason of the last failure, if that attempt came to its end.
     TriedTooOften(Option<String>),
-    /// The closure ended the transaction by itself: its changes may be durable, and another try would make them again.
+    /// The closure ended the transaction by itself: its changes may be durable, and another attempt would make them
+    /// again.
     EndedInside,
 }
 
 impl SetAside {
-    /// The state of a row that is set aside for this reason.
+    /// The state code of a row that is set aside for this reason.
     pub(super) const fn state(&self) -> i64 {
         match self {
             Self::TriedTooOften(_) => TRIED_TOO_OFTEN,
@@ -85,7 +88,7 @@ impl SetAside {
         }
     }
 
-    /// Why the last try failed.
+    /// The reason of the last failure.
     pub(super) fn detail(&self) -> Option<&str> {
         match self {
             Self::TriedTooOften(detail) => detail.as_deref(),
@@ -94,19 +97,19 @@ impl SetAside {
     }
 }
 
-/// The state of a message that has a row of its tries alone.
+/// The state of a message whose row only counts attempts.
 const TRIED: i64 = 1;
-// The states of a row of what became of one.
+// The states of a row with the end of a message.
 pub(super) const PROCESSED: i64 = 2;
-/// The result of one that is no longer kept. No JSON.
+/// The result text of a message whose result is no longer kept. It is not JSON.
 pub(super) const EXPIRED: &str = "#";
 pub(super) const OUTDATED: i64 = 3;
 const TRIED_TOO_OFTEN: i64 = 4;
-/// Written in the transaction before its closure runs, and overwritten in it by [`PROCESSED`]: so the COMMIT of a closure
-/// makes this state durable together with the closure's changes, and no crash comes in between.
+/// The state that is written in the transaction before its closure runs, and overwritten in it by [`PROCESSED`]: a
+/// COMMIT of the closure makes this state durable together with the closure's changes, and no crash comes in between.
 pub(super) const ENDED_INSIDE: i64 = 5;
 
-/// What became of a message; of one that nothing became of, its tries with the one that is about to be made.
+/// The end of a message; for a message without an end, its attempts including the one that is about to be made.
 pub(super) struct Counted {
     pub(super) state: i64,
     pub(super) tries: i64,
@@ -115,7 +118,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// What there is to say about it, unless it may be tried.
+    /// The recorded end of the message; `None` if it may be tried.
     pub(super) fn known(self, limit: u32) -> Option<Known> {
         match self.state {
             PROCESSED if self.result.as_deref() == Some(EXPIRED) => Some(Known::Expired),
@@ -125,7 +128,7 @@ impl Counted {
             OUTDATED => Some(Known::Outdated),
             ENDED_INSIDE => Some(Known::SetAside { tries: self.tries, why: SetAside::EndedInside }),
             TRIED if self.tries <= i64::from(limit) => None,
-            // The try that is one too many was counted, and is not made.
+            // The attempt over the limit was counted and is not made.
             state => Some(Known::SetAside {
                 tries: self.tries - i64::from(state == TRIED),
                 why: SetAside::TriedTooOften(self.detail),

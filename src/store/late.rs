@@ -1,5 +1,5 @@
-//! The question that follows from the late answer of a fenced worker: opened by the store, in the transaction that
-//! writes the later of the two, the answer or the seal of its record.
+//! The question that a late answer of a fenced worker raises. The store opens it in the transaction that writes the
+//! later of the two: the answer, or the seal of its record.
 
 use sha2::{Digest as _, Sha256};
 
@@ -9,11 +9,11 @@ use super::escalation::{Question, QuestionKind};
 use crate::id::{QuestionId, RecordId, Tenant};
 use crate::ledger::{Record, State, is_second_effect};
 
-/// The lowest id of such a question. No worker's counter comes near it.
+/// The lowest id of such a question. The counter of a worker never reaches it.
 pub(crate) const FIRST: QuestionId = QuestionId(1 << 62);
 
 impl Change {
-    /// The record whose late answers are to be compared with it, if this change tells the store to look.
+    /// The record whose late answers are compared with the change, if this change tells the store to compare.
     pub(crate) fn compared(&self) -> Option<(&Tenant, RecordId)> {
         self.contract?;
         match (&self.evidence, &self.record) {
@@ -23,8 +23,8 @@ impl Change {
         }
     }
 
-    /// The question that a late answer raises about the record, as it is once this change is written. `is_left`: the record is
-    /// started, and its run is over.
+    /// The question that a late answer raises about the record, as the record is once this change is written.
+    /// `is_left`: the record is started, and its run has ended.
     pub(super) fn late_question(&self, record: &Record, is_left: bool, late: &Evidence) -> Option<Question> {
         let is_compared = match (&self.evidence, &self.taken_over) {
             (Some(this), _) => (this.fence, this.attempt) == (late.fence, late.attempt),
@@ -38,7 +38,8 @@ impl Change {
 }
 
 impl Evidence {
-    /// The id of the question that this answer raises. It is derived, so that two writers who open it open one.
+    /// The id of the question that this answer raises. The id is derived, so that two writers who open the question
+    /// open only one.
     pub(crate) fn question_id(&self) -> QuestionId {
         let mut hasher = Sha256::new_with_prefix(b"counterfoil/late/1\0");
         for number in [self.record.0, self.fence.0, i64::from(self.attempt)] {

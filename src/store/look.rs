@@ -1,4 +1,4 @@
-//! Looks: records that are looked up again.
+//! Looks: the rows of scheduled lookups.
 
 use super::cell::table;
 use super::row::Row;

@@ -1,7 +1,7 @@
-//! ② All durable state, and all SQL. What a store must keep is written here; the public suite
+//! ② All durable state, and all SQL. This module states the contract of a store; the public suite
 //! `store::conformance` checks it, for every back end and every wrapper.
 //!
-//! Reads are named by meaning. There is one write primitive, [`Store::commit`].
+//! Reads are named by their meaning. There is one write primitive, [`Store::commit`].
 
 mod aggregate;
 #[cfg_attr(
@@ -95,32 +95,34 @@ use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
-/// The result of asking a store: the future is boxed, so that stores can be wrapped as `dyn Store`.
+/// The answer of a store: the future is boxed, so that stores can be wrapped as `dyn Store`.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Durable state.
+/// The durable state of an engine.
 ///
 /// # Contract
 ///
-/// **Commit.** [`commit`](Store::commit) takes a batch of changes from many runs and writes it in as few
-/// transactions as it can. When it returns `Ok`, everything admitted is durable, and `verdicts[i]` belongs to `changes[i]`.
+/// **Commit.** [`commit`](Store::commit) takes a batch of changes from many runs and writes the batch in as few
+/// transactions as possible. When it returns `Ok`, all admitted changes are durable, and `verdicts[i]` belongs to
+/// `changes[i]`.
 ///
 /// 1. A change is all or nothing, and is admitted or refused by itself.
-/// 2. It is refused as `Fenced` if its worker has been fenced, as `Exists` if a unique key is taken, or a place on a shelf
-///    (unless by the very same row: then an earlier answer was lost, and it is admitted), as `Stale` if a record, run or
-///    question is not at the revision that the change was computed from, as `UnderWay` if the tenant that it erases is
-///    not at its end, as `Invalid` if it cannot be stored.
-/// 3. Changes of one [`OrderingKey`] are judged in order. When one is refused, all later ones of that lane in the batch
-///    are refused as `Predecessor`; a refused *question* ([`Change::is_question`]) is an answer and holds up nothing.
-/// 4. If the batch as a whole fails, the error says so, and the same changes may be written again: one that is
-///    durable after all is admitted as the same again (2). Which of them those are is known by reading back.
-/// 5. A future of `commit` that is dropped may or may not take effect; nothing is half written.
-/// 6. A late answer and the seal of the record that it is about are compared in the transaction that writes the later of
-///    the two (see [`Change::contract`]). If the answer [proves a second effect](crate::ledger::is_second_effect), that
-///    transaction opens the question, once for each late answer, and its worker is no longer settled.
+/// 2. A change is refused as `Fenced` if its worker has been fenced; as `Exists` if a unique key is taken (unless by
+///    the very same row: then an earlier answer was lost, and the change is admitted) or a guard's row is at another
+///    revision; as `Stale` if a record, run or question is not at the revision that the change was computed from; as
+///    `UnderWay` if the tenant that it erases still has something under way; as `Invalid` if it cannot be stored.
+/// 3. Changes of one [`OrderingKey`] are judged in order. When one is refused, all later ones of that lane in the
+///    batch are refused as `Predecessor`; a refused *question* ([`Change::is_question`]) is an answer and stops
+///    nothing.
+/// 4. If the batch as a whole fails, the error says so, and the same changes may be written again: a change that is
+///    durable after all is admitted as the same again (2). Reading back shows which changes are durable.
+/// 5. A dropped future of `commit` may or may not take effect; no change is half written.
+/// 6. A late answer is compared with the seal of its record in the transaction that writes the later of the two (see
+///    [`Change::contract`]). If the answer [proves a second effect](crate::ledger::is_second_effect), that
+///    transaction opens the question, once for each late answer, and the worker of the answer is no longer settled.
 ///
-/// **Reads** see at least what was durable when they were called, and only the tenant that is asked for. A list
-/// that goes on from `after` may leave damaged rows out, but it is empty only at its end.
+/// **Reads** see at least the rows that were durable when the read was called, and only rows of the given tenant. A
+/// list that goes on from `after` may leave damaged rows out, but an empty list is always the end.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Writes a batch of changes.
     ///
@@ -128,8 +130,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Before it returns: each change is there wholly or not at all. After: every admitted change is there.
     fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>>;
 
-    /// The store behind this one, which is asked all that this one does not answer by itself: so a wrapper is its `commit`, this,
-    /// and what it changes. None of a store that answers everything.
+    /// The store behind this one, which answers every question that this one does not answer by itself. A wrapper
+    /// thus needs only `commit`, this method, and the methods that it changes. `None` for a store that answers all
+    /// questions.
     ///
     /// ```
     /// use counterfoil::store::{StoreFuture, Change, Model, Store, Verdict};
@@ -152,39 +155,39 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Asked before each question that is passed on. What is returned is dropped when its answer was taken, or nobody wants it any
-    /// more.
+    /// Called before each question that is passed on. The returned value is dropped when the answer was taken, or
+    /// when nobody waits for it any more.
     fn passing(&self) -> Option<Passing> {
         None
     }
 
     reads!(pass_on);
 
-    /// Who is there, what time it is for leases, and what is due next.
+    /// The workers, the time of the store's clock for leases, and the next due instant.
     fn pulse(&self) -> StoreFuture<'_, ClusterStatus> {
         passed(self, |store| store.pulse())
     }
-    /// Fails if what was opened is not what is there any more: a file that was removed or replaced. Asked directly before each
-    /// send, so it must be cheap.
+    /// Fails if the opened file is no longer in place, because it was removed or replaced. This is called directly
+    /// before each send, so it must be cheap.
     fn in_place(&self) -> Result<(), StoreError> {
         self.behind().map_or(Ok(()), Store::in_place)
     }
-    /// Several workers may work on it at once, each for as long as its lease lasts. Otherwise whoever opens it knows
-    /// that all others are dead.
+    /// True if several workers may work on the store at once, each while its lease lasts. Otherwise a process that
+    /// opens the store knows that all others are dead.
     fn is_shared(&self) -> bool {
         self.behind().is_some_and(Store::is_shared)
     }
-    /// Tells the other workers that there is something to look at. Only a hint: it may be lost, or merged with others.
+    /// Tells the other workers that there is work. This is only a hint: it may be lost, or merged with others.
     fn wake_others(&self) -> StoreFuture<'_, ()> {
         passed(self, |store| store.wake_others())
     }
-    /// Resolves when another worker has given a hint, or one may have been lost.
+    /// A future that resolves when another worker has given a hint, or when a hint may have been lost.
     fn woken(&self) -> StoreFuture<'_, ()> {
         passed(self, |store| store.woken())
     }
 }
 
-/// Each question goes to the store behind.
+/// Implements each question by passing it to the store behind.
 macro_rules! pass_on {
     ($($(#[$meaning:meta])+ $question:ident($($named:ident: $kind:ty),*) -> $answer:ty;)+) => {
         $($(#[$meaning])+
@@ -196,7 +199,7 @@ macro_rules! pass_on {
 }
 use pass_on;
 
-/// A question that is passed on, until it is answered.
+/// A guard for a question that is passed on; it is dropped when the question is answered.
 pub type Passing = Box<dyn Send>;
 
 /// Asks the store behind a wrapper.
@@ -218,5 +221,5 @@ fn passed<'a, T: Send + 'a>(
     })
 }
 
-// A store is handed around as `dyn`.
+// `Store` is passed around as `dyn`.
 const _: Option<&dyn Store> = None;

@@ -1,4 +1,4 @@
-//! Events that are to be published.
+//! The outbox: events that are to be published.
 
 use super::Aggregate;
 use super::cell::table;
@@ -9,20 +9,20 @@ use crate::payload::Stored;
 /// An event that is to be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxEvent {
-    /// Whose it is.
+    /// The tenant that owns the event.
     pub tenant: Tenant,
-    /// Which event it is, for ever: the same one again is not a second one.
+    /// The id of the event, for ever: an event with the same id is not a second one.
     pub id: String,
-    /// What it is about. The events of one aggregate are published in their order.
+    /// The aggregate that the event is about. The events of one aggregate are published in their order.
     pub aggregate: String,
-    /// Its place among those of its aggregate, from 1 and without gaps, in the order of their commits. Given by the store:
-    /// what stands here when it is written does not count.
+    /// The position of the event in its aggregate, from 1 and without gaps, in the order of the commits. The store
+    /// assigns it: the value in a change is ignored.
     pub seq: i64,
-    /// What happened.
+    /// The kind of the event.
     pub kind: String,
-    /// What there is to say about it.
+    /// The content of the event.
     pub payload: Stored,
-    /// When it was written.
+    /// The instant at which the event was written.
     pub created_at: Timestamp,
 }
 
@@ -30,24 +30,24 @@ table! { OutboxEvent in "outbox", Own by (tenant, aggregate, seq) {
     tenant, id, aggregate, seq, kind, payload, created_at
 } }
 
-/// What is to be published of an aggregate.
+/// The events of one aggregate that are due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The aggregate.
+    /// The aggregate of the events.
     pub aggregate: Aggregate,
-    /// Its next events, at least one.
+    /// The next events of the aggregate, at least one.
     pub events: Vec<OutboxEvent>,
 }
 
 /// A published event, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// Whose it is.
+    /// The tenant that owns the event.
     pub tenant: Tenant,
-    /// What it was about.
+    /// The aggregate that the event was about.
     pub aggregate: String,
-    /// Its place there.
+    /// The position of the event in its aggregate.
     pub seq: i64,
-    /// When it was written.
+    /// The instant at which the event was written.
     pub created_at: Timestamp,
 }

@@ -1,8 +1,9 @@
-//! The database that holds the ledger beside the user's own tables: transactions that both share, and what is kept of messages
-//! that are processed once in them.
+//! The database that holds the ledger beside the user's own tables: transactions that both share, and the rows about
+//! messages that are processed once in them.
 //!
-//! Beside [`Store`](super::Store), which a wrapper may stand before: here the kind of the connection counts that the user is
-//! given. What a closure gives passes through the database unseen, so that a database is written without naming its types.
+//! This trait is separate from [`Store`](super::Store), which may be wrapped: here the type of the connection
+//! matters, because the user gets it. The output of a closure passes through the database as an opaque value, so that
+//! a database is written without naming the output type.
 
 use std::any::Any;
 use std::time::Duration;
@@ -15,22 +16,22 @@ use crate::id::QuestionId;
 use crate::ledger::Origin;
 use crate::payload::Payload;
 
-/// A database of the user's own that holds the ledger as well.
+/// A database of the user's own that also holds the ledger.
 pub trait OwnDatabase: Send + Sync {
-    /// Its transactions, if they run on SQLite's connections.
+    /// The transactions of the database, if they run on SQLite's connections.
     #[cfg(feature = "sqlite")]
     fn on_sqlite(&self) -> Option<&dyn TransactionsOn<sqlx::sqlite::SqliteConnection>> {
         None
     }
 
-    /// Its transactions, if they run on PostgreSQL's connections.
+    /// The transactions of the database, if they run on PostgreSQL's connections.
     #[cfg(feature = "postgres")]
     fn on_postgres(&self) -> Option<&dyn TransactionsOn<sqlx::postgres::PgConnection>> {
         None
     }
 
-    /// A sign that its rows may be older than the world, if there is one; of a server, also where its rows are. `before`: where they
-    /// were when the ledger was opened last.
+    /// The sign that the rows may be older than the world, if there is one; for a server, also the origin of its
+    /// rows. `before`: the origin when the ledger was opened last.
     fn continuity<'a>(
         &'a self,
         before: Option<&'a Origin>,
@@ -39,33 +40,33 @@ pub trait OwnDatabase: Send + Sync {
         Box::pin(async { Ok((None, None)) })
     }
 
-    /// It is marked from outside, so that an older state of it is told from this one.
+    /// True if the database is marked from outside, so that an older state of the database can be told from this one.
     fn keeps_mark(&self) -> bool {
         false
     }
 
-    /// Marks it. `raise`: for what was written since it was opened.
+    /// Marks the database. `raise`: marks the writes since it was opened.
     fn mark(&self, raise: bool) -> StoreFuture<'_, ()> {
         let _ = raise;
         Box::pin(async { Ok(()) })
     }
 
-    /// Ends writing, and gives a file free.
+    /// Ends writing, and releases a file.
     fn retire(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 
-    /// The end of a message that nobody will process any more. Nothing is counted.
+    /// The recorded end of a message that is not to be processed any more. No attempt is counted.
     fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>>;
 
-    /// Counts a try. Returns the end of a message that is not to be tried.
+    /// Counts an attempt. Returns the recorded end of a message that is not to be tried.
     fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>>;
 
-    /// Writes down why the try has failed. Returns the number of tries.
+    /// Records the reason why the attempt failed. Returns the number of attempts.
     fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64>;
 
-    /// Sets the message aside after so many tries, and names the question about it, unless it has one. Returns the question; none if another
-    /// delivery of the message has been processed meanwhile.
+    /// Sets the message aside after this number of attempts, and names the question about it, unless it has one.
+    /// Returns the question; `None` if another delivery of the message has been processed meanwhile.
     fn inbox_set_aside<'a>(
         &'a self,
         delivery: &'a Delivery,
@@ -74,10 +75,11 @@ pub trait OwnDatabase: Send + Sync {
         question: QuestionId,
     ) -> StoreFuture<'a, Option<QuestionId>>;
 
-    /// Somebody has answered this question: the message may be tried again, from the first time on.
+    /// Lets the message be tried again, counted from the first attempt on, because this question was answered.
     fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: QuestionId) -> StoreFuture<'a, ()>;
 
-    /// Retires a few of a consumer's messages that were processed until then. Whether there may be more. A simulation keeps all.
+    /// Retires a few of a consumer's messages that were processed until then. Returns true if there may be more. A
+    /// simulation keeps all.
     fn inbox_retire<'a>(
         &'a self,
         consumer: &'a str,
@@ -100,32 +102,32 @@ pub trait OwnDatabase: Send + Sync {
     }
 }
 
-// A database is handed around as `dyn`.
+// `OwnDatabase` is passed around as `dyn`.
 const _: Option<&dyn OwnDatabase> = None;
 
-/// The time that a closure has, by this clock.
+/// The time limit of a closure, and the clock that measures it.
 #[derive(Clone, Copy)]
 pub struct Within<'a> {
     pub(crate) limit: Duration,
     pub(crate) clock: &'a dyn Clock,
 }
 
-/// What a closure has come to, as it passes through the database.
+/// The output of a closure, as an opaque value for the database.
 pub(crate) type Unseen = Box<dyn Any + Send>;
 
-/// What is done on a connection `C`, in a transaction that is open: it gives `V`, which the database writes.
+/// The work on a connection `C`, in an open transaction: it returns `V`, which the database writes.
 pub(crate) type Work<'a, C, V> =
     Box<dyn for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(Unseen, V), Unseen>> + Send + 'a>;
 
-/// A transaction that is being carried out.
+/// The future of a transaction.
 pub(crate) type Transacting<'a, T> = BoxFuture<'a, Result<T, TransactionError<Unseen>>>;
 
-/// Transactions in which the user's closure is given a connection of this kind.
+/// Transactions in which the closure of the user gets a connection of this type.
 pub trait TransactionsOn<C>: Send + Sync {
     /// Runs `work` and records its result as `step`, in one transaction.
     ///
-    /// The step is written first, without a value, so that a closure which commits by itself leaves a mark
-    /// that resume can see, instead of changes that would be made twice.
+    /// The step is written first, without a value, so that a closure that commits by itself leaves a mark that resume
+    /// can see, instead of changes that would be made twice.
     ///
     /// # Crash
     /// Before it returns: changes and checkpoint are both there, or neither. After: both.
@@ -137,11 +139,12 @@ pub trait TransactionsOn<C>: Send + Sync {
         work: Work<'a, C, Payload>,
     ) -> Transacting<'a, Unseen>;
 
-    /// Runs `work` and writes the change that it gives, in one transaction behind `mark`. The mark is the first write, so that a
-    /// closure which commits by itself leaves it behind.
+    /// Runs `work` and writes the change that it returns, in one transaction after `mark`. The mark is the first
+    /// write, so that a closure that commits by itself leaves it behind.
     ///
     /// # Crash
-    /// Before it returns: what the closure and both changes write is there, or nothing of it. After: all of it.
+    /// Before it returns: the writes of the closure and of both changes are all there, or none of them. After: all of
+    /// them.
     fn sealed<'a>(
         &'a self,
         mark: &'a Change,
@@ -149,10 +152,12 @@ pub trait TransactionsOn<C>: Send + Sync {
         work: Work<'a, C, Change>,
     ) -> Transacting<'a, (Unseen, Change)>;
 
-    /// Runs `work` and records that a message is processed, in one transaction, unless it is known what became of it.
+    /// Runs `work` and records that a message is processed, in one transaction, unless the end of the message is
+    /// known already.
     ///
     /// # Crash
-    /// Before the transaction ends: nothing of it is there, but the try if it is counted before. After: all of it.
+    /// Before the transaction ends: nothing of it is there, except the attempt if it is counted before. After: all of
+    /// it.
     fn process<'a>(
         &'a self,
         delivery: &'a Delivery,
@@ -161,7 +166,7 @@ pub trait TransactionsOn<C>: Send + Sync {
     ) -> Transacting<'a, Result<Unseen, Known>>;
 }
 
-/// A database answers about messages by its functions of these names, which stand beside its statements.
+/// Implements the answers about messages by the functions of the same names beside the database's statements.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 macro_rules! messages {
     () => {
@@ -211,7 +216,7 @@ macro_rules! messages {
     };
 }
 
-/// A database carries transactions on such connections out by its functions of these names.
+/// Implements the transactions on such connections by the database's functions of the same names.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 macro_rules! transactions {
     ($database:ty, $connection:ty) => {
@@ -250,8 +255,9 @@ macro_rules! transactions {
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(super) use {messages, transactions};
 
-/// A connection to the ledger's own database, as [`Ctx::transaction`](crate::Ctx::transaction) gives it to its closure:
-/// sqlx's `SqliteConnection` or `PgConnection`, as the engine's store is. No other type can be one.
+/// A connection to the ledger's own database, as [`Ctx::transaction`](crate::Ctx::transaction) gives it to its
+/// closure: sqlx's `SqliteConnection` or `PgConnection`, the same kind as the engine's store. No other type
+/// implements this trait.
 pub trait OwnConnection: Sized + Send + 'static {
     /// The transactions of a database, if they run on such connections.
     #[doc(hidden)]
@@ -272,7 +278,8 @@ impl OwnConnection for sqlx::postgres::PgConnection {
     }
 }
 
-/// See [`TransactionsOn`]; for closures whose types are known. `None` if the database is of another kind than the connection.
+/// The functions of [`TransactionsOn`] for closures whose types are known. `None` if the database is of another kind
+/// than the connection.
 impl dyn OwnDatabase + '_ {
     pub(crate) async fn transaction<C, T, E, F>(
         &self,

@@ -1,4 +1,4 @@
-//! A store that nothing can be written to through: what looks at recorded runs is put on it.
+//! A store that refuses all writes, for code that inspects recorded runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Change, Passing, Store, StoreError, StoreFuture, Verdict};
 
-/// Passes reads on and counts those under way. Every write is refused.
+/// A store that passes reads on and counts those under way. Every write is refused.
 pub(crate) struct ReadOnly {
     store: Arc<dyn Store>,
     reads: Arc<AtomicUsize>,
@@ -23,13 +23,13 @@ impl ReadOnly {
         Self { store, reads: Arc::default() }
     }
 
-    /// Somebody waits for an answer of the store.
+    /// True while a caller waits for an answer of the store.
     pub(crate) fn is_reading(&self) -> bool {
         self.reads.load(Ordering::Acquire) > 0
     }
 }
 
-/// A question under way: until its answer was taken, or nobody wants it any more.
+/// A question under way, until its answer was taken or its caller has gone.
 struct Read(Arc<AtomicUsize>);
 
 impl Drop for Read {
@@ -52,12 +52,12 @@ impl Store for ReadOnly {
         Some(Box::new(Read(self.reads.clone())))
     }
 
-    /// Nobody need be told: nothing changes here.
+    /// Does nothing: this store changes nothing that others must be told of.
     fn wake_others(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    // It takes as long as it takes: nobody waits for an answer.
+    // The wait is not counted as a read: no caller waits for its answer.
     fn woken(&self) -> StoreFuture<'_, ()> {
         self.store.woken()
     }

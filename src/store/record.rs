@@ -1,5 +1,5 @@
-//! Records, and how their states stand in columns: codes, outcomes and texts that both databases write and read alike, so that rows can
-//! be moved from one to the other as they are.
+//! Records, and the form of their states in columns: codes, outcomes and texts that both databases write and read
+//! alike, so that rows can be moved from one to the other unchanged.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Cells for State {
     }
 }
 
-/// What changes of a record may bring, and nearly none does.
+/// The values of the columns that nearly no change of a record sets.
 macro_rules! usual {
     ($($known:expr),*) => {
         &[
@@ -58,7 +58,7 @@ macro_rules! usual {
 }
 
 impl Row for Record {
-    /// Nearly all are of one of these, and each column of a row costs a fiftieth of writing it.
+    /// The forms of nearly all rows: each column of a row takes a fiftieth of the time of writing the row.
     const FORMS: &'static [Form] = &[
         usual!(
             ("sealed_at", "NULL"),
@@ -103,7 +103,7 @@ impl Row for Record {
             && self.external_ref.is_none()
             && self.sealed_at.is_none();
         let unapproved = self.approval.is_none();
-        let outside = !is_first || self.owner.turn == 0; // what follows a start leaves the turn as it is
+        let outside = !is_first || self.owner.turn == 0; // a change after the start leaves the turn unchanged
         usual
             && match form {
                 0 => unapproved && starts && outside,
@@ -123,7 +123,8 @@ impl Row for Record {
     }
 }
 
-/// Status, outcome and compensation. Status 6 is "compensated in part"; the others are the state's own codes.
+/// The status, outcome and compensation of a state. Status 6 is "compensated in part"; the others are the codes of
+/// the state itself.
 pub(super) fn columns(state: &State) -> (i64, Option<Arc<str>>, Option<Arc<str>>) {
     let code = state.code();
     match state {
@@ -138,7 +139,7 @@ pub(super) fn columns(state: &State) -> (i64, Option<Arc<str>>, Option<Arc<str>>
     }
 }
 
-/// Reads them back; nothing if they do not fit one another.
+/// Reads the columns back; `None` if they do not fit one another.
 fn state(status: i64, outcome: Option<String>, compensation: Option<String>) -> Option<State> {
     Some(match (status, outcome, compensation) {
         (1, None, None) => State::Started,

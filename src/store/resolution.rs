@@ -1,47 +1,53 @@
-//! The answers to a question: which of them its kind takes, and what follows from each.
+//! The answers to a question: the ones that each kind takes, and their consequences.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::escalation::QuestionKind;
 
-/// An answer to an open question. Each kind of question takes [some of these](QuestionKind::answers), and refuses the others.
+/// An answer to an open question. Each kind of question takes [some of these](QuestionKind::answers) and refuses the
+/// others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Resolution {
-    /// The call happened, and this is its result. The result is read as what the tool returns: one that does not fit is refused, and where
-    /// the tool is not known the answer [waits](super::Question::waiting) for a worker that knows it.
+    /// The call happened, and this is its result. The result is read as the output of the tool: a result that does
+    /// not fit is refused, and if the tool is not known, the answer [waits](super::Question::waiting) for a worker
+    /// that knows it.
     Happened(Value),
-    /// The call did not happen, and is to be sent again. If the call can be looked up, that is done first. While the lookup does not
-    /// answer, the question stays open and the answer [waits](super::Question::waiting); if it shows the effect, the question is withdrawn.
+    /// The call did not happen and is to be sent again. If the call can be looked up, a lookup is made first. While
+    /// the lookup does not answer, the question stays open and the answer [waits](super::Question::waiting); if the
+    /// lookup shows the effect, the question is withdrawn.
     DidNotHappen,
-    /// The call is to be sent again without a lookup, whatever became of it. It may happen twice.
+    /// The call is to be sent again without a lookup, whatever its outcome. The effect may happen twice.
     SendWithoutLooking {
-        /// Why. It is recorded.
+        /// The reason, which is recorded.
         reason: String,
     },
     /// The call is to be looked up now. The question stays open unless the lookup answers it.
     LookNow,
-    /// The blocked run goes on. What it did and no longer asks for is kept.
+    /// The blocked run goes on. Effects that it made and no longer asks for are kept.
     Resume,
-    /// The call fails, or the blocked run does. An effect of the call stays what it is; the effects of the run are undone or asked about.
+    /// The call fails, or the blocked run fails. An effect of the call is left as it is; the effects of the run are
+    /// undone or asked about.
     Abandon,
-    /// The effect stays, or was dealt with by hand.
+    /// The effect is kept, or was dealt with by hand.
     Keep,
     /// The effect is to be undone.
     Undo,
-    /// The effect was undone by hand, and this came of it.
+    /// The effect was undone by hand, with this result.
     Undone(Value),
-    /// The same again: the event is published, the message processed, the signal delivered, the missing effect sent once more.
+    /// The step is repeated: the event is published, the message processed, the signal delivered, the missing effect
+    /// sent once more.
     Again,
-    /// The run that waits for a signal is given this value in place of the one that it could not read.
+    /// The run that waits for a signal receives this value in place of the one that it could not read.
     Deliver(Value),
     /// The event, the message or the signal is left out.
     Skip,
-    /// The ledger is complete again: nothing is looked up any more before it is sent first.
+    /// The ledger is complete again: first sends are no longer preceded by a lookup.
     Lift,
-    /// The question is void, because the engine can find out by itself again. Only the engine answers so.
+    /// The question is void, because the engine can find the outcome out by itself again. Only the engine gives this
+    /// answer.
     Withdrawn,
 }
 
@@ -81,9 +87,9 @@ impl Resolution {
 pub struct PossibleAnswer {
     /// The name of the [`Resolution`].
     pub name: &'static str,
-    /// What is given with the answer, if anything is.
+    /// The value that is given with the answer, if any.
     pub with: Option<&'static str>,
-    /// What follows from the answer.
+    /// The consequence of the answer.
     pub consequence: &'static str,
 }
 
@@ -179,7 +185,7 @@ impl QuestionKind {
         }
     }
 
-    /// A question of this kind takes this answer.
+    /// True if a question of this kind takes this answer.
     pub(crate) fn takes(self, answer: &Resolution) -> bool {
         self.answers().iter().any(|possible| possible.name == answer.name())
     }

@@ -1,4 +1,4 @@
-//! Rows of tables that are declared once: what is written of one, and what is read back, is said in one place for both databases.
+//! The rows of declared tables: their writing and reading is defined in one place for both databases.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -8,35 +8,37 @@ use super::cell::{Cell, Declared};
 use super::table::{Chosen, Kind, Table};
 use crate::id::Tenant;
 
-/// What nearly all rows have in some of their columns, as SQL: these are not sent. What is NULL is left out altogether.
+/// The values that nearly all rows have in some of their columns, as SQL: these values are not sent. A column that is
+/// NULL is left out.
 pub(in crate::store) type Form = &'static [(&'static str, &'static str)];
 
-/// A row as it is written.
+/// A row that can be written.
 pub(in crate::store) trait Row: Declared + PartialEq {
-    /// The first that a row [has](Self::has) counts.
+    /// The forms of a row. The first form that the row [has](Self::has) counts.
     const FORMS: &'static [Form] = &[];
 
-    /// The row is of this form.
+    /// True if the row is of this form.
     fn has(&self, form: usize) -> bool {
         let _ = form;
         false
     }
 
-    /// Batches are written in its order, so that two workers lock the same rows in one order.
+    /// The key by which a batch is sorted before it is written, so that two workers lock the same rows in one order.
     fn key(&self) -> impl Ord + Hash {
         self.place()
     }
 
-    /// Some are taken off.
+    /// True if rows of this type can be deleted by a change.
     const GOES: bool = false;
 
-    /// No row is left of it once it is written.
+    /// True if the row is deleted by this change.
     fn is_gone(&self) -> bool {
         false
     }
 
-    /// It is stored as this change would have written it: it was written before, and its answer was lost. The whole row, because one
-    /// worker may compute two changes from the same revision; the later one is stale.
+    /// True if the stored row is what this change would have written: the change was written before, and its answer
+    /// was lost. The whole row is compared, because one worker may compute two changes from the same revision; the
+    /// later one is stale.
     fn is_as_written(&self, written: &Self) -> bool {
         self == written
     }
@@ -46,14 +48,14 @@ pub(in crate::store) trait Row: Declared + PartialEq {
 #[derive(Clone, Debug)]
 pub(in crate::store) enum Given<'v> {
     Text(&'v str),
-    /// A text that others hold, too: a database in this process spares the copy.
+    /// A shared text: a database in this process needs no copy.
     Shared(Arc<str>),
     Number(i64),
     Bytes(&'v [u8]),
     Owned(Vec<u8>),
     Flag(bool),
     Null(Kind),
-    /// A list, as an argument of a query: an array in PostgreSQL, and JSON in SQLite.
+    /// A list, as an argument of a query: an array in PostgreSQL, JSON in SQLite.
     Texts(Vec<&'v str>),
     Numbers(Vec<i64>),
 }
@@ -94,7 +96,7 @@ impl From<u32> for Given<'_> {
     }
 }
 
-/// Takes the values of a row, or the arguments of a query, one after the other.
+/// A receiver of the values of a row, or of the arguments of a query, one after the other.
 pub(in crate::store) trait Put {
     fn give(&mut self, value: Given<'_>);
 
@@ -115,7 +117,7 @@ pub(in crate::store) trait Put {
     }
 }
 
-/// The values of a stored row, one after the other, telling damage from trouble. A text is read where it stands.
+/// The values of a stored row, one after the other. Errors distinguish damage from trouble. A text is read in place.
 pub(in crate::store) trait Take: Sized {
     fn text<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, StoreError>;
     fn bytes<T>(&mut self, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, StoreError>;
@@ -123,12 +125,12 @@ pub(in crate::store) trait Take: Sized {
     fn flag(&mut self) -> Result<bool, StoreError>;
     fn damaged(&self, detail: &str) -> StoreError;
 
-    /// The value that was read last is not one that this engine writes.
+    /// An error: the last value is one that this engine never writes.
     fn unknown(&self) -> StoreError {
         self.damaged("a value that no version of this engine writes")
     }
 
-    /// A value that was read, if there was one.
+    /// The decoded value, or `None` for NULL; an error if the value was not decoded.
     #[allow(clippy::option_option, reason = "no value, a value that is none, and one that was read")]
     fn known<T>(&self, read: Option<Option<T>>) -> Result<Option<T>, StoreError> {
         match read {
@@ -137,16 +139,16 @@ pub(in crate::store) trait Take: Sized {
         }
     }
 
-    /// What stands in the next column.
+    /// The value of the next column.
     fn cell<C: Cell>(&mut self) -> Result<C, StoreError> {
         C::take(self)
     }
 }
 
-/// Passes on the values of some columns.
+/// A filter that passes on the values of some columns.
 pub(in crate::store) struct Only<'p, P> {
     columns: Chosen,
-    /// Those of which the sign is turned.
+    /// The columns whose sign is inverted.
     turned: Chosen,
     next: u32,
     to: &'p mut P,
@@ -161,7 +163,7 @@ impl<'p, P: Put> Only<'p, P> {
         Self { turned, ..self }
     }
 
-    /// What tells which row it is.
+    /// A filter for the columns that identify the row.
     pub(in crate::store) fn telling(table: &'static Table, to: &'p mut P) -> Self {
         Self::of(table.choose(|column| table.tells(column.name)), to)
     }

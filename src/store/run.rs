@@ -1,4 +1,4 @@
-//! Runs.
+//! Runs, as the store keeps them.
 
 mod columns;
 
@@ -8,144 +8,145 @@ use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
 use crate::store::Turns;
 
-/// One execution of a workflow.
+/// A run: one execution of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Its place and its name.
+    /// The id of the run: its position and its name.
     pub id: RunId,
-    /// Whose it is.
+    /// The tenant that owns the run.
     pub tenant: Tenant,
-    /// The number that it drew when it began. A fork has the number of its origin, and a child that is begun again that of the run
-    /// that was begun in its place before.
+    /// The random number that the run drew when it began. A fork has the number of its origin. A child that is begun
+    /// again has the number of the run that was begun in its place before.
     pub number: RunNumber,
-    /// The workflow's name.
+    /// The name of the workflow.
     pub workflow: Name,
-    /// The workflow's version when it was started.
+    /// The version of the workflow when the run was started.
     pub version: u32,
     /// The start key, unique per tenant and workflow.
     pub key: Option<String>,
-    /// The run that began it and waits for it, or is to take it down with itself. Absent for one that stands alone.
+    /// The parent run, which began this run and waits for it, or takes it down with itself. `None` for a run that
+    /// stands alone.
     pub parent: Option<RunId>,
-    /// The input.
+    /// The input of the run.
     pub input: Stored,
-    /// What the start key is bound to.
+    /// The hash of the input that the start key is bound to.
     pub input_hash: RequestHash,
-    /// Where it stands.
+    /// The state of the run.
     pub state: RunState,
-    /// The queue that it was put into.
+    /// The queue that the run was put into.
     pub queue: Option<Box<InQueue>>,
-    /// The worker that has it.
+    /// The fence of the worker that carries the run out.
     pub fence: Fence,
-    /// Counts the changes of this row.
+    /// The number of changes of this row.
     pub revision: u32,
-    /// How often a process died while it had this run, since the run last got anywhere.
+    /// The number of times that a process died while it carried this run out, since the last progress of the run.
     pub deaths: u32,
-    /// It, or one of its turns, is over, and calls that it had dropped were still under way.
+    /// True if the run, or one of its turns, has ended while calls that it had dropped were still under way.
     pub unsettled: bool,
-    /// The number under which its present input began: what it does outside of loops is recorded under it. Not 0 only
-    /// once the run has gone on as new.
+    /// The number under which the present input began: steps outside of loops are recorded under it. It is 0 until
+    /// the run has gone on as new.
     pub base: u32,
-    /// The number of its present turn: a loop's, or the next one to be. What it does in a loop is recorded under it.
+    /// The number of the present turn of a loop, or of the next one. Steps in a loop are recorded under it.
     pub turn: u32,
-    /// When it is cancelled if it has not ended by then.
+    /// The deadline: the instant at which the run is cancelled if it has not ended.
     pub deadline: Option<Timestamp>,
-    /// When it was started.
+    /// The instant at which the run was started.
     pub created_at: Timestamp,
-    /// When this row last changed.
+    /// The instant of the last change of this row.
     pub updated_at: Timestamp,
 }
 
-/// A run's queue, and its place there.
+/// The queue of a run, and the place of the run in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InQueue {
-    /// The queue.
+    /// The name of the queue.
     pub name: Name,
-    /// What it is counted under beside its tenant.
+    /// The queue key under which the run is counted, beside its tenant.
     pub key: Option<String>,
-    /// Among the runs of its tenant a higher one begins first.
+    /// The priority: among the runs of a tenant, a higher one begins first.
     pub priority: i32,
-    /// Since when it has a place; none while it waits for its turn, or has given its place free.
+    /// The instant since which the run has a place; `None` while it waits for its turn, or has released its place.
     pub admitted_at: Option<Timestamp>,
 }
 
-/// How many runs of a queue wait and how many have a place, of all tenants.
+/// The load of a queue: the number of runs that wait and that have a place, over all tenants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueLoad {
-    /// The queue.
+    /// The name of the queue.
     pub queue: String,
-    /// Runs that wait for their turn.
+    /// The number of runs that wait for their turn.
     pub queued: u64,
-    /// Runs that have a place.
+    /// The number of runs that have a place.
     pub running: u64,
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunState {
-    /// It waits in its queue for its turn, and nobody carries it out.
+    /// The run waits in its queue for its turn, and no worker carries it out.
     Queued,
-    /// A worker has it.
+    /// A worker carries the run out.
     Active,
-    /// It waits for this instant, and holds no memory.
+    /// The run waits as a row and holds no memory.
     Waiting {
-        /// When it is to go on; absent if only what it waits on can wake it.
+        /// The instant at which the run goes on; `None` if only `on` can wake it.
         until: Option<Timestamp>,
-        /// What else wakes it.
+        /// The events that wake the run beside its timer.
         on: WaitsOn,
     },
-    /// It ended well.
+    /// The run ended well.
     Succeeded {
-        /// The result.
+        /// The result of the run.
         output: Stored,
     },
-    /// Its function returned an error.
+    /// The function of the workflow returned an error.
     Failed {
         /// The error, as JSON.
         failure: Payload,
     },
-    /// It ended, and its time is over: nothing is left of what it was given, did and returned.
+    /// The run ended and its retention is over: its input, history and result are deleted.
     Expired {
-        /// It ended well.
+        /// True if the run ended well.
         succeeded: bool,
-        /// The digest of its outcome, by the tenant's own key.
+        /// The digest of the run's outcome, by the tenant's own key.
         outcome: String,
     },
-    /// It was stopped with an open escalation: diverged, damaged, quarantined, of an unknown workflow.
+    /// The run was stopped with an open question: diverged, damaged, quarantined, or of an unknown workflow.
     Blocked {
-        /// Why, as JSON.
+        /// The reason, as JSON.
         failure: Payload,
     },
 }
 
-/// What wakes a waiting run, beside its time.
+/// The events that wake a waiting run, beside its timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WaitsOn {
-    /// The answer to an open question of its own.
+    /// True if the answer to an open question of the run wakes it.
     pub answer: bool,
-    /// A signal: from outside, or from a child that has ended.
+    /// True if a signal wakes the run: from outside, or from a child that has ended.
     pub signal: bool,
 }
 
 impl WaitsOn {
-    /// Only its time.
+    /// Only the timer wakes the run.
     pub const NOTHING: Self = Self { answer: false, signal: false };
-    /// An answer.
+    /// An answer wakes the run.
     pub const ANSWER: Self = Self { answer: true, signal: false };
-    /// A signal.
+    /// A signal wakes the run.
     pub const SIGNAL: Self = Self { answer: false, signal: true };
 
-    /// What either waits on.
+    /// The events of either.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self { answer: self.answer || other.answer, signal: self.signal || other.signal }
     }
 
-    /// The number that rows hold.
+    /// The code that rows hold.
     pub(crate) const fn code(self) -> i64 {
         self.answer as i64 | (self.signal as i64) << 1
     }
 
-    /// Reads the number back.
+    /// Reads a code back.
     pub(crate) const fn from_code(code: i64) -> Option<Self> {
         match code {
             0..4 => Some(Self { answer: code & 1 != 0, signal: code & 2 != 0 }),
@@ -155,7 +156,7 @@ impl WaitsOn {
 }
 
 impl RunState {
-    /// The number that rows hold. Never reuse one.
+    /// The code that rows hold. Never reuse a code.
     pub(crate) const fn code(&self) -> i64 {
         match self {
             Self::Queued => 0,
@@ -167,7 +168,7 @@ impl RunState {
         }
     }
 
-    /// The name used in tables and messages.
+    /// The name of the state in tables and messages.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -180,31 +181,31 @@ impl RunState {
         }
     }
 
-    /// Only a tombstone is left of it.
+    /// True if only a tombstone is left of the run.
     pub const fn is_expired(&self) -> bool {
         matches!(self, Self::Expired { .. })
     }
 
-    /// It has ended and changes no more.
+    /// True if the run has ended and changes no more.
     pub const fn is_final(&self) -> bool {
         matches!(self, Self::Succeeded { .. } | Self::Failed { .. } | Self::Expired { .. })
     }
 }
 
 impl Run {
-    /// It is in a queue and has no place there: it must not be carried out before it is admitted.
+    /// True if the run is in a queue and has no place there: it must not be carried out before it is admitted.
     pub(crate) fn lacks_place(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| queue.admitted_at.is_none())
     }
 
-    /// It gives its place in its queue free.
+    /// Releases the place of the run in its queue.
     pub(crate) fn give_place_free(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.admitted_at = None;
         }
     }
 
-    /// What a resume needs: what was done outside of loops, and in the present turn.
+    /// The turns whose history a resume needs: the steps outside of loops, and those of the present turn.
     pub const fn present(&self) -> Turns {
         Turns { base: self.base, first: self.turn, last: self.turn }
     }

@@ -1,4 +1,4 @@
-//! Schedules: what begins runs at their time.
+//! Schedules: rules by which runs begin at their time.
 
 use super::cell::{coded, table};
 use super::row::Row;
@@ -6,48 +6,48 @@ use crate::clock::Timestamp;
 use crate::id::{Name, RunId, Tenant};
 use crate::payload::Stored;
 
-/// What begins runs at their time.
+/// A schedule, which begins runs at their time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// Whose it is.
+    /// The tenant that owns the schedule.
     pub tenant: Tenant,
-    /// Its name, unique per tenant.
+    /// The name of the schedule, unique per tenant.
     pub name: Name,
-    /// The workflow that it begins.
+    /// The workflow whose runs it begins.
     pub workflow: Name,
-    /// The workflow's version when it was set.
+    /// The version of the workflow when the schedule was set.
     pub version: u32,
-    /// When it is due and what about runs that overlap, as JSON: of what that means the store knows nothing.
+    /// The rule as JSON: the due times, and the treatment of runs that overlap. The store does not interpret it.
     pub rule: String,
-    /// The input of its runs.
+    /// The input of the runs.
     pub input: Stored,
-    /// Whether it goes on.
+    /// The state of the schedule.
     pub state: ScheduleState,
-    /// When it is due next.
+    /// The instant at which the schedule is due next.
     pub next_at: Option<Timestamp>,
-    /// The last tick that began a run.
+    /// The instant of the last tick that began a run.
     pub last_at: Option<Timestamp>,
-    /// The run that it began.
+    /// The run that the last tick began.
     pub last_run: Option<RunId>,
-    /// So many ticks began none.
+    /// The number of ticks that began no run.
     pub missed: u32,
-    /// Counts the changes of this row.
+    /// The number of changes of this row.
     pub revision: u32,
-    /// When it was set.
+    /// The instant at which the schedule was set.
     pub created_at: Timestamp,
-    /// When this row last changed.
+    /// The instant of the last change of this row.
     pub updated_at: Timestamp,
 }
 
 coded! {
-    /// Whether a schedule goes on.
+    /// The state of a schedule.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum ScheduleState {
-        /// Its ticks come.
+        /// The schedule begins runs.
         Active = 1,
-        /// None comes before it is resumed.
+        /// The schedule begins no run before it is resumed.
         Paused = 2,
-        /// It is gone. Its row stays, so that its revisions go on if it is set again.
+        /// The schedule was deleted. Its row stays, so that its revisions go on if it is set again.
         Deleted = 3,
     }
 }

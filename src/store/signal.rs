@@ -1,4 +1,4 @@
-//! Signals: what was said to runs.
+//! Signals: messages to runs.
 
 use super::cell::table;
 use super::row::Row;
@@ -6,28 +6,28 @@ use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::payload::Stored;
 
-/// Something that was said to a run: from outside, by another run, or by a child that has ended. It is kept until the run
-/// receives it, and after that so that the same one again is known.
+/// A message to a run: from outside, from another run, or from a child that has ended. The row is kept until the run
+/// receives it, and afterwards so that a repeated signal is recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signal {
-    /// Whose it is.
+    /// The tenant that owns the signal.
     pub tenant: Tenant,
-    /// The run it is for.
+    /// The run that the signal is for.
     pub run: RunId,
-    /// What it is about. The run waits for it under this name.
+    /// The name of the signal. The run waits for this name.
     pub name: String,
-    /// Which one: the same again is not a second one.
+    /// The id of the signal: the same id again is not a second signal.
     pub id: String,
-    /// Where it stands among those that the run has not received: each sender's are received in the order in which they
-    /// were sent.
+    /// The position among the signals that the run has not received: the signals of each sender are received in the
+    /// order in which they were sent.
     pub place: i64,
-    /// What is said.
+    /// The content of the signal.
     pub body: Stored,
-    /// When.
+    /// The instant at which the signal was sent.
     pub at: Timestamp,
 }
 
-/// Signals whose names begin so are commands: they wake their run whatever it waits for.
+/// The prefix of command names: a command wakes its run, whatever the run waits for.
 pub const COMMAND: &str = "~!";
 
 /// The name of the command that cancels its run.

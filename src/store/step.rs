@@ -8,10 +8,10 @@ use crate::ledger::RequestHash;
 use crate::payload::Stored;
 
 coded! {
-    /// What a run's checkpoint is of.
+    /// The kind of a run's checkpoint.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum StepKind {
-        /// A closure's result.
+        /// The result of a closure.
         Step = 1,
         /// The instant at which a timer is due.
         Timer = 2,
@@ -25,7 +25,7 @@ coded! {
         CallFailed = 6,
         /// A pending future that the run's code dropped.
         Abandoned = 7,
-        /// A recorded effect that the run no longer asks for, and that somebody decided to keep.
+        /// A recorded effect that the run no longer asks for, and that a person decided to keep.
         Kept = 8,
         /// A signal that the run received.
         Signal = 9,
@@ -33,27 +33,28 @@ coded! {
         Child = 10,
         /// A signal that the run sent.
         Sent = 11,
-        /// Of a loop: in a turn the state that the turn began with, outside the result of the whole loop.
+        /// A loop: in a turn, the state that the turn began with; outside, the result of the whole loop.
         Turns = 12,
         /// The input with which the run went on as new.
         Input = 13,
-        /// How the run was begun again: by whom, why, and what of its past does not count.
+        /// A new start of the run: the person who ordered it, the reason, and the part of its past that does not
+        /// count.
         Again = 14,
-        /// What a guard answered when it wrote rows of its own: a memory.
+        /// The answer of a guard that wrote rows of its own: a memory.
         Guard = 15,
         /// An event that the run emitted.
         Emitted = 16,
-        /// The run has failed, and what it did is being undone: with what it failed.
+        /// The error of a failed run whose effects are being undone.
         Undoing = 17,
-        /// Whether the run takes a part of the code that was added later.
+        /// The decision of the run about a part of the code that was added later.
         Patch = 18,
-        /// A step was recorded with another input than the present one, which gives the same result.
+        /// A step that was recorded with another input than the present one, which gives the same result.
         Adopted = 19,
     }
 }
 
 impl StepKind {
-    /// The run's code asks for it, by its name.
+    /// True if the code of the run asks for the checkpoint, by its name.
     pub(crate) const fn is_asked_for(self) -> bool {
         !matches!(
             self,
@@ -62,26 +63,26 @@ impl StepKind {
     }
 }
 
-/// A run's checkpoint. Its identity inside the run is turn, kind, name and id; nothing depends on positions.
+/// A checkpoint of a run. Its identity inside the run is turn, kind, name and id; nothing depends on positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Whose it is.
+    /// The tenant that owns the run.
     pub tenant: Tenant,
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
     /// The turn, or the run's [base](super::Run::base).
     pub turn: u32,
-    /// What it is a checkpoint of.
+    /// The kind of the checkpoint.
     pub kind: StepKind,
-    /// Its name.
+    /// The name of the checkpoint.
     pub name: String,
-    /// Which of that name: given, or an ordinal.
+    /// The id among the checkpoints of that name: given, or an ordinal.
     pub id: String,
-    /// What its input was bound to.
+    /// The hash of the input that the checkpoint is bound to.
     pub input_hash: Option<RequestHash>,
-    /// What was recorded. Absent only in a transaction that was ended from inside (DESIGN 4.6).
+    /// The recorded value. `None` only in a transaction that was ended from inside.
     pub value: Option<Stored>,
-    /// When.
+    /// The instant of the checkpoint.
     pub at: Timestamp,
 }
 
@@ -96,33 +97,33 @@ impl Row for Step {
         self.turn == 0
     }
 
-    /// With the same value, whenever it was.
+    /// True if the value is the same, at whatever instant.
     fn is_as_written(&self, written: &Self) -> bool {
         *self == Self { at: self.at, ..written.clone() }
     }
 }
 
-/// Whose history is read: what was recorded under one number, and under a range of others.
+/// The turns whose history is read: one number, and a range of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
-    /// This one.
+    /// The number whose checkpoints are read beside the range.
     pub base: u32,
-    /// And from this one on.
+    /// The first number of the range.
     pub first: u32,
-    /// Up to this one.
+    /// The last number of the range.
     pub last: u32,
 }
 
 impl Turns {
-    /// Whatever the run has done.
+    /// The whole history of the run.
     pub const ALL: Self = Self { base: 0, first: 0, last: u32::MAX };
 
-    /// All from `first` to `last`.
+    /// The turns from `first` to `last`.
     pub const fn between(first: u32, last: u32) -> Self {
         Self { base: first, first, last }
     }
 
-    /// What was recorded under this number is among it.
+    /// True if the checkpoints under this number are included.
     pub const fn contains(&self, turn: u32) -> bool {
         turn == self.base || (self.first <= turn && turn <= self.last)
     }
@@ -131,18 +132,18 @@ impl Turns {
 /// A checkpoint as resume needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastStep {
-    /// The turn.
+    /// The number of the turn.
     pub turn: u32,
-    /// What it is a checkpoint of.
+    /// The kind of the checkpoint.
     pub kind: StepKind,
-    /// Its name.
+    /// The name of the checkpoint.
     pub name: String,
-    /// Which of that name.
+    /// The id among the checkpoints of that name.
     pub id: String,
-    /// What its input was bound to.
+    /// The hash of the input that the checkpoint is bound to.
     pub input_hash: Option<RequestHash>,
-    /// What was recorded.
+    /// The recorded value.
     pub value: Option<Stored>,
-    /// When: of two checkpoints of a run the later one has the later instant.
+    /// The instant: of two checkpoints of a run the later one has the later instant.
     pub at: Timestamp,
 }

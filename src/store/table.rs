@@ -6,31 +6,31 @@ use super::{
 };
 use crate::ledger::{Look, Record};
 
-/// A table.
+/// The declaration of a table.
 #[derive(Debug)]
 pub(in crate::store) struct Table {
     pub(in crate::store) name: &'static str,
-    /// The columns that tell its rows apart, in the order in which they are moved to another database.
+    /// The columns that distinguish its rows, in the order in which they are moved to another database.
     pub(in crate::store) key: &'static [&'static str],
-    /// What must be as it is stored, too, for a change to be of that row: a place might be that of another tenant's row. Several of
-    /// these are unique themselves, and a new row is told by them.
+    /// The columns that must also be equal to the stored ones for a change to be of that row: a position might be
+    /// that of another tenant's row. Several of these are unique themselves, and a new row is recognised by them.
     pub(in crate::store) with: &'static [&'static str],
     pub(in crate::store) law: Law,
     pub(in crate::store) columns: &'static [Column],
 }
 
-/// By which rule rows are written.
+/// The law by which rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Law {
     /// Rows count their changes: the first is a new row, and each later one follows the one before.
     Moves,
-    /// Each is new.
+    /// Each row is new.
     Once,
-    /// One that is there stays.
+    /// A row that is there is kept.
     Keep,
-    /// The same, and a fenced worker may write it.
+    /// A row that is there is kept, and a fenced worker may write a new one.
     Note,
-    /// Its statements are its own.
+    /// The table has statements of its own.
     Own,
 }
 
@@ -43,7 +43,7 @@ pub(in crate::store) const REVISION: &str = "revision";
 pub(in crate::store) struct Column {
     pub(in crate::store) name: &'static str,
     pub(in crate::store) kind: Kind,
-    /// A change leaves it as it is.
+    /// True if no change alters the column.
     pub(in crate::store) fixed: bool,
 }
 
@@ -141,30 +141,31 @@ impl Table {
         self.key.iter().filter_map(|name| self.columns.iter().find(|column| column.name == *name)).copied()
     }
 
-    /// A query for its rows. The text goes on behind the table's name.
+    /// A query for the rows of the table. `behind` is the text behind the table's name.
     pub(in crate::store) fn select(&self, behind: &str) -> String {
         format!("SELECT {} FROM {} {behind}", self.names(), self.name)
     }
 
-    /// A query for the row that a change is of. Its arguments are the values of these columns, in their order.
+    /// A query for the row that a change is of. Its arguments are the values of the identifying columns, in their
+    /// order.
     pub(in crate::store) fn select_one(&self) -> String {
         let names = self.columns.iter().map(|column| column.name).filter(|name| self.tells(name));
         let told: Vec<_> = names.zip(1..).map(|(name, number)| format!("{name} = ${number}")).collect();
         self.select(&format!("WHERE {}", told.join(" AND ")))
     }
 
-    /// The column tells of which row a change is.
+    /// True if the column identifies the row that a change is of.
     pub(in crate::store) fn tells(&self, name: &str) -> bool {
         self.key.contains(&name) || self.with.contains(&name)
     }
 
-    /// What a change of a row sets: all but what tells the row, what stays, and the revision.
+    /// The assignments of a change: all columns but the identifying ones, the fixed ones and the revision.
     pub(in crate::store) fn changed(&self) -> String {
         let changing = self.columns.iter().filter(|c| !c.fixed && !self.tells(c.name) && c.name != REVISION);
         changing.map(|Column { name, .. }| format!("{name} = excluded.{name}")).collect::<Vec<_>>().join(", ")
     }
 
-    /// Those of its columns of which this is true.
+    /// The columns for which `which` is true.
     pub(in crate::store) fn choose(&self, which: impl Fn(&Column) -> bool) -> Chosen {
         let bits = self.columns.iter().enumerate().filter(|(_, column)| which(column));
         Chosen(bits.fold(0, |bits, (at, _)| bits | 1 << at))
@@ -176,7 +177,7 @@ impl Table {
     }
 }
 
-/// Some of a table's columns, of which there are not more than 64.
+/// A set of a table's columns, of which there are at most 64.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::store) struct Chosen(u64);
 
@@ -185,7 +186,7 @@ impl Chosen {
         self.0 >> place & 1 == 1
     }
 
-    /// As they are declared.
+    /// The chosen columns, in the order of their declaration.
     pub(in crate::store) fn of(self, table: &'static Table) -> impl Iterator<Item = Column> {
         table.columns.iter().zip(0..).filter(move |(_, place)| self.has(*place)).map(|(column, _)| *column)
     }

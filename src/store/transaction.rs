@@ -1,12 +1,12 @@
-//! What can become of a transaction that the ledger shares with the user's own tables (DESIGN 4.6).
+//! The errors of a transaction that the ledger shares with the user's own tables.
 //!
-//! Not a part of the store's trait: only the concrete stores know the caller's connection type.
+//! The type is not a part of the store's trait: only the concrete stores know the caller's connection type.
 
 use std::time::Duration;
 
 use super::{Refusal, StoreError};
 
-/// Why nothing of a transaction was kept.
+/// The reason why nothing of a transaction was kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError<E> {
@@ -21,23 +21,23 @@ pub enum TransactionError<E> {
         "the transaction took longer than {limit:?}: its changes were rolled back; other writers wait meanwhile"
     )]
     TooSlow {
-        /// The limit.
+        /// The time limit.
         limit: Duration,
     },
-    /// The closure ended the transaction itself. What it had committed by then is durable, and nobody can say
-    /// what that is.
+    /// The closure ended the transaction itself. The part that it had committed by then is durable, and that part is
+    /// unknown.
     #[error(
         "the closure ended the transaction itself (COMMIT or ROLLBACK inside): what it committed is durable, \
              its result is not recorded; check the tables by hand, and let the engine end transactions"
     )]
     EndedInside,
-    /// A statement of the closure failed, and the closure went on as if it had not: its changes were rolled back.
+    /// A statement of the closure failed, and the closure did not return the error: its changes were rolled back.
     #[error(
         "a statement of the transaction's closure failed and the closure did not say so: its changes were rolled back \
          ({detail}); return the errors of its statements"
     )]
     Spoilt {
-        /// The database's words.
+        /// The message of the database.
         detail: String,
     },
     /// The store failed.
@@ -46,7 +46,7 @@ pub enum TransactionError<E> {
 }
 
 impl<E> TransactionError<E> {
-    /// The same, with the closure's error as something else.
+    /// The error with the closure's error converted.
     pub(crate) fn map<T>(self, error: impl FnOnce(E) -> T) -> TransactionError<T> {
         match self {
             Self::Closure(said) => TransactionError::Closure(error(said)),

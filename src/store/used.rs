@@ -1,28 +1,28 @@
-//! Uses: runs that were answered from records which they do not own.
+//! Uses: runs that were answered from records that they do not own.
 
 use super::cell::table;
 use super::row::Row;
 use crate::clock::Timestamp;
 use crate::id::{RecordId, RunId, Tenant};
 
-/// A run that was answered from a record which another run (or nobody's run) owns (SAGA-6).
+/// The use of a record by a run that does not own it; another run owns the record, or no run does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedEffect {
-    /// Whose it is.
+    /// The tenant that owns the record.
     pub tenant: Tenant,
-    /// The record that answered.
+    /// The id of the record that answered.
     pub record: RecordId,
     /// The run that was answered.
     pub run: RunId,
-    /// The turn in which it was answered first.
+    /// The turn in which the run was first answered.
     pub turn: u32,
-    /// The id of its call.
+    /// The id of the call in the run.
     pub step: String,
-    /// When.
+    /// The instant of the first answer.
     pub at: Timestamp,
 }
 
-// The same use again says nothing new.
+// The same use again adds nothing.
 table! { SharedEffect in "use", Keep by (tenant, run, turn, record) {
     tenant, run, record, turn, step, at
 } }

@@ -1,51 +1,51 @@
-//! Workers, and what they look at from time to time.
+//! Workers, and the state that they poll.
 
 use super::cell::table;
 use crate::clock::Timestamp;
 use crate::id::Fence;
 
-/// One engine process.
+/// A worker: one engine process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Worker {
-    /// Its number.
+    /// The number of the worker.
     pub fence: Fence,
-    /// Its name, with a random part: a process that restarts under the same pid is another worker.
+    /// The name of the worker, with a random part: a process that restarts under the same pid is another worker.
     pub name: String,
-    /// When it enrolled.
+    /// The instant at which the worker enrolled.
     pub enrolled_at: Timestamp,
-    /// Until when it is alive, by the store's clock, if it has a lease.
+    /// The end of the worker's lease by the store's clock, if it has a lease.
     pub lease_until: Option<Timestamp>,
-    /// Since when its writes are void.
+    /// The instant since which the writes of the worker are void.
     pub ended_at: Option<Timestamp>,
-    /// It ended in order: it was not killed by what it left.
+    /// True if the worker ended in order: the work that it left did not kill it.
     pub retired: bool,
-    /// Nothing of it is left to be taken over.
+    /// True if nothing of the worker is left to be taken over.
     pub settled: bool,
-    /// It publishes what is in the outbox.
+    /// True if the worker publishes the events of the outbox.
     pub publishes: bool,
-    /// The version of counterfoil that it runs. None of an engine that did not say so.
+    /// The version of counterfoil that the worker runs; `None` for an engine that did not record it.
     pub version: Option<String>,
 }
 
-/// What a worker that shares its store looks at from time to time, read in one query.
+/// The state that a worker of a shared store polls, read in one query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterStatus {
-    /// What time it is by the store's clock, which alone measures leases.
+    /// The present time by the store's clock, which alone measures leases.
     pub time: Timestamp,
-    /// The workers that have not ended, and those that have and are not yet settled, in the order of their fences.
+    /// The workers that have not ended, and the ended ones that are not yet settled, in the order of their fences.
     pub workers: Vec<Worker>,
     /// The earliest instant that any waiting run, schedule, queue or confirming lookup waits for.
     pub next_due: Option<Timestamp>,
-    /// Some run waits in a queue.
+    /// True if a run waits in a queue.
     pub queued: bool,
-    /// Some event waits to be published.
+    /// True if an event waits to be published.
     pub unpublished: bool,
-    /// The ledger is taken for older than the world.
+    /// True if the ledger counts as older than the world.
     pub restored: bool,
 }
 
 impl Worker {
-    /// The version of counterfoil that a worker of this build runs: a store writes it down when the worker enrols.
+    /// The version of counterfoil that a worker of this build runs: a store records it when the worker enrols.
     pub const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 }
 

@@ -1,4 +1,4 @@
-//! What a change writes, row by row: the one place that names all that a change may bring.
+//! The writes of a change, row by row: the one place that names everything a change may bring.
 
 use super::{
     Admission, Aggregate, Change, Document, Evidence, OutboxEvent, Published, Question, Retired, RetiredRun,
@@ -8,7 +8,7 @@ use crate::id::Tenant;
 use crate::ledger::{Look, Record};
 use crate::payload::{DigestKey, Payload};
 
-/// One of them.
+/// One write of a change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Written<'c> {
     Worker(&'c WorkerChange),
@@ -27,7 +27,7 @@ pub(crate) enum Written<'c> {
     Record(&'c Record),
     Look(&'c Look),
     Step(&'c Step),
-    /// The checkpoints of a run's turns go, up to this one.
+    /// The checkpoints of a run's turns up to this one are deleted.
     Prune(&'c Run, u32),
     SharedEffect(&'c SharedEffect),
     Question(&'c Question),
@@ -37,9 +37,10 @@ pub(crate) enum Written<'c> {
 }
 
 impl Change {
-    /// All of them, in the order in which they are looked at: what is named first says why a change is refused.
+    /// All writes, in the order in which they are judged: the first one that is refused decides why a change is
+    /// refused.
     pub(crate) fn written(&self) -> impl Iterator<Item = Written<'_>> {
-        // Without `..`: what a change may bring one day is not left out here.
+        // The pattern has no `..`, so that a field that is added later cannot be left out here.
         let Self {
             fence: _,
             lane: _,
@@ -101,13 +102,15 @@ impl Change {
             .chain(evidence.iter().map(|row| Written::Evidence(row)))
     }
 
-    /// It writes rows that only a worker may write: all but enrolment, evidence and what those two need.
+    /// True if the change writes rows that only a worker may write: all but enrolment, evidence and the rows that
+    /// those two need.
     pub(crate) fn needs_fence(&self) -> bool {
         use Written::{Evidence, Key, Payload, Prune, Worker};
         !self.written().all(|row| matches!(row, Prune(..) | Evidence(_) | Payload(..) | Key(..) | Worker(_)))
     }
 
-    /// Only a judge can tell what becomes of it: it changes who may write, or rows that are found by what they say.
+    /// True if only a judge can decide about the change: it changes the right to write, or rows that are found by
+    /// their content.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(super) fn must_be_judged(&self) -> bool {
         use Written::{Admission, Erased, Forgotten, Retired, RetiredRun, Worker};
@@ -120,7 +123,7 @@ impl Change {
 
 #[cfg(any(feature = "postgres", feature = "conformance"))]
 impl<'c> Written<'c> {
-    /// Whose it is; nobody's, of a worker or a queue.
+    /// The tenant that owns the row; `None` for a worker or a queue.
     pub(super) const fn tenant(self) -> Option<&'c Tenant> {
         match self {
             Self::Record(row) => Some(&row.tenant),

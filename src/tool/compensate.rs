@@ -1,7 +1,7 @@
-//! Undoing an effect: what a tool says about it, and the operation that it is.
+//! Compensation: the declaration of a tool that its effects can be undone, and the operation that undoes an effect.
 //!
 //! A compensation is an operation of its own: with a record, a key derived from that of the forward call, and the same
-//! rules for an unknown outcome. Its tool is an [`Undo`], registered beside the one that it undoes.
+//! rules for an unknown outcome. Its tool is an [`Undo`], registered beside the tool whose effects it undoes.
 
 use std::any::Any;
 use std::future::Future;
@@ -23,8 +23,8 @@ use crate::ledger::{
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
-/// How to undo what a tool did. The tool says of its effect that it is [`Undoable`](super::effect::Undoable), and its effects
-/// are undone when the run that owns them fails or is cancelled, the last one first.
+/// The code that undoes a tool's effects. The tool declares its effect as [`Undoable`](super::effect::Undoable), and
+/// its effects are undone when the run that owns them fails or is cancelled, the last one first.
 ///
 /// ```
 /// use counterfoil::ledger::{LookupResult, Undone};
@@ -75,37 +75,39 @@ use crate::payload::{DigestKey, Payload, PayloadError};
     note = "implement `Compensate` for `{Self}`, or declare the effect without `effect::Undoable`"
 )]
 pub trait Compensate: Tool<Effect: IsUndoable, Output: Sync> {
-    /// When its effects are undone.
+    /// The policy that says when effects are undone.
     fn policy(&self) -> Compensation {
         Compensation::Automatic
     }
 
-    /// What the provider offers for the undoing: the same as for the call, unless it is said.
+    /// The provider's contract for the compensation. Default: the same as for the call.
     ///
-    /// Where it offers a lookup and tells no copies apart by key, each undoing is preceded by
-    /// [`find_compensation`](Self::find_compensation): what somebody else has undone counts as undone, and nothing is sent. With
-    /// [`look_first`](Contract::look_first) also where copies are told apart: what a person does by hand has another key.
+    /// If the contract offers a lookup and a second undoing would not collide by its key,
+    /// [`find_compensation`](Self::find_compensation) precedes each undoing: an effect that another party has undone
+    /// counts as undone, and nothing is sent. With [`look_first`](Contract::look_first) this also holds if copies
+    /// collide, because an undoing by hand has another key.
     fn compensation_contract(&self) -> Contract {
         self.contract()
     }
 
-    /// The effect happened more than once, and the lookup names all of them: the first is kept, and the others are undone
-    /// if this says so. Otherwise a person decides. Unless it is said, what is undone without asking.
+    /// True if surplus effects are undone: the effect happened more than once, and the lookup names all of them. The
+    /// first one is kept. If false, a person decides. Default: true if the policy is to undo without asking.
     fn undoes_surplus(&self) -> bool {
         self.policy() == Compensation::Automatic
     }
 
-    /// Undoes it. `call` has a key of its own: never that of the forward call, which the provider knows already.
+    /// Undoes the effect. `call` has a key of its own, never that of the forward call, which the provider knows
+    /// already.
     fn compensate(
         &self,
         call: &Call,
         forward: &OriginalCall<Self::Input, Self::Output>,
     ) -> impl Future<Output = Result<Done<Undone>, ToolError>> + Send;
 
-    /// Asks the external system whether it is undone: by this compensation or by anybody else. Asked if the contract offers a
-    /// lookup: when the outcome of a compensation is unknown, or was refused as done before, and before it is sent where a second
-    /// undoing would not collide with that of somebody else. Of a [surplus](OriginalCall::is_surplus) effect it says whether that one is
-    /// undone.
+    /// Asks the provider if the effect is undone, by this compensation or by any other party. Called if the contract
+    /// offers a lookup: after a compensation of unknown outcome, after one that was refused as done before, and before
+    /// a compensation that would not collide with the undoing of another party. For a
+    /// [surplus](OriginalCall::is_surplus) effect the answer is about that effect.
     fn find_compensation(
         &self,
         call: &Call,
@@ -113,7 +115,7 @@ pub trait Compensate: Tool<Effect: IsUndoable, Output: Sync> {
     ) -> impl Future<Output = Result<LookupResult<Undone>, ToolError>> + Send;
 }
 
-/// The call that is to be undone, as far as it is known: after a crash its key may be all there is.
+/// The call that is to be undone, as far as it is known. After a crash its key may be all that is known.
 #[derive(Clone, Debug)]
 pub struct OriginalCall<I = Value, O = Value> {
     key: String,
@@ -125,33 +127,34 @@ pub struct OriginalCall<I = Value, O = Value> {
 }
 
 impl<I, O> OriginalCall<I, O> {
-    /// The key under which it went downstream: the same text that its `call.key()` was.
+    /// The key with which the call went to the provider: the same text as its `call.key()`.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The readable key.
+    /// The readable key of the call.
     pub fn operation_key(&self) -> &OperationKey {
         &self.operation_key
     }
 
-    /// The provider's own id of the effect to be undone, if it is known.
+    /// The provider's id of the effect to be undone, if it is known.
     pub fn external_ref(&self) -> Option<&str> {
         self.external_ref.as_deref()
     }
 
-    /// It happened more than once, and only the effect of this external id is to be undone: the first one is kept.
+    /// True if the call happened more than once and only the effect with this external id is to be undone: the first
+    /// one is kept.
     pub const fn is_surplus(&self) -> bool {
         self.surplus
     }
 
-    /// What it was called with: absent if it held a secret, is too large to be carried along, or no longer parses.
+    /// The input of the call. Absent if it held a secret, is too large to be carried along, or no longer parses.
     pub const fn input(&self) -> Option<&I> {
         self.input.as_ref()
     }
 
-    /// What it gave back; of a [surplus](Self::is_surplus) effect, what the lookup or the late answer has shown of that one. Absent for the
-    /// same reasons, and if somebody decided what it was.
+    /// The output of the call; for a [surplus](Self::is_surplus) effect, the output that the lookup or the late answer
+    /// has shown. Absent for the same reasons, and if a person decided the result.
     pub const fn output(&self) -> Option<&O> {
         self.output.as_ref()
     }
@@ -162,7 +165,7 @@ impl<I, O> OriginalCall<I, O> {
 pub(crate) struct Undoing {
     /// The forward call's key.
     pub(crate) key: String,
-    /// The same as it went downstream: a later build of the tool may make it in another way.
+    /// The forward call's wire key, stored because a later build of the tool may derive it in another way.
     pub(crate) wire_key: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) external_ref: Option<String>,
@@ -175,12 +178,12 @@ pub(crate) struct Undoing {
 }
 
 impl Undoing {
-    /// What the key of a compensation is bound to.
+    /// The fields that the key of a compensation is bound to.
     fn bound() -> BoundFields {
         BoundFields::only(1, ["/key", "/wire_key"])
     }
 
-    /// The key of the compensation: it says what it undoes.
+    /// The key of the compensation, which names the effect that it undoes.
     fn own_key(&self, tool: &str) -> Key {
         let key = Key::of(tool).target(&self.key);
         match &self.external_ref {
@@ -202,9 +205,9 @@ impl Undoing {
     }
 }
 
-/// What undoes, its types forgotten.
+/// The code that undoes, with its types erased.
 pub(crate) trait Undoes: Send + Sync {
-    /// What the provider scopes it to: as the forward call.
+    /// The provider's scopes of the compensation, the same as those of the forward call.
     fn scopes(&self, tenant: &Tenant, undoing: &Undoing) -> Option<Scopes>;
     fn undo<'a>(
         &'a self,
@@ -218,7 +221,7 @@ pub(crate) trait Undoes: Send + Sync {
     ) -> BoxFuture<'a, Result<LookupResult<Undone>, ToolError>>;
 }
 
-/// What undoes the effects of a tool, and when. The tool's types are forgotten.
+/// The code that undoes a tool's effects, with its policy and contract. The tool's types are erased.
 pub struct Compensator {
     pub(super) policy: Compensation,
     pub(super) contract: Contract,
@@ -227,7 +230,7 @@ pub struct Compensator {
 }
 
 impl Compensator {
-    /// As a typed tool says it.
+    /// The compensator that a typed tool declares.
     pub(super) fn of<T: Compensate>(tool: &Arc<T>) -> Self {
         Self {
             policy: tool.policy(),
@@ -238,7 +241,7 @@ impl Compensator {
     }
 }
 
-/// A typed tool that can undo.
+/// A typed tool that can undo its effects.
 struct ByTool<T> {
     tool: Arc<T>,
 }
@@ -311,12 +314,12 @@ pub(crate) struct Undo {
 }
 
 impl Undo {
-    /// The name of the tool that undoes another.
+    /// The name of the tool that undoes another tool's effects.
     pub(super) fn name(tool: &str) -> String {
         format!("undo {tool}")
     }
 
-    /// As it is registered beside the tool of this declaration.
+    /// The tool that is registered beside the tool of this declaration.
     pub(super) fn of(forward: &ToolSpec, compensator: Compensator) -> Result<Self, IdError> {
         let Compensator { contract, surplus, undoes, .. } = compensator;
         let spec = ToolSpec {
@@ -337,7 +340,7 @@ impl Undo {
         Ok(Self { spec: Arc::new(spec), undoes, surplus })
     }
 
-    /// With what it is to undo.
+    /// The compensation of one effect.
     pub(crate) fn with(&self, undoing: Undoing) -> Result<Arc<dyn Prepared>, PayloadError> {
         let payload = Payload::of(&undoing)?;
         Ok(Arc::new(Ready { spec: self.spec.clone(), undoes: self.undoes.clone(), undoing, payload }))

@@ -1,4 +1,4 @@
-//! Downstream contracts as types, so that the compiler can insist on what they demand (DESIGN 4.3).
+//! Provider contracts as types, so that the compiler can insist on their demands.
 
 use std::marker::PhantomData;
 
@@ -7,13 +7,13 @@ use futures_util::future::BoxFuture;
 use super::{Call, Reconcile, Tool, ToolError, effect};
 use crate::ledger::{self, ContractClass, LookupOffer, LookupResult};
 
-/// What a provider offers.
+/// A provider's contract as a type.
 pub trait Contract: Send + Sync + 'static {
-    /// The class with its careful defaults.
+    /// The contract of this class, with its careful defaults.
     fn declaration() -> ledger::Contract;
 }
 
-/// The contract is enough for the effect class.
+/// The contract is enough for tools of the effect class `E`.
 #[diagnostic::on_unimplemented(
     message = "a `{E}` tool cannot have the contract `{Self}`: nobody could find out what became of a call",
     label = "not enough for a `{E}`",
@@ -22,17 +22,17 @@ pub trait Contract: Send + Sync + 'static {
 )]
 pub trait Suits<E: effect::Effect> {}
 
-/// What a contract demands of a tool.
+/// The demands of a contract on a tool.
 #[diagnostic::on_unimplemented(
     message = "`{T}` does not have what the contract `{Self}` demands",
     note = "this contract is settled by a lookup: implement `Reconcile` for `{T}`"
 )]
 pub trait Demands<T: Tool> {
-    /// Asks the external system, if the contract offers that.
+    /// Asks the provider, if the contract offers a lookup.
     fn reconcile<'a>(tool: &'a T, call: &'a Call, input: &'a T::Input) -> Option<Reconciling<'a, T>>;
 }
 
-/// A lookup under way.
+/// A lookup in flight.
 pub type Reconciling<'a, T> = BoxFuture<'a, Result<LookupResult<<T as Tool>::Output>, ToolError>>;
 
 macro_rules! classes {
@@ -69,18 +69,19 @@ macro_rules! classes {
 }
 
 classes! {
-    /// Takes a key; a duplicate gets the stored result. No lookup: see [`WithLookup`].
+    /// A provider that takes a key, and answers a duplicate with the stored result. No lookup: see [`WithLookup`].
     ReplaysKey:;
-    /// Takes a key; a duplicate is refused without the result.
+    /// A provider that takes a key, and refuses a duplicate without the result.
     RejectsKey: Reconcile;
-    /// Conditional create, or an id that we know before sending. No lookup: see [`WithLookup`].
+    /// A conditional create, or an id that is known before sending. No lookup: see [`WithLookup`].
     NaturalKey:;
-    /// No key, but a strongly consistent lookup by our reference.
+    /// A provider without a key, but with a strongly consistent lookup by our reference.
     Lookup: Reconcile;
-    /// Neither. A call of unknown outcome waits for a person.
+    /// A provider without key and lookup. A call of unknown outcome waits for a person.
     Blind:;
-    /// Idempotent by nature: sets something to a value, or removes what may be gone. Made again whenever its outcome is unknown. A late
-    /// repeat may overwrite a later value, unless each call carries a [version](ledger::Contract::versioned).
+    /// A call that is idempotent by nature: it sets something to a value, or removes what may be gone. It is made again
+    /// if its outcome is unknown. A late repeat may overwrite a later value, unless each call carries a
+    /// [version](ledger::Contract::versioned).
     Idempotent:;
 }
 
@@ -131,10 +132,10 @@ impl<E: effect::LeavesMark> Suits<effect::Undoable<E>> for Blind where Self: Sui
 
 impl<E: effect::LeavesMark> Suits<effect::Approved<E>> for Blind where Self: Suits<E> {}
 
-// Everything but a payment, and a notification by the name of its own.
+// Every effect but a payment, and a notification, which has a contract of its own.
 blind_suits! { Pure ModelCall ReadOnly Draft InternalMutation Deletion MemoryWrite }
 
-/// [`Blind`], for a notification: nobody can find out whether it arrived, and that is meant.
+/// [`Blind`], for a notification: its arrival cannot be found out, and the tool accepts that.
 #[derive(Debug)]
 pub struct BlindNotice;
 

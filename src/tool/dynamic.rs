@@ -29,7 +29,7 @@ type RefreshFn = dyn Fn() -> BoxFuture<'static, Result<(), ToolError>> + Send + 
 type ReconcileFn =
     dyn Fn(Call, Value) -> BoxFuture<'static, Result<LookupResult<Value>, ToolError>> + Send + Sync;
 
-/// A tool put together at run time. The rules that types enforce for a [`Tool`](super::Tool) are checked when
+/// A tool that is put together at run time. The rules that types enforce for a [`Tool`](super::Tool) are checked when
 /// it is registered, and when it is called.
 ///
 /// ```
@@ -68,7 +68,7 @@ pub struct DynamicTool {
     about: Option<About>,
 }
 
-/// What an agent's model is told about a tool.
+/// The description of a tool for an agent's model.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) description: String,
@@ -109,7 +109,7 @@ impl DynamicTool {
         }
     }
 
-    /// What it does.
+    /// Sets the function that makes the call.
     pub fn call<F, Fut>(mut self, call: F) -> Self
     where
         F: Fn(Call, Value) -> Fut + Send + Sync + 'static,
@@ -119,7 +119,8 @@ impl DynamicTool {
         self
     }
 
-    /// Gets a new credential of the same principal after a call was refused as unauthorized: see [`Tool::refresh`](super::Tool::refresh).
+    /// Sets the function that gets a new credential of the same principal after a call was refused as unauthorized: see
+    /// [`Tool::refresh`](super::Tool::refresh).
     pub fn refresh<F, Fut>(mut self, refresh: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -129,7 +130,7 @@ impl DynamicTool {
         self
     }
 
-    /// How to find out what became of a call.
+    /// Sets the function that finds the outcome of a call. A contract without a lookup gets a strong one.
     pub fn reconcile<F, Fut>(mut self, reconcile: F) -> Self
     where
         F: Fn(Call, Value) -> Fut + Send + Sync + 'static,
@@ -142,13 +143,13 @@ impl DynamicTool {
         self
     }
 
-    /// Which operation a call is.
+    /// Sets the function that derives the key of the operation from the input.
     pub fn key(mut self, key: impl Fn(&Value) -> Option<Key> + Send + Sync + 'static) -> Self {
         self.functions.key = Some(Arc::new(key));
         self
     }
 
-    /// The scopes of a call's key and of its lookup at the provider: see [`Tool::scopes`](super::Tool::scopes).
+    /// Sets the scopes of a call's key and of its lookup at the provider: see [`Tool::scopes`](super::Tool::scopes).
     pub fn scopes(
         mut self,
         scopes: impl Fn(&Tenant, &Value) -> Option<Scopes> + Send + Sync + 'static,
@@ -157,14 +158,15 @@ impl DynamicTool {
         self
     }
 
-    /// Which fields of its input its key is bound to; all of them unless it is said.
+    /// Sets the fields of the input that the key is bound to. Default: all.
     pub fn bound(mut self, bound: BoundFields) -> Self {
         self.bound = bound;
         self
     }
 
-    /// The version of its input, 1 unless it is said. `upgrade` gets the version and the value of an input that was stored by an
-    /// earlier build, and returns today's; nothing if it cannot. A stored input is upgraded before it is compared with a new one, looked up or sent again.
+    /// Sets the version of the input. Default: 1. `upgrade` gets the version and the value of an input that an earlier
+    /// build stored, and returns the present form; `None` if it cannot. A stored input is upgraded before it is
+    /// compared with a new one, looked up or sent again.
     pub fn input_version(
         mut self,
         version: u32,
@@ -175,21 +177,22 @@ impl DynamicTool {
         self
     }
 
-    /// What must be approved before a call may go out.
+    /// Sets the function that describes what must be approved before a call may go out.
     pub fn package(mut self, package: impl Fn(&Value) -> ApprovalSubject + Send + Sync + 'static) -> Self {
         self.functions.package = Some(Arc::new(package));
         self
     }
 
-    /// Each call needs an approval, and these people are asked for it: see [`NeedsApproval`](super::NeedsApproval). A notification and a deletion
-    /// need one also if this is not said.
+    /// Requires an approval for each call, and sets the people who are asked for it: see
+    /// [`NeedsApproval`](super::NeedsApproval). A notification and a deletion need an approval even without this
+    /// method.
     pub fn review(mut self, policy: ReviewPolicy) -> Self {
         self.review = Some(policy);
         self
     }
 
-    /// How its effects are undone, and when: see [`Compensate`](super::Compensate). What is undone without asking also goes
-    /// for surplus effects.
+    /// Sets the function that undoes the tool's effects, and the policy for that: see
+    /// [`Compensate`](super::Compensate). If effects are undone without asking, surplus effects are as well.
     pub fn compensate<F, Fut>(mut self, policy: Compensation, undo: F) -> Self
     where
         F: Fn(Call, OriginalCall) -> Fut + Send + Sync + 'static,
@@ -200,7 +203,8 @@ impl DynamicTool {
         self
     }
 
-    /// How to find out whether it is undone. Without it the provider is taken for one that cannot be asked.
+    /// Sets the function that finds out if an effect is undone. Without it the provider counts as one that cannot be
+    /// asked.
     pub fn find_compensation<F, Fut>(mut self, find: F) -> Self
     where
         F: Fn(Call, OriginalCall) -> Fut + Send + Sync + 'static,
@@ -210,7 +214,7 @@ impl DynamicTool {
         self
     }
 
-    /// How often and how soon it is tried, and how long an attempt may take; see [`Tool::retry`](super::Tool::retry).
+    /// Sets the number and the pauses of attempts, and their timeout: see [`Tool::retry`](super::Tool::retry).
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = Some(retry);
         self
@@ -222,32 +226,33 @@ impl DynamicTool {
         self
     }
 
-    /// How long its records are kept.
+    /// Sets the retention of the tool's records.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
     }
 
-    /// What its calls may use up.
+    /// Sets the limits of the tool's calls.
     pub fn quota(mut self, quota: Quota) -> Self {
         self.quota = quota;
         self
     }
 
-    /// What becomes of an effect that a resumed run does not ask for.
+    /// Sets the handling of an effect that a resumed run does not request.
     pub fn divergence(mut self, divergence: Divergence) -> Self {
         self.divergence = divergence;
         self
     }
 
-    /// What an agent's model is told about it: what it is for, and the JSON Schema of its input, which is an object.
-    /// A property that the schema does not name is refused. [`Executor::tools_for_model`](crate::Executor::tools_for_model) lists it.
+    /// Sets the description for an agent's model, and the JSON Schema of the input, which is an object. A property that
+    /// the schema does not name is refused. [`Executor::tools_for_model`](crate::Executor::tools_for_model) lists the
+    /// tool.
     pub fn describe(mut self, description: impl Into<String>, schema: Value) -> Self {
         self.about = Some(About { description: description.into(), schema: Schema::given(schema) });
         self
     }
 
-    /// Checks and registers it.
+    /// Checks and registers the tool.
     pub fn register(mut self, registry: &mut Registry) -> Result<(), RegisterError> {
         if self.effect == EffectClass::Compensation {
             return Err(RegisterError::NotATools { tool: self.name });
@@ -265,7 +270,7 @@ impl DynamicTool {
             return Err(RegisterError::NoCompensation { tool: self.name });
         }
         if self.functions.reconcile.is_none() {
-            self.contract.lookup = LookupOffer::None; // what was declared cannot be done
+            self.contract.lookup = LookupOffer::None; // without a function the declared lookup cannot be made
         }
         let retry = self.retry.unwrap_or_else(|| RetryPolicy::of(&self.contract));
         let spec = ToolSpec {
@@ -307,7 +312,7 @@ struct Dynamic {
 }
 
 impl Functions {
-    /// An input that was stored by a build with this version of it, as today's.
+    /// The present form of an input that was stored with this version.
     fn upgraded(&self, stored: &Payload, version: u32) -> Option<Payload> {
         let value = self.upgrade.as_ref()?(version, stored.value().ok()?)?;
         Payload::of(&value).ok()
@@ -403,8 +408,8 @@ impl Prepared for WithValue {
     }
 }
 
-/// A plain function as a tool that is used once: no provider is declared, so a call of unknown outcome waits
-/// for a person.
+/// A plain function as a tool that is used once. No provider is declared, so a call of unknown outcome waits for a
+/// person.
 pub(crate) struct Once<F> {
     spec: ToolSpec,
     payload: Payload,
@@ -415,7 +420,7 @@ impl<F> Once<F> {
     pub(crate) fn new(key: &Key, payload: Payload, function: F) -> Result<Self, KeyError> {
         let name = Name::new(key.kind()).map_err(|_| KeyError::Empty { part: "operation type" })?;
         let blind = Contract::new(ContractClass::Blind);
-        // A function that can be called once cannot be retried.
+        // A function that can be called only once cannot be retried.
         let retry = RetryPolicy { attempts: 1, ..RetryPolicy::of(&blind) };
         let spec = ToolSpec::of(name, EffectClass::InternalMutation, blind, retry);
         let spec = ToolSpec { retention: Retention::default(), ..spec };

@@ -1,4 +1,4 @@
-//! Effect classes as types, so that the compiler can insist on what they demand.
+//! Effect classes as types, so that the compiler can insist on their demands.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use super::compensate::Compensator;
 use super::{Compensate, NeedsApproval, Tool};
 use crate::ledger::{ApprovalSubject, EffectClass, ReviewPolicy};
 
-/// What a tool does to the world.
+/// The class of a tool's effect on the world.
 pub trait Effect: Send + Sync + 'static {
     /// The class as a value.
     const CLASS: EffectClass;
 }
 
-/// What an effect class demands of a tool.
+/// The demands of an effect class on a tool.
 #[diagnostic::on_unimplemented(
     message = "`{T}` does not have what the effect class `{Self}` demands",
     note = "a notification or a deletion needs an approval: implement `NeedsApproval` for `{T}`"
 )]
 pub trait Demands<T: Tool> {
-    /// What must be approved, if anything.
+    /// The package that must be approved, if the class needs an approval.
     fn package(tool: &T, input: &T::Input) -> Option<ApprovalSubject>;
 
     /// The people who are asked for the approval, if one is needed.
@@ -27,21 +27,21 @@ pub trait Demands<T: Tool> {
         None
     }
 
-    /// What undoes the tool's effects, if they can be undone.
+    /// The code that undoes the tool's effects, if they can be undone.
     #[doc(hidden)]
     fn compensator(_tool: &Arc<T>) -> Option<Compensator> {
         None
     }
 }
 
-/// An effect that leaves something behind which can be undone.
+/// An effect that leaves a mark in the world, which can be undone.
 #[diagnostic::on_unimplemented(
     message = "a `{Self}` leaves nothing behind that could be undone",
     note = "declare the effect without `Undoable`, and do not implement `Compensate` for the tool"
 )]
 pub trait LeavesMark: Effect {}
 
-/// An effect whose tool says how it is undone: [`Undoable`] alone.
+/// An effect whose tool can undo it: [`Undoable`] alone.
 #[diagnostic::on_unimplemented(
     message = "a tool that implements `Compensate` must say that its effect is undoable",
     label = "the effect is declared as `{Self}`, so that its compensation would be forgotten",
@@ -50,13 +50,13 @@ pub trait LeavesMark: Effect {}
 pub trait IsUndoable: Effect + sealed::Sealed {}
 
 mod sealed {
-    /// Nobody else can promise that a compensation is registered.
+    /// A seal, because no other type can promise that a compensation is registered.
     pub trait Sealed {}
     impl<E> Sealed for super::Undoable<E> {}
 }
 
-/// The effect of another class, from a tool that says how it is undone: it demands [`Compensate`]. When a run fails or is
-/// cancelled, what its undoable tools did is undone.
+/// The effect of another class, from a tool that can undo it: it demands [`Compensate`]. When a run fails or is
+/// cancelled, the effects of its undoable tools are undone.
 ///
 /// ```
 /// # use counterfoil::ledger::{LookupResult, Undone};
@@ -114,8 +114,8 @@ impl<T: Compensate, E: Demands<T>> Demands<T> for Undoable<E> {
     }
 }
 
-/// The effect of another class that needs an approval although its class does not: a payment that somebody has to approve. The tool
-/// implements [`NeedsApproval`], and a call without `.approved_by` does not compile.
+/// The effect of another class that needs an approval although its class does not, such as a payment that a person has
+/// to approve. The tool implements [`NeedsApproval`], and a call without `.approved_by` does not compile.
 ///
 /// ```
 /// # use counterfoil::tool::{Call, Done, Tool, ToolError, contract, NeedsApproval};
@@ -200,19 +200,19 @@ macro_rules! classes {
 }
 
 classes! {
-    /// Computes; touches nothing.
+    /// A computation that touches nothing.
     Pure
-    /// Asks a model: costs money, changes nothing.
+    /// A call of a model: costs money, changes nothing.
     ModelCall
-    /// Reads from the world.
+    /// A read from the world.
     ReadOnly
-    /// Makes something that nobody is shown yet. A second one is a duplicate: a draft is never made again blindly.
+    /// A draft that nobody is shown yet. A second one is a duplicate, so a draft is never made again blindly.
     Draft
-    /// Changes the own system, with an expected version.
+    /// A change of your own system, with an expected version.
     InternalMutation
-    /// Moves money. Must be reconcilable, or sent where the provider itself prevents the duplicate.
+    /// A movement of money. Must be reconcilable, or sent where the provider itself prevents the duplicate.
     Payment
-    /// Writes to an agent's memory.
+    /// A write to an agent's memory.
     MemoryWrite
 }
 
@@ -239,8 +239,8 @@ macro_rules! approved_classes {
 }
 
 approved_classes! {
-    /// Tells somebody something. Needs an approval.
+    /// A message to a person. Needs an approval.
     Notification
-    /// Destroys something. Needs an approval.
+    /// The destruction of something. Needs an approval.
     Deletion
 }

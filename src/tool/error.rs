@@ -1,44 +1,44 @@
-//! What an attempt comes back with.
+//! The result of an attempt: [`Done`] or [`ToolError`].
 
 use std::error::Error;
 use std::time::Duration;
 
 use crate::ledger::ErrorKind;
 
-/// A call that succeeded.
+/// The result of a call that succeeded.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Done<T> {
-    /// The result.
+    /// The output of the call.
     pub output: T,
-    /// The provider's own id for the effect, if it has one.
+    /// The provider's id for the effect, if it has one.
     pub external_ref: Option<String>,
     /// The cost of this attempt, in the unit of the tool's [price](crate::ledger::Price). Absent: as estimated.
     pub cost: Option<u64>,
 }
 
 impl<T> Done<T> {
-    /// A result.
+    /// A result with this output.
     pub const fn new(output: T) -> Self {
         Self { output, external_ref: None, cost: None }
     }
 
-    /// Adds the provider's id.
+    /// Adds the provider's id for the effect.
     #[must_use]
     pub fn external_ref(mut self, id: impl Into<String>) -> Self {
         self.external_ref = Some(id.into());
         self
     }
 
-    /// Says what this attempt has cost, in the unit of the tool's [price](crate::ledger::Price): that price is an estimate, which is
-    /// reserved before the attempt and counts as long as nothing else is known.
+    /// Adds the real cost of this attempt, in the unit of the tool's [price](crate::ledger::Price). That price is an
+    /// estimate, which is reserved before the attempt and counts if no cost is added.
     #[must_use]
     pub const fn cost(mut self, cost: u64) -> Self {
         self.cost = Some(cost);
         self
     }
 
-    /// The same with what becomes of its output.
+    /// The result with its output converted.
     pub fn map<U>(self, into: impl FnOnce(T) -> U) -> Done<U> {
         Done { output: into(self.output), external_ref: self.external_ref, cost: self.cost }
     }
@@ -55,24 +55,24 @@ impl<T> From<T> for Done<T> {
     }
 }
 
-/// An attempt that failed. Its kind decides what may happen next, so it must be told truly: what *may* have
-/// reached the world is never reported as a kind that says nothing happened.
+/// The error of an attempt that failed. Its kind decides what may happen next, so it must be true: if the call *may*
+/// have reached the world, do not report a kind that says nothing happened.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}: {message}", kind.name())]
 pub struct ToolError {
-    /// What kind of failure.
+    /// The kind of the failure.
     pub kind: ErrorKind,
-    /// What happened, for people. Goes into the record: no secrets.
+    /// Description of the failure, for people. Goes into the record: no secrets.
     pub message: String,
-    /// When the provider wants to be asked again.
+    /// The pause that the provider asks for.
     pub retry_after: Option<Duration>,
-    /// It is the answer to each request under the key: see [`replayed`](Self::replayed).
+    /// True if each request under the key gets this answer: see [`replayed`](Self::replayed).
     pub replayed: bool,
-    /// The provider will finish the call by itself: see [`accepted`](Self::accepted).
+    /// Present if the provider finishes the call by itself: see [`accepted`](Self::accepted).
     pub accepted: Option<Accepted>,
 }
 
-/// The provider has accepted a call, and finishes it by itself.
+/// The acceptance of a call that the provider finishes by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// The provider's id for the call, if it has given one.
@@ -80,39 +80,39 @@ pub struct Accepted {
 }
 
 impl ToolError {
-    /// A failure of this kind.
+    /// An error of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), retry_after: None, replayed: false, accepted: None }
     }
 
-    /// The provider has refused the call for certain: nothing happened, and the same call would be refused again.
+    /// A refusal by the provider: certainly nothing happened, and the same call would be refused again.
     pub fn refused(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Validation, message)
     }
 
-    /// Nothing was sent: there was no connection, say. The call is tried again.
+    /// A call that was not sent, for example because there was no connection. It is tried again.
     pub fn not_sent(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unreachable, message)
     }
 
-    /// Nobody can tell from here whether the call happened. It is looked up, or a person is asked.
+    /// A call of unknown outcome. It is looked up, or a person is asked.
     pub fn unknown(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unknown, message)
     }
 
-    /// The provider wants to be asked again after this time, and has done nothing.
+    /// A call that the provider postpones: it has done nothing, and wants to be called again after this time.
     pub fn later(after: Duration, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::RateLimited, message).retry_after(after)
     }
 
-    /// The tool's own code panicked.
+    /// A panic in the tool's own code.
     pub(crate) fn panicked() -> Self {
         Self::new(ErrorKind::Panic, "the tool's code panicked")
     }
 
-    /// A refusal that a provider of class [`ReplaysKey`](crate::ledger::ContractClass::ReplaysKey) gives to each request under the
-    /// key: Stripe's `idempotent-replayed: true`, say. It is certain also of an earlier request whose answer was lost, and settles
-    /// the record. Of another class it is like [`new`](Self::new).
+    /// A refusal that a provider of class [`ReplaysKey`](crate::ledger::ContractClass::ReplaysKey) gives to each
+    /// request under the key, such as Stripe's `idempotent-replayed: true`. It also holds for an earlier request whose
+    /// answer was lost, and settles the record. For another class it is the same as [`new`](Self::new).
     ///
     /// ```
     /// use counterfoil::{ledger::ErrorKind, tool::ToolError};
@@ -123,10 +123,11 @@ impl ToolError {
         Self { replayed: true, ..Self::new(kind, message) }
     }
 
-    /// The provider has accepted the call and finishes it by itself: an HTTP 202 (RFC 9110, section 15.3.3). Nothing is sent again. The
-    /// call waits as a row, durably, until its lookup shows that it is finished, or until its result is
-    /// [handed over](crate::Executor::complete) by a callback. [`retry_after`](Self::retry_after) is the pause before the lookup; a
-    /// minute, unless it is set. After the contract's [longest time](crate::ledger::Contract::completes_within) a person is asked.
+    /// A call that the provider has accepted and finishes by itself, such as an HTTP 202 (RFC 9110, section 15.3.3).
+    /// Nothing is sent again. The call waits as a row, durably, until its lookup shows that it is finished, or until a
+    /// callback [hands over](crate::Executor::complete) its result. [`retry_after`](Self::retry_after) sets the pause
+    /// before the lookup; default: 1 min. After the contract's [longest
+    /// time](crate::ledger::Contract::completes_within) a person is asked.
     ///
     /// ```
     /// use std::time::Duration;
@@ -142,18 +143,18 @@ impl ToolError {
         Self { accepted: Some(Accepted { external_ref }), ..Self::new(ErrorKind::InProgress, message) }
     }
 
-    /// Adds when the provider wants to be asked again.
+    /// Sets the pause that the provider asks for.
     #[must_use]
     pub const fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
-    /// Sorts an HTTP status (RFC 9110) for a request that was sent completely. A 5xx may have had its effect
-    /// before it failed, and a 409 may mean "known already": neither is a proof that nothing happened.
+    /// Sorts an HTTP status (RFC 9110) of a request that was sent completely. A 5xx may have had its effect before it
+    /// failed, and a 409 may mean that the key is known: neither proves that nothing happened.
     ///
-    /// A provider that refuses a key which it knows may do so with another status, a 400 with a code of its own say: sort its answers by
-    /// [`http_keyed`](Self::http_keyed), or a call that has happened is recorded as failed.
+    /// A provider may refuse a known key with another status, such as a 400 with a code of its own. Sort the answers of
+    /// such a provider by [`http_keyed`](Self::http_keyed); otherwise a call that happened is recorded as failed.
     ///
     /// ```
     /// use counterfoil::{ledger::ErrorKind, tool::ToolError};
@@ -175,10 +176,11 @@ impl ToolError {
         Self::new(kind, format!("HTTP {status}: {}", message.into()))
     }
 
-    /// Sorts an HTTP status of a provider that refuses a key which it knows (class
-    /// [`RejectsKey`](crate::ledger::ContractClass::RejectsKey)). `is_known`: this answer is such a refusal, by the provider's own code.
-    /// It is a [`Duplicate`](ErrorKind::Duplicate) then whatever its status, and is looked up. The network may have doubled the
-    /// request, so that also the answer to a first send can be that.
+    /// Sorts an HTTP status of a provider that refuses a known key (class
+    /// [`RejectsKey`](crate::ledger::ContractClass::RejectsKey)). `is_known`: true if this answer is such a refusal, by
+    /// the provider's own code. The error is then a [`Duplicate`](ErrorKind::Duplicate) whatever its status, and is
+    /// looked up. The network may have doubled the request, so the answer to a first send can be such a refusal as
+    /// well.
     ///
     /// ```
     /// use counterfoil::{ledger::ErrorKind, tool::ToolError};
@@ -194,14 +196,14 @@ impl ToolError {
     }
 }
 
-/// An error, and then what it rests on.
+/// An error, followed by its causes.
 pub(crate) fn causes<'e>(
     error: &'e (dyn Error + 'static),
 ) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&cause| cause.source())
 }
 
-/// The text of an error and those of its causes. Many errors repeat the text of their cause, which then stands there once.
+/// The text of an error and those of its causes. Many errors repeat the text of their cause; such a text is given once.
 pub(crate) fn in_full(error: &(dyn Error + 'static)) -> String {
     causes(error).skip(1).map(ToString::to_string).fold(error.to_string(), |full, text| {
         if full.contains(&text) { full } else { format!("{full}: {text}") }

@@ -1,4 +1,4 @@
-//! A tool's line in the guarantee report: what may be promised of its calls, from what it declares.
+//! A tool's line in the guarantee report: the guarantees for its calls, as they follow from its declaration.
 
 use std::fmt;
 
@@ -10,39 +10,39 @@ use crate::ledger::{
     Compensation, Contract, ContractClass, EffectClass, LookupOffer, WorstCase, on_unknown, span,
 };
 
-/// What may be promised of a tool's calls.
+/// The guarantees for a tool's calls.
 ///
-/// As text, a line of the table and one for what is done when an outcome is unknown; as JSON, an object.
+/// As text: a line of the table, and a line with the steps after an unknown outcome. As JSON: an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Guarantee {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// What it does to the world.
+    /// The class of the tool's effect on the world.
     pub effect: EffectClass,
-    /// Each call needs an approval.
+    /// True if each call needs an approval.
     pub approval: bool,
-    /// What the provider offers.
+    /// The class of the provider's contract.
     pub contract: ContractClass,
-    /// What its lookup is worth.
+    /// The trust that the tool's lookup deserves.
     pub lookup: LookupOffer,
-    /// The worst that can become of a call.
+    /// The worst outcome that a call can have.
     pub worst_case: WorstCase,
-    /// The same in words.
+    /// The worst outcome in words.
     pub worst_case_words: String,
-    /// What the engine does when the outcome of a call is unknown.
+    /// The steps of the engine after an unknown outcome, in words.
     pub on_unknown: String,
-    /// What its lookup cannot know.
+    /// The facts that the tool's lookup cannot know.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub blind_spots: &'static [&'static str],
-    /// How long its records are kept.
+    /// The retention of the tool's records, in words.
     pub retention: String,
-    /// How its effect is undone.
+    /// The compensation of the tool's effects, in words.
     pub compensation: String,
 }
 
 impl Guarantee {
-    /// Read off the declaration.
+    /// The guarantees that follow from a tool's declaration.
     pub fn of(spec: &ToolSpec) -> Self {
         let worst_case = spec.worst_case();
         Self {
@@ -63,7 +63,7 @@ impl Guarantee {
         }
     }
 
-    /// The head of the table that [`Display`](fmt::Display) draws a row of.
+    /// The head of the table. [`Display`](fmt::Display) writes a row of it.
     pub fn head() -> String {
         row(["tool", "effect", "contract", "worst case", "retention", "compensation"])
     }
@@ -98,13 +98,13 @@ fn row(cells: [&str; 6]) -> String {
 }
 
 impl Registry {
-    /// What may be promised of the calls of all tools, by name.
+    /// The guarantees for the calls of all tools, by name.
     pub fn guarantees(&self) -> Vec<Guarantee> {
         self.specs().into_iter().map(Guarantee::of).collect()
     }
 }
 
-/// The steps in words; where a key expires, also those after that.
+/// The steps in words. If a key expires, the steps after that as well.
 fn in_words(effect: EffectClass, contract: &Contract) -> String {
     let steps = |key_honoured| told(&on_unknown(effect, contract, key_honoured), contract);
     let one_look = if contract.looks_for_copies(effect) {

@@ -1,4 +1,4 @@
-//! HTTP by reqwest: a client that sends once, and the errors of a request sorted by what may have reached the world.
+//! HTTP by reqwest: a client that sends once, and errors sorted by what may have reached the world.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::ledger::ErrorKind;
 /// The maximum number of bytes of an error's text that go into the record.
 const TEXT: usize = 500;
 
-/// A client that sends a request once: whoever uses it is the one place where a request is sent again. It follows no redirect, which
-/// would carry a request to another host, or turn a POST into a GET.
+/// A client that sends a request once, so that only its user sends a request again. It follows no redirect, which would
+/// carry a request to another host, or turn a POST into a GET.
 pub(crate) fn sends_once() -> ClientBuilder {
     Client::builder().retry(reqwest::retry::never()).redirect(reqwest::redirect::Policy::none())
 }
@@ -23,7 +23,7 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// A request that got no answer, or half of one.
+/// The error of a request that got no answer, or half of one.
 ///
 /// | the request | kind |
 /// | --- | --- |
@@ -49,8 +49,8 @@ impl From<reqwest::Error> for ToolError {
 }
 
 impl ToolError {
-    /// Gives a response back unless its status is an error. Such a status is sorted by [`http`](Self::http), with the beginning of the
-    /// response's text and the wait that the provider asks for (`Retry-After`, in seconds).
+    /// Returns a response unless its status is an error. Such a status is sorted by [`http`](Self::http), with the
+    /// beginning of the response's text and the wait that the provider asks for (`Retry-After`, in seconds).
     ///
     /// ```no_run
     /// use counterfoil::tool::ToolError;
@@ -63,7 +63,7 @@ impl ToolError {
     /// ```
     ///
     /// # Errors
-    /// The status, sorted.
+    /// [`ToolError`] for an error status.
     pub async fn unless_ok(mut response: Response) -> Result<Response, Self> {
         let status = response.status();
         if status.is_success() {
@@ -72,7 +72,7 @@ impl ToolError {
         let retry_after = retry_after(response.headers());
         let mut text = Vec::new();
         while text.len() < TEXT {
-            // An error that cannot be read to its end is known by its status.
+            // If the text cannot be read to its end, the status is enough.
             let Ok(Some(chunk)) = response.chunk().await else { break };
             text.extend_from_slice(&chunk);
         }

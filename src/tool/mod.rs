@@ -1,8 +1,8 @@
-//! ③ Tools: what touches the world, and what it declares about itself.
+//! ③ Tools: the code that touches the world, and its declarations about itself.
 //!
-//! A typed tool implements [`Tool`]; what its effect class and its contract demand of it are further traits
-//! ([`Reconcile`], [`NeedsApproval`], [`Compensate`]), and the compiler insists on them. A tool that is known only at run time
-//! is put together by [`DynamicTool`], and the same rules are checked when it is registered.
+//! A typed tool implements [`Tool`]; the demands of its effect class and its contract are further traits
+//! ([`Reconcile`], [`NeedsApproval`], [`Compensate`]), and the compiler insists on them. A tool that is known only at
+//! run time is put together by [`DynamicTool`], and the same rules are checked when it is registered.
 
 mod call;
 mod compensate;
@@ -56,7 +56,7 @@ use crate::ledger::{
     RetryPolicy, ReviewPolicy, Scopes,
 };
 
-/// Something that touches the world.
+/// A tool: code that touches the world.
 ///
 /// ```
 /// use counterfoil::{Key, tool::{Call, Done, Tool, ToolError, contract, effect}};
@@ -87,47 +87,47 @@ use crate::ledger::{
 pub trait Tool: Send + Sync + Sized + 'static {
     /// The operation type: part of every key, so it must never change.
     const NAME: &'static str;
-    /// Raise it when the input type changes: a stored request of an older version is read as today's type
-    /// before it is called a conflict.
+    /// The version of the input type. Raise it when the type changes: a stored request of an older version is read as
+    /// the present type before it is called a conflict.
     const INPUT_VERSION: u32 = 1;
 
-    /// What it does to the world: one of [`effect`]'s types.
+    /// The effect class: one of the types in [`effect`].
     type Effect: effect::Effect + effect::Demands<Self>;
-    /// What the provider offers: one of [`contract`]'s types.
+    /// The provider's contract: one of the types in [`contract`].
     type Contract: contract::Contract + contract::Suits<Self::Effect> + contract::Demands<Self>;
-    /// The request.
+    /// The type of the request.
     type Input: Serialize + DeserializeOwned + Send + Sync + 'static;
-    /// The result.
+    /// The type of the result.
     type Output: Serialize + DeserializeOwned + Send + 'static;
 
-    /// Which operation this is. Two calls with one key are *one* effect. Without a key, two calls are two
-    /// effects, and a call is identified by its place in its run. Never random, never a time: the key is computed
-    /// twice, and one that differs is refused before anything is recorded.
+    /// The key of the operation. Two calls with one key are *one* effect. Without a key, two calls are two effects, and
+    /// a call is identified by its place in its run. Never use random numbers or the time: the key is computed twice,
+    /// and one that differs is refused before anything is recorded.
     fn key(&self, _input: &Self::Input) -> Option<Key> {
         None
     }
 
-    /// Which fields of the input the key is bound to: all of them, unless it is said. A request under a known key that differs in
-    /// another field is answered from the first one's record.
+    /// The fields of the input that the key is bound to. Default: all. A request under a known key that differs only in
+    /// other fields is answered from the first one's record.
     fn bound(&self) -> BoundFields {
         BoundFields::All
     }
 
-    /// The declaration in full: settle time, key window, account. Starts from the contract type's defaults,
-    /// and must keep its class.
+    /// The contract in full: settle time, key window, account. Start from the contract type's defaults, and keep its
+    /// class.
     fn contract(&self) -> ledger::Contract {
         <Self::Contract as contract::Contract>::declaration()
     }
 
-    /// The scopes of this call's key and of its lookup at the provider, where they differ from call to call: a credential per tenant, the
-    /// account of a customer, a device and a room. It takes the place of the contract's [scope](ledger::Contract::scope). It must
-    /// follow from tenant and input alone.
+    /// The scopes of this call's key and of its lookup at the provider, if they differ from call to call: a credential
+    /// per tenant, the account of a customer, a device and a room. They take the place of the contract's
+    /// [scope](ledger::Contract::scope). They must follow from tenant and input alone.
     fn scopes(&self, _tenant: &Tenant, _input: &Self::Input) -> Option<Scopes> {
         None
     }
 
-    /// How often, how soon, and how long an attempt may take. Unless it is said, a call at a [`Blind`](contract::Blind) provider is not
-    /// cut off: nobody could find out what became of it.
+    /// The retry policy: the number and the pauses of attempts, and the timeout of an attempt. By default a call at a
+    /// [`Blind`](contract::Blind) provider is not cut off, because its outcome could not be found out.
     fn retry(&self) -> RetryPolicy {
         RetryPolicy::of(&self.contract())
     }
@@ -137,33 +137,34 @@ pub trait Tool: Send + Sync + Sized + 'static {
         LookupPolicy::default()
     }
 
-    /// How long its records are kept, and what is left of them; unless it is said, what its effect class asks for.
+    /// The retention of the tool's records. Default: that of the effect class.
     fn retention(&self) -> Retention {
         <Self::Effect as effect::Effect>::CLASS.retention()
     }
 
-    /// What its calls may use up: a rate, a breaker, time and cost, alone and with all tools of its provider. Nothing is
-    /// limited, and nothing spent on it, unless it is said.
+    /// The limits of the tool's calls: a rate, a breaker, time and cost, alone and with all tools of its provider.
+    /// Default: no limits and no price.
     fn quota(&self) -> Quota {
         Quota::default()
     }
 
-    /// What becomes of a recorded effect that a resumed run does not ask for.
+    /// The handling of a recorded effect that a resumed run does not request.
     fn divergence(&self) -> Divergence {
         <Self::Effect as effect::Effect>::CLASS.divergence()
     }
 
-    /// Gets a new credential of the same principal, after a call was refused as [`Unauthorized`](crate::ledger::ErrorKind::Unauthorized).
-    /// The call is made once more then; if this fails, or the new credential is refused as well, the call has failed. Another principal
-    /// is another [scope](ledger::Contract::scope), not a refresh.
+    /// Gets a new credential of the same principal, after a call was refused as
+    /// [`Unauthorized`](crate::ledger::ErrorKind::Unauthorized). The call is then made once more. If the refresh fails,
+    /// or the new credential is refused as well, the call has failed. Another principal is another
+    /// [scope](ledger::Contract::scope), not a refresh.
     fn refresh(&self) -> impl Future<Output = Result<(), ToolError>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// Does it. Called when a `started` record is durable, or when the effect may be repeated.
+    /// Makes the call. Called once a `started` record is durable, or if the effect may be repeated.
     ///
-    /// Switch off the retries of the provider's own client, or let them send `call.key()`: there is one point
-    /// of retry, and it is the executor. Dropping this future (a timeout) leaves the outcome unknown.
+    /// Switch off the retries of the provider's own client, or let them send `call.key()`: the executor is the only
+    /// point of retry. Dropping this future (a timeout) leaves the outcome unknown.
     fn call(
         &self,
         call: &Call,
@@ -171,7 +172,7 @@ pub trait Tool: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<Done<Self::Output>, ToolError>> + Send;
 }
 
-/// How to find out what became of a call.
+/// The lookup of a tool: finds the outcome of a call.
 #[diagnostic::on_unimplemented(
     message = "the contract of `{Self}` promises a lookup, but `{Self}` cannot be asked what became of a call",
     label = "`Reconcile` is missing",
@@ -179,7 +180,7 @@ pub trait Tool: Send + Sync + Sized + 'static {
     note = "if the provider offers no lookup, declare another contract (`contract::ReplaysKey`, `contract::Blind`)"
 )]
 pub trait Reconcile: Tool {
-    /// Asks the external system, by the noted external reference or by key, over all pages. Must change nothing.
+    /// Asks the provider, by the noted external reference or by key, over all pages. Must change nothing.
     fn reconcile(
         &self,
         call: &Call,
@@ -187,7 +188,7 @@ pub trait Reconcile: Tool {
     ) -> impl Future<Output = Result<LookupResult<Self::Output>, ToolError>> + Send;
 }
 
-/// What somebody must approve before the effect may go out.
+/// The package that a person must approve before the effect may go out.
 #[diagnostic::on_unimplemented(
     message = "the effect of `{Self}` needs an approval, but `{Self}` does not say of what",
     label = "`NeedsApproval` is missing",
@@ -197,8 +198,8 @@ pub trait NeedsApproval: Tool {
     /// The package that is compared with the approved one directly before each dispatch.
     fn package(&self, input: &Self::Input) -> ApprovalSubject;
 
-    /// The people who are asked when a call of a run has an approval that does not count any more: it has expired, was used up, or was of
-    /// another content. The run waits for the decision. One person whom the host lets, unless it is said.
+    /// The people who are asked if the approval of a run's call no longer counts: it has expired, was used up, or was
+    /// for another content. The run waits for the decision. Default: one person whom the host lets decide.
     fn review(&self) -> ReviewPolicy {
         ReviewPolicy::default()
     }

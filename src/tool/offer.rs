@@ -1,12 +1,12 @@
-//! A tool as a model is told of it.
+//! The description of a tool for a model.
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-/// A tool as a model is told of it.
+/// The description of a tool for a model.
 ///
-/// It is written as an entry of the `tools` array of OpenAI's chat completions, which most servers take. Other interfaces want the
-/// same three values in a form of their own:
+/// It is serialised as an entry of the `tools` array of OpenAI's chat completions, which most servers take. Other
+/// interfaces want the same three values in a form of their own:
 ///
 /// ```
 /// use counterfoil::tool::ToolOffer;

@@ -1,4 +1,4 @@
-//! A tool together with one input, its types forgotten: what the executor works on.
+//! A tool together with one input, with its types erased: the form in which the executor handles it.
 
 use std::sync::Arc;
 
@@ -19,46 +19,47 @@ pub(crate) trait Prepared: Send + Sync {
     fn key(&self) -> Option<Key> {
         None
     }
-    /// What must be approved, if anything.
+    /// The package that must be approved, if the call needs an approval.
     fn package(&self) -> Option<ApprovalSubject> {
         None
     }
-    /// What the provider scopes the call's key and its lookup to, if that differs from call to call.
+    /// The provider's scopes of the call's key and of its lookup, if they differ from call to call.
     fn scopes(&self, _tenant: &Tenant) -> Option<Scopes> {
         None
     }
-    /// The canonical request, and whether it holds a secret that would have needed the tenant's key.
+    /// The canonical request. The flag is true if it holds a secret that would have needed the tenant's key.
     fn request(&self, key: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError>;
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>>;
-    /// `None` where the contract offers no lookup.
+    /// Looks the call up. `None` if the contract offers no lookup.
     fn reconcile<'a>(
         &'a self,
         _call: &'a Call,
     ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
         None
     }
-    /// Gets a new credential. `None` where the tool has no way to.
+    /// Gets a new credential. `None` if the tool has no code for that.
     fn refresh(&self) -> Option<BoxFuture<'_, Result<(), ToolError>>> {
         None
     }
-    /// A stored request of another version of the input, read as today's and written again. `None` if it cannot be read so.
+    /// A stored request of another input version, read as the present type and written again. `None` if that fails.
     fn rewrite(&self, _stored: &Payload, _version: u32) -> Option<Payload> {
         None
     }
 
-    /// Only its caller can have it sent: what is stored of it is not enough. Whoever finds it without its caller looks it up and
-    /// sends nothing.
+    /// True if only the caller can have the operation sent, because its stored request is not enough. Without its
+    /// caller the operation is looked up, and nothing is sent.
     fn needs_caller(&self) -> bool {
         false
     }
 
-    /// The settled record of an earlier request no longer binds the key: it is removed when this request meets it.
+    /// True if the settled record of an earlier request no longer binds the key. The record is removed when this
+    /// request meets it.
     fn outlives(&self, _record: &Record, _request: &RequestHash, _now: Timestamp) -> bool {
         false
     }
 }
 
-/// A tool made two keys of one input.
+/// The error of a tool that made two keys of one input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the tool {tool:?} made two keys of one input, {first:?} and {second:?}: an unstable key protects nothing, so make it \
@@ -78,8 +79,8 @@ pub(crate) fn given_or_stable(given: Option<Key>, tool: &dyn Prepared) -> Result
     given.map_or_else(|| stable_key(tool), |key| Ok(Some(key)))
 }
 
-/// The tool's own key for its input, computed twice. A key that holds a random number or a time is a new key in each life
-/// of the process, and each would be a new effect: it is refused before anything is recorded.
+/// The tool's own key for its input, computed twice. A key that holds a random number or a time differs in each
+/// process, and each would be a new effect: it is refused before anything is recorded.
 pub(crate) fn stable_key(tool: &dyn Prepared) -> Result<Option<Key>, UnstableKey> {
     let (first, second) = (tool.key(), tool.key());
     if first == second {
@@ -100,7 +101,7 @@ pub(crate) struct Typed<T: Tool> {
     pub(crate) input: T::Input,
 }
 
-/// Serializes in the tenant's digest scope, or notices that there should have been one.
+/// Serializes in the tenant's digest scope, or reports that the scope was missing.
 pub(crate) fn canonical<V: serde::Serialize + ?Sized>(
     value: &V,
     key: Option<&DigestKey>,
@@ -160,7 +161,8 @@ impl<T: Tool> Prepared for Typed<T> {
     }
 }
 
-/// The effect has happened: a result that cannot be written down leaves the call ambiguous, not failed.
+/// Serialises the result of an effect that has happened. A result that cannot be serialised leaves the call ambiguous,
+/// not failed.
 pub(crate) fn written<V: serde::Serialize>(output: &V) -> Result<Payload, ToolError> {
     Payload::of(output).map_err(|e| {
         ToolError::new(crate::ledger::ErrorKind::Unknown, format!("the result cannot be recorded: {e}"))

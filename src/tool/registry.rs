@@ -23,40 +23,41 @@ use crate::ledger::{
 };
 use crate::payload::{Payload, PayloadError};
 
-/// What a tool declares about itself.
+/// The declaration of a tool.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolSpec {
     /// The operation type.
     pub name: Name,
-    /// What it does to the world.
+    /// The class of the tool's effect on the world.
     pub effect: EffectClass,
-    /// What the provider offers.
+    /// The provider's contract.
     pub contract: Contract,
-    /// How often and how soon it is tried.
+    /// The number and the pauses of attempts, and their timeout.
     pub retry: RetryPolicy,
     /// The number, the pauses and the timeout of its lookups.
     pub lookups: LookupPolicy,
-    /// How long its records are kept.
+    /// The retention of the tool's records.
     pub retention: Retention,
-    /// What its calls may use up.
+    /// The limits of the tool's calls.
     pub quota: Quota,
-    /// What becomes of an effect that a resumed run does not ask for.
+    /// The handling of an effect that a resumed run does not request.
     pub divergence: Divergence,
-    /// The version of its input type.
+    /// The version of the tool's input type.
     pub input_version: u32,
-    /// Which fields of its input its key is bound to.
+    /// The fields of the input that the key is bound to.
     pub bound: BoundFields,
     /// The people who are asked for the approval that each call needs, if it needs one.
     pub review: Option<ReviewPolicy>,
-    /// When its effects are undone, if it can undo them.
+    /// The policy that says when effects are undone, if the tool can undo them.
     pub compensation: Option<Compensation>,
-    /// Any JSON is a result of it: it returns no type that a build could check an answer against.
+    /// True if any JSON is a result: the tool has no output type that an answer could be checked against.
     pub any_output: bool,
 }
 
 impl ToolSpec {
-    /// A declaration of no more than this. Its effect class says the rest, nothing is limited, and any JSON is a result.
+    /// A declaration of no more than this. The effect class gives the rest, nothing is limited, and any JSON is a
+    /// result.
     pub(crate) fn of(name: Name, effect: EffectClass, contract: Contract, retry: RetryPolicy) -> Self {
         Self {
             name,
@@ -75,7 +76,7 @@ impl ToolSpec {
         }
     }
 
-    /// The worst that can become of a call (FLOW-10).
+    /// The worst outcome that a call can have.
     pub fn worst_case(&self) -> WorstCase {
         WorstCase::of(self.effect, &self.contract)
     }
@@ -96,7 +97,7 @@ impl ToolSpec {
     }
 }
 
-/// What a class says is not shorter than the retries that the tool declares.
+/// The retention of a tool's records. If it is the effect class's own, it is not shorter than the declared retries.
 pub(super) fn kept(effect: EffectClass, declared: Retention, retry: &RetryPolicy) -> Retention {
     if declared == effect.retention() { declared.at_least(retry.horizon()) } else { declared }
 }
@@ -105,16 +106,16 @@ pub(super) fn kept(effect: EffectClass, declared: Retention, retry: &RetryPolicy
 pub(crate) trait Unprepared: Send + Sync {
     fn spec(&self) -> &Arc<ToolSpec>;
     fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError>;
-    /// The tool with an input that was stored by a build with this version of it.
+    /// The tool with an input that was stored with this version.
     fn prepare_stored(&self, stored: &Payload, _version: u32) -> Result<Arc<dyn Prepared>, PayloadError> {
         self.prepare(stored)
     }
-    /// Reads a result as its callers will. Any JSON is one, unless the tool has a type for it.
+    /// Reads a result in the way its callers will. Any JSON is valid, unless the tool has an output type.
     fn check_output(&self, _output: &Payload) -> Result<(), PayloadError> {
         Ok(())
     }
     fn typed(&self) -> &dyn Any;
-    /// What a model is told about it, if that is known only at run time.
+    /// The description for a model, if it is known only at run time.
     fn about(&self) -> Option<&About> {
         None
     }
@@ -150,11 +151,11 @@ impl<T: Tool> Unprepared for Registered<T> {
 pub struct Registry {
     by_name: HashMap<Name, Arc<dyn Unprepared>>,
     by_type: HashMap<TypeId, Name>,
-    /// Tools that were met while the executor runs: routes of an HTTP interface, say.
+    /// The tools that were met while the executor runs, such as the routes of an HTTP interface.
     met: RwLock<HashMap<Name, Arc<dyn Unprepared>>>,
-    /// What models are told of typed tools.
+    /// The descriptions of typed tools for models.
     described: HashMap<Name, About>,
-    /// What all tools of a provider declare alike.
+    /// The limits of each provider, which all its tools declare alike.
     providers: HashMap<String, Throttle>,
     watching: Watching,
 }
@@ -166,7 +167,7 @@ impl std::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Registers a typed tool, and beside it what [undoes](super::Compensate) its effects.
+    /// Registers a typed tool, together with the tool that [undoes](super::Compensate) its effects.
     pub fn tool<T: Tool>(&mut self, tool: T) -> Result<(), RegisterError> {
         let tool = Arc::new(tool);
         let compensator = T::Effect::compensator(&tool);
@@ -200,7 +201,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Registers a typed tool, and tells models of it by the schema of its input type.
+    /// Registers a typed tool, and describes it to models by the schema of its input type.
     #[cfg(feature = "agent")]
     pub(crate) fn tool_for_model<T: Tool<Input: schemars::JsonSchema>>(
         &mut self,
@@ -212,7 +213,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Registers a tool, and beside it what undoes its effects.
+    /// Registers a tool, together with the tool that undoes its effects.
     pub(super) fn add_with(
         &mut self,
         tool: Arc<dyn Unprepared>,
@@ -226,7 +227,7 @@ impl Registry {
         }
     }
 
-    /// The name of a tool whose declaration is safe, if no registered tool has it.
+    /// The name of a tool whose declaration is safe and whose name is not taken.
     fn new_name(&self, spec: &ToolSpec) -> Result<Name, RegisterError> {
         spec.check()?;
         if self.by_name.contains_key(&spec.name) {
@@ -262,7 +263,7 @@ impl Registry {
         self.watching.witnessed_by(witness);
     }
 
-    /// Where crossings are told that pass neither a tool nor the store.
+    /// The probe that is told of crash points outside of tools and the store.
     pub(crate) const fn probe(&self) -> &Probe {
         &self.watching.probe
     }
@@ -272,13 +273,13 @@ impl Registry {
         self.by_name.get(&Name::new(name).ok()?).map(|tool| &**tool)
     }
 
-    /// What models are told of the registered tool of this name, if it says anything.
+    /// The description of the registered tool of this name for models, if it has one.
     pub(crate) fn about(&self, name: &str) -> Option<&About> {
         let name = Name::new(name).ok()?;
         self.described.get(&name).or_else(|| self.by_name.get(&name)?.about())
     }
 
-    /// The tools that models are told of, by name.
+    /// The tools that are described to models, by name.
     pub(crate) fn offers(&self) -> Vec<ToolOffer> {
         let offer = |spec: &ToolSpec| {
             let About { description, schema } = self.about(spec.name.as_str())?;
@@ -288,18 +289,18 @@ impl Registry {
         self.specs().into_iter().filter_map(offer).collect()
     }
 
-    /// The tool whose records have this name: one that was registered, or one that was [met](Self::meet).
+    /// The tool that owns the records of this name: one that was registered, or one that was [met](Self::meet).
     pub(crate) fn known(&self, name: &str) -> Option<Arc<dyn Unprepared>> {
         let name = Name::new(name).ok()?;
         let met = || self.met.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
         self.by_name.get(&name).cloned().or_else(met)
     }
 
-    /// Makes a tool known that no builder could name. Its records are looked after as those of a registered one from now on; an
-    /// earlier one of its name is replaced. Whether it is the first of its name.
+    /// Makes a tool known that no builder could name. From now on its records are treated as those of a registered
+    /// tool; an earlier tool of its name is replaced. True if it is the first of its name.
     ///
     /// # Errors
-    /// If a tool of its name was registered, or its declaration is unsafe.
+    /// [`RegisterError`] if a tool of its name was registered, or if its declaration is unsafe.
     pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<bool, RegisterError> {
         let name = self.new_name(tool.spec())?;
         Ok(self.met.write().unwrap_or_else(PoisonError::into_inner).insert(name, tool).is_none())
@@ -322,7 +323,7 @@ impl Registry {
         Ok(self.hand_out(tool.prepare(input)?))
     }
 
-    /// The same with an input that was stored by a build with this version of it.
+    /// The tool with an input that was stored with this version.
     pub(crate) fn stored(
         &self,
         tool: &dyn Unprepared,
@@ -332,17 +333,17 @@ impl Registry {
         Ok(self.hand_out(tool.prepare_stored(stored, version)?))
     }
 
-    /// What undoes the effects of this tool.
+    /// The tool that undoes the effects of this tool.
     pub(crate) fn undo_of(&self, tool: &str) -> Option<&Undo> {
         self.find(&Undo::name(tool))?.typed().downcast_ref()
     }
 
-    /// When the effects of this tool are undone, if it can undo them.
+    /// The policy that says when the effects of this tool are undone, if it can undo them.
     pub(crate) fn policy_of(&self, tool: &str) -> Option<&Compensation> {
         self.find(tool)?.spec().compensation.as_ref()
     }
 
-    /// Everything that will touch the world passes here: the seam at which a simulator watches.
+    /// Hands out a prepared tool. All code that touches the world passes here, so that a simulator can watch it.
     pub(crate) fn hand_out(&self, tool: Arc<dyn Prepared>) -> Arc<dyn Prepared> {
         if self.watching.probe.is_watched() {
             return Arc::new(Watched::new(tool, self.watching.clone()));
@@ -350,13 +351,13 @@ impl Registry {
         tool
     }
 
-    /// What the tools declare that were met.
+    /// The declarations of the tools that were met.
     pub(crate) fn met_specs(&self) -> Vec<Arc<ToolSpec>> {
         let met = self.met.read().unwrap_or_else(PoisonError::into_inner);
         met.values().map(|tool| tool.spec().clone()).collect()
     }
 
-    /// What the registered tools declare, by name: the ground of the guarantee report.
+    /// The declarations of the registered tools, by name: the input of the guarantee report.
     pub fn specs(&self) -> Vec<&ToolSpec> {
         let mut specs: Vec<_> = self.by_name.values().map(|tool| &**tool.spec()).collect();
         specs.sort_by(|a, b| a.name.cmp(&b.name));
@@ -364,105 +365,105 @@ impl Registry {
     }
 }
 
-/// Why a tool was not registered.
+/// The reason why a tool was not registered.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// Its name cannot be part of a key.
+    /// The name cannot be part of a key.
     #[error("a tool cannot be registered: {0}")]
     Name(#[from] IdError),
-    /// There is one of that name.
+    /// A tool of that name is registered already.
     #[error(
         "a tool named {tool:?} is registered already: one of the two would answer for the other's records; rename it"
     )]
     Twice {
-        /// The name.
+        /// The name of the tool.
         tool: String,
     },
     /// The declaration is unsafe.
     #[error("the tool {tool:?} cannot be registered: {source}")]
     Contract {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// What is unsafe about it.
+        /// The part of the declaration that is unsafe.
         source: ContractError,
     },
-    /// Its key is bound to no fields, or to what can be none.
+    /// The key is bound to no fields, or to fields that cannot exist.
     #[error("the tool {tool:?} cannot be registered: of the fields that its key is bound to, {source}")]
     BoundFields {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// What is wrong with them.
+        /// The error in the list of fields.
         source: BoundFieldsError,
     },
-    /// Nobody could ever allow that its effects are undone.
+    /// The policy names too few reviewers, so that nobody could ever allow an approval or a compensation.
     #[error(
         "the tool {tool:?} cannot be registered: its undoing takes more reviewers than there are, or none; name as many reviewers as \
          have to be in favour, and at least one"
     )]
     TooFewReviewers {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
     },
-    /// `contract()` says something else than the type.
+    /// The method `contract()` declares another class or lookup than the contract type.
     #[error(
         "the tool {tool:?} declares another class or lookup in `contract()` than its `Contract` type: start from `contract::…::declaration()`"
     )]
     OtherClass {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
     },
-    /// Another tool declares the provider in another way.
+    /// Another tool declares other limits for the same provider.
     #[error(
         "the tool {tool:?} declares another throttle for {provider:?} than a tool before it: a provider has one, declare it once and name it in both"
     )]
     OtherThrottle {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// The provider.
+        /// The name of the provider.
         provider: String,
     },
-    /// It declares itself as what undoes another tool.
+    /// The tool declares itself as the compensation of another tool.
     #[error(
         "the tool {tool:?} cannot be a compensation by itself: say of the tool that it undoes how it is undone"
     )]
     NotATools {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
     },
-    /// It says how its effects are undone, and leaves none.
+    /// The tool has a compensation, and its effect class leaves nothing that could be undone.
     #[error(
         "the tool {tool:?} is a {}, which leaves nothing behind that could be undone: take its `.compensate(…)` away, or \
          declare what it does to the world",
         effect.name()
     )]
     NothingToUndo {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// Its effect class.
+        /// The tool's effect class.
         effect: EffectClass,
     },
-    /// It can be asked whether an effect is undone, and cannot undo it.
+    /// The tool can be asked if an effect is undone, and cannot undo it.
     #[error(
         "the tool {tool:?} says how to find a compensation, but not how to compensate: give it a `.compensate(…)`, or take its \
          `.find_compensation(…)` away"
     )]
     NoCompensation {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
     },
-    /// It says nothing of what it does.
+    /// The tool has no function that makes the call.
     #[error("the tool {tool:?} has no function that carries it out: give it a `.call(…)`")]
     NoCall {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
     },
-    /// It needs an approval but names no package.
+    /// The tool needs an approval but names no package.
     #[error("the tool {tool:?} is a {}, which needs an approval: give it a `.package(…)`", effect.name())]
     NoPackage {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// Its effect class.
+        /// The tool's effect class.
         effect: EffectClass,
     },
 }

@@ -1,23 +1,23 @@
-//! What a model is told that a tool takes, and what it gave instead.
+//! The schema of a tool's input for a model, and the check of the model's arguments.
 
 #[cfg(feature = "agent")]
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-/// The field that holds an input which is no object.
+/// The field that holds an input that is not an object.
 const INPUT: &str = "input";
 
-/// How a model passes a tool's input.
+/// The form in which a model passes a tool's input.
 #[derive(Clone, Debug)]
 pub(crate) struct Schema {
-    /// Of an object: providers take nothing else.
+    /// The JSON Schema of an object, because providers take nothing else.
     pub(crate) schema: Value,
-    /// The tool's input is no object, and stands in a field of one.
+    /// True if the tool's input is not an object, and is wrapped in a field of one.
     wrapped: bool,
 }
 
 impl Schema {
-    /// Derived from a tool's input type, with what its documentation says.
+    /// The description and the schema of a tool's input type, from its documentation.
     #[cfg(feature = "agent")]
     pub(crate) fn of<T: JsonSchema>() -> (String, Self) {
         let mut schema = schemars::schema_for!(T).to_value();
@@ -31,12 +31,12 @@ impl Schema {
         (description, Self::given(schema))
     }
 
-    /// As the tool gives it.
+    /// The schema that a tool gives.
     pub(crate) fn given(mut schema: Value) -> Self {
         if schema["type"] == "object" {
             return Self { schema, wrapped: false };
         }
-        // A reference points from the root.
+        // References point from the root, so the definitions move there.
         let definitions = schema.as_object_mut().and_then(|fields| fields.remove("$defs"));
         let mut object = json!({ "type": "object", "properties": { INPUT: schema }, "required": [INPUT] });
         if let Some(definitions) = definitions {
@@ -45,9 +45,9 @@ impl Schema {
         Self { schema: object, wrapped: true }
     }
 
-    /// The tool's input, from what a model wrote.
+    /// The tool's input, from the arguments that a model wrote.
     ///
-    /// A field that the tool does not know is refused and not passed over: it would make another operation of the
+    /// A field that the tool does not know is refused, not ignored. Ignored, it would make another operation of the
     /// same call, and "retry with this new key" must not reach any key.
     pub(crate) fn input(&self, arguments: Value) -> Result<Value, String> {
         let Value::Object(mut fields) = arguments else {

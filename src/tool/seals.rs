@@ -1,4 +1,4 @@
-//! How the record of an attempt is sealed in the transaction of its effect.
+//! The interface for sealing the record of an attempt in the transaction of its effect.
 
 use futures_util::future::BoxFuture;
 
@@ -7,12 +7,12 @@ use crate::store::{Change, StoreError};
 
 /// Seals the record of an attempt in the transaction of its effect.
 pub(crate) trait Seals: Send {
-    /// Marks the record. Whoever ends the transaction by himself leaves the mark behind, and no seal.
+    /// Marks the record. Code that ends the transaction by itself leaves the mark, and no seal.
     fn mark(&self) -> Change;
-    /// The seal, behind the mark.
+    /// The seal, to be written after the mark.
     fn seal(&self, response: &Payload) -> Option<Change>;
-    /// The transaction has taken place with this seal in it.
+    /// Notes that the transaction was committed with this seal in it.
     fn took_place(self: Box<Self>, seal: Change);
-    /// Makes the mark durable outside of the transaction: it was ended, and nobody knows how.
+    /// Makes the mark durable outside of the transaction, which was ended in an unknown way.
     fn ended_inside(self: Box<Self>) -> BoxFuture<'static, Result<(), StoreError>>;
 }

@@ -1,4 +1,4 @@
-//! A tool that tells when it touches the world: the seam between the engine and everything outside.
+//! A tool that reports when it touches the world: the seam between the engine and everything outside.
 
 use std::sync::Arc;
 
@@ -11,25 +11,26 @@ use crate::id::Tenant;
 use crate::ledger::{ApprovalSubject, Key, LookupResult, Record, RequestHash, RetryDecision, Scopes};
 use crate::payload::{DigestKey, Payload, PayloadError};
 
-/// How a tool touches the world.
+/// The ways in which a tool touches the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touch {
-    /// It is being called.
+    /// The tool is being called.
     Call,
-    /// The call came back and says that nothing happened.
+    /// The call returned an error that says that nothing happened.
     NothingHappened,
-    /// It was asked what became of a call, and found nothing.
+    /// A lookup was made, and found nothing.
     FoundNothing,
-    /// It was asked what became of a call, and found it, or could not tell.
+    /// A lookup was made, and found the effect or could not tell.
     Looked,
 }
 
-/// Is told how tools touch the world: a simulation checks that nothing is sent blindly. The attempt and its key are the call's.
+/// A witness of the ways in which tools touch the world: a simulation checks that nothing is sent blindly. The attempt
+/// and its key are those of the call.
 pub(crate) trait Witness: Send + Sync {
     fn touches(&self, touch: Touch, call: &Call, tool: &ToolSpec);
 }
 
-/// Who sees tools at work.
+/// The observers of tools at work.
 #[derive(Clone, Default)]
 pub(crate) struct Watching {
     pub(crate) probe: Probe,

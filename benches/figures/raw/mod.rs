@@ -1,4 +1,4 @@
-//! The raw lines: what sqlx alone reaches on the same disk, with the same durability.
+//! The raw lines: the speed of sqlx alone on the same disk, with the same durability.
 //!
 //! A row has a key of 60 bytes in a unique index, a hash of 32 bytes, and a response of 200 bytes. One connection,
 //! prepared statements.
@@ -23,10 +23,10 @@ enum Connection {
     Postgres(postgres::Postgres),
 }
 
-/// Key, hash and response.
+/// A row: key, hash and response.
 pub(crate) type Row = (String, Vec<u8>, String);
 
-/// Asks whichever it is.
+/// Calls a method of the connection, of either kind.
 macro_rules! ask {
     ($connection:expr, $method:ident($($argument:expr),*)) => {
         match $connection {
@@ -61,7 +61,7 @@ impl Raw {
         self.last
     }
 
-    /// One durable row after the other.
+    /// Inserts durable rows one after the other.
     pub(crate) async fn inserts(&mut self, n: u32) {
         for _ in 0..n {
             let key = key(self.number());
@@ -69,7 +69,7 @@ impl Raw {
         }
     }
 
-    /// A row inserted without its response, durable, then updated with it, durable.
+    /// Inserts each row without its response, durable, then updates it with the response, durable.
     pub(crate) async fn two_transactions(&mut self, n: u32) {
         for _ in 0..n {
             let key = key(self.number());
@@ -78,7 +78,7 @@ impl Raw {
         }
     }
 
-    /// Group commit with `tasks` waiting tasks: one writer drains a channel into inserts of many rows.
+    /// Writes by group commit with `tasks` waiting tasks: one writer drains a channel into inserts of many rows.
     pub(crate) async fn group(mut self, tasks: u32, n: u32) -> Self {
         let (queue, waiting) = mpsc::channel(tasks as usize);
         let first = self.last + 1;
@@ -115,7 +115,7 @@ impl Raw {
     }
 }
 
-/// More rows than the largest group of this benchmark has.
+/// The maximum number of rows in one insert: as many as the largest group of this benchmark has tasks.
 const MAX_ROWS: usize = 64;
 
 async fn write(

@@ -9,7 +9,7 @@ use super::{MAX_ROWS, Row, response};
 
 pub(crate) struct Sqlite {
     connection: SqliteConnection,
-    /// By the number of rows.
+    /// The insert statements, by their number of rows.
     inserts: Vec<String>,
 }
 

@@ -16,10 +16,10 @@ use crate::server::{self, Daemon};
 use crate::speed::multi_thread;
 use crate::subject::TENANT;
 
-/// A machine that measures is busy: what comes late would be counted as questions to the ledger.
+/// The time limits of the fence. A measuring machine is busy, and late answers would count as questions to the ledger.
 const PATIENT: Duration = Duration::from_secs(10);
 
-/// A delivery that the fence may answer.
+/// Sends a delivery that the fence may answer.
 pub(super) async fn through(fenced: &Fenced, webhook: &Webhook, delivery: Delivery) -> bool {
     let Delivery { event, request } = delivery;
     let decide = || async {

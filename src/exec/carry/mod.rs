@@ -1,4 +1,4 @@
-//! An operation is carried out: decide, then do what was decided, until there is an outcome.
+//! The loop that carries an operation out: decide, then do what was decided, until there is an outcome.
 
 mod turn;
 
@@ -28,28 +28,28 @@ use crate::ledger::{Basis, Decision, Record, RecordedFailure, State, undoing_loo
 use crate::payload::Stored;
 use crate::store::{Retired, Ticket};
 
-/// A call that another worker has in hand is looked at again so much later.
+/// Interval between looks at a call that another worker has in flight.
 const ELSEWHERE: Duration = Duration::from_millis(500);
 
-/// What the caller expects to find: a guess that saves a read, never a promise.
+/// The caller's guess about an existing record. It may save a read, and promises nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expect {
-    /// A run that has not recorded this call yet: most likely it is new.
+    /// No record: the run has not recorded this call yet, so the call is most likely new.
     New,
-    /// Look first.
+    /// Unknown: look for a record first.
     Anything,
 }
 
 /// An outcome, and the write that it depends on.
 pub(crate) struct Answered {
     pub(crate) outcome: Outcome,
-    /// Present if the outcome is not durable yet.
+    /// The ticket of the write, if the outcome is not durable yet.
     pub(crate) ticket: Option<Ticket>,
-    /// The record that was there before, if there was one.
+    /// The record that existed before, if there was one.
     pub(crate) found: Option<Box<Record>>,
 }
 
-/// Carries an operation out: the heart of the executor.
+/// Carries an operation out: the core of the executor.
 pub(crate) async fn carry_out(
     core: &Arc<Core>,
     op: Arc<Operation>,
@@ -69,28 +69,28 @@ pub(crate) async fn carry_out(
     shield.await
 }
 
-/// Tracked although it runs in its caller's task: closing waits for it. Boxed here, so that its size is not also
-/// that of every future around it.
+/// The future of one call. It is tracked although it runs in its caller's task, so that closing waits for it. It is
+/// boxed here, so that its size is not added to every future around it.
 fn carrying(carrier: Carrier, slot: Slot, expect: Expect) -> BoxFuture<'static, Result<Answered, ExecError>> {
     let tracker = carrier.core.tracker.clone();
     Box::pin(tracker.track_future(async move {
-        // A seal takes it along: the next caller must find what is on its way.
+        // The seal takes the slot along: the next caller must find the operation while its seal is being written.
         let _occupied = carrier.op.occupy(slot);
         carrier.carry(expect).await
     }))
 }
 
-/// Finds out what became of a started operation that nobody has asked for, and sends nothing.
+/// Finds the outcome of a started operation that nobody has requested, and sends nothing.
 pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), ExecError> {
     let Ok(op) = recorded::recorded(core, record).await? else { return Ok(()) };
     let _slot = core.in_flight.enter(&op.tenant, &op.key, Wait::ForOutcome, &*core.clock).await;
     let found = core.find(&op.tenant, &op.key).await?;
     let Some(record) = found.filter(|r| r.state == State::Started && r.escalation.is_none()) else {
-        return Ok(()); // settled while we waited for whoever had it in hand
+        return Ok(()); // settled while this task waited for the slot
     };
     let is_anothers = core.is_anothers(record.fence).await.map_err(|source| failed(&op.key, source))?;
     if is_anothers && !record.is_left() {
-        return Ok(()); // another worker has it in hand
+        return Ok(()); // another worker has the operation in flight
     }
     let cut = core.ceased(&record);
     let ambiguous = Ambiguous::new(record, cut);
@@ -100,7 +100,7 @@ pub(crate) async fn look_only(core: &Arc<Core>, record: &Record) -> Result<(), E
     }
 }
 
-/// What a record says by itself.
+/// The outcome that a record gives by itself.
 pub(super) async fn recorded_outcome(
     core: &Core,
     decision: Decision,
@@ -112,7 +112,7 @@ pub(super) async fn recorded_outcome(
             Outcome::again(core, core.load_response(tenant, &response).await?, found)
         }
         Decision::Compensated { response, compensation } => Outcome::Compensated {
-            // One over the limit is not there to be shown.
+            // A response over the size limit cannot be shown.
             response: core.load_response(tenant, &response).await?.map_or(Ok(Value::Null), |r| r.value())?,
             compensation: core.load(tenant, &compensation).await?.value()?,
         },
@@ -134,25 +134,25 @@ struct Carrier {
     since: Boot,
 }
 
-/// What is to be done next.
+/// The next step of an operation.
 enum Step {
-    /// It has an outcome.
+    /// The operation has an outcome.
     Answered(Answered),
-    /// It may be sent.
+    /// The operation may be sent.
     Send(Permit),
-    /// The record has changed meanwhile: decide anew.
+    /// The record has changed meanwhile: decide again.
     Changed,
 }
 
 impl Carrier {
-    /// Decide, then do what was decided, until there is an outcome.
+    /// Decides, then does what was decided, until there is an outcome.
     ///
-    /// What only an operation with a record needs is boxed: most calls are new, and each would have to carry the
-    /// room for it.
+    /// The parts that only an operation with a record needs are boxed: most calls are new, and every call would reserve
+    /// the memory for them.
     async fn carry(&self, expect: Expect) -> Result<Answered, ExecError> {
         let Self { core, op, .. } = self;
         let mut record = match expect {
-            // What may be sent unrecorded is not stopped by a record that is there.
+            // A send that may go unrecorded is not stopped by an existing record.
             Expect::New if !(op.is_shared() && op.may_go_unrecorded(core)) => None,
             Expect::New | Expect::Anything => core.find(&op.tenant, &op.key).await?,
         };
@@ -167,15 +167,15 @@ impl Carrier {
                 Step::Changed => None,
             };
             match pursued {
-                // What was there before is told although it was carried on: whoever carries on what another run
-                // began uses its effect.
+                // The earlier record is reported although the call went on: a run that continues the call of another
+                // run uses that run's effect.
                 Some(answered) => return Ok(Answered { found: answered.found.or(record), ..answered }),
                 None => record = core.find(&op.tenant, &op.key).await?,
             }
         }
     }
 
-    /// Nothing is recorded of it.
+    /// Begins an operation without a record.
     async fn begin(&self) -> Result<Step, ExecError> {
         tracing::trace!(tenant = %self.op.tenant, key = %self.op.key, "new");
         if self.is_past_deadline() {
@@ -200,12 +200,12 @@ impl Carrier {
         }
     }
 
-    /// Somebody else may have done it: a ledger that is lost, or whoever undoes the effect as well.
+    /// True if another party may have done the call: a lost ledger, or a person who undoes the same effect.
     async fn is_settled_first(&self, found: Option<&Record>) -> Result<bool, ExecError> {
         Ok(self.core.looks_first(&self.op, found).await? || self.is_undoing_to_be_settled(found).await?)
     }
 
-    /// It may have been done by somebody else: the world is asked before anything is sent.
+    /// Records the call as of unknown outcome and asks the provider before anything is sent.
     async fn look_first(&self, found: Option<&Record>) -> Result<Step, ExecError> {
         let unknown = attempt::unknown(&self.core, &self.op, found, self.core.strangers_ceased()).await?;
         match unknown {
@@ -214,25 +214,26 @@ impl Carrier {
         }
     }
 
-    /// It is an undoing, and its lookup shows that somebody else has undone the effect, or does not answer: then it is not sent, but
-    /// settled like a call of unknown outcome.
+    /// True if the call undoes an effect, and its lookup shows that the effect is already undone, or has no answer.
+    /// Such a call is not sent, but settled like a call of unknown outcome.
     ///
     /// # Race
-    /// Whoever undoes the effect between this look and the send is not seen. The provider alone could prevent that.
+    /// An undoing by another party between this look and the send is not seen. Only the provider could prevent that.
     async fn is_undoing_to_be_settled(&self, found: Option<&Record>) -> Result<bool, ExecError> {
         let spec = self.op.tool.spec();
-        // Looked up before a person's word was believed, or it is to be sent without a look.
+        // With this basis the call was looked up before a person's answer took effect, or a person asked to send
+        // without a look.
         let is_decided = found.is_some_and(|found| found.basis == Basis::Denial);
         if is_decided || !undoing_looks_first(spec.effect, &spec.contract) {
             return Ok(false);
         }
-        // Boxed because it is rare: every call would have to carry the room for it.
+        // Boxed because it is rare: every call would reserve the memory for it.
         let shown = Box::pin(lookup::show_unsent(&self.core, &self.op)).await?;
         tracing::info!(tenant = %self.op.tenant, key = %self.op.key, ?shown, "looked up before it is undone");
         Ok(shown != lookup::Shown::Nothing)
     }
 
-    /// There is a record.
+    /// Takes up an operation that has a record.
     async fn take_up(&self, found: &Record) -> Result<Step, ExecError> {
         let Self { core, op, .. } = self;
         if retire::let_go(core, op, found).await? {
@@ -272,7 +273,7 @@ impl Carrier {
                 self.settle(Ambiguous::new(Box::new(found.clone()), core.ceased(found))).await
             }
             Decision::InProgress if self.waits() => {
-                core.clock.sleep(ELSEWHERE).await; // another worker has it in hand
+                core.clock.sleep(ELSEWHERE).await; // another worker has the operation in flight
                 Ok(Step::Changed)
             }
             Decision::Duplicate { response: Stored::Oversized(oversized) }
@@ -287,7 +288,7 @@ impl Carrier {
         }
     }
 
-    /// Dispatches until the outcome is known. `None`: the record has changed meanwhile, decide anew.
+    /// Dispatches until the outcome is known. `None` if the record has changed meanwhile: decide again.
     async fn pursue(&self, mut permit: Box<Permit>) -> Result<Option<Answered>, ExecError> {
         loop {
             match dispatch(&self.core, &self.op, permit).await? {
@@ -310,7 +311,7 @@ impl Carrier {
     }
 
     async fn settle(&self, ambiguous: Ambiguous) -> Result<Step, ExecError> {
-        // Boxed because it is large and rare: every call would have to carry the room for it.
+        // Boxed because it is large and rare: every call would reserve the memory for it.
         let reconciling = Box::pin(reconcile::reconcile(&self.core, &self.op, ambiguous, || {
             self.is_abandoned() || self.is_past_deadline()
         }));
@@ -331,7 +332,7 @@ impl Carrier {
         })
     }
 
-    /// Answers from a record that was there before.
+    /// Answers from a record that existed before.
     async fn answer(&self, decision: Decision, found: &Record) -> Result<Answered, ExecError> {
         let Self { core, op, .. } = self;
         let outcome = match decision {
@@ -367,7 +368,7 @@ impl Carrier {
         self.op.is_past_deadline(self.core.now())
     }
 
-    /// The run is to be cancelled: its call waits for that, and has no outcome that the code could go on with.
+    /// The step of a call whose run is about to be cancelled: the call waits for that, without an outcome for the code.
     fn until_cancelled(&self) -> Step {
         Step::Answered(Answered::of(Outcome::Deferred { until: self.core.now().after(LONG_WAIT) }))
     }
@@ -407,7 +408,8 @@ mod tests {
         size_of::<F>()
     }
 
-    /// glibc allocates up to 1,032 bytes from its thread's own cache, and every call has one such future.
+    /// The size limit comes from glibc, which allocates up to 1,032 bytes from a thread's own cache. Every call has one
+    /// such future.
     #[test]
     fn the_future_of_a_call_fits_into_the_cache() {
         let bytes = size(|carrier, slot| async move {

@@ -1,5 +1,5 @@
-//! Whether it is an attempt's turn: it has to be paid for, and to pass the gates before it. What waits for long in a
-//! workflow is sent away and comes again, so that the run can be parked; what does not get its turn in time has expired.
+//! The turn of an attempt: it has to be paid for from its budgets and to pass the limits before it. In a workflow, an
+//! attempt that has to wait for long is deferred, so that its run can be parked. An attempt whose time is over fails.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::exec::throttle::{Pass, Turn};
 use crate::ledger::{BudgetExceeded, ErrorKind, Record, RecordedFailure};
 
 impl Carrier {
-    /// Waits for the turn of an attempt. If it does not come: what is to be done instead.
+    /// Waits for the turn of an attempt. If the turn does not come, returns the step to take instead.
     pub(super) async fn turn(&self, found: Option<&Record>) -> Result<Result<Pass, Step>, ExecError> {
         if self.op.is_unlimited() {
             return Ok(Ok(None));
         }
-        // Boxed because it is rare: every call would have to carry the room for it.
+        // Boxed because it is rare: every call would reserve the memory for it.
         Box::pin(self.limited(found)).await
     }
 
@@ -50,8 +50,8 @@ impl Carrier {
         }
     }
 
-    /// How long the operation waits by now. A run may have been parked meanwhile, and its record tells since when; any other
-    /// caller is here. What an execution before the present one has waited does not count.
+    /// The time that the operation has waited. In a workflow the run may have been parked meanwhile, so the record's
+    /// creation counts; any other caller has waited here. Waits of an earlier execution do not count.
     fn waited(&self, found: Option<&Record>) -> Duration {
         match found {
             Some(record) if self.op.lane.is_some() && record.spent == 0 && record.not_before.is_some() => {
@@ -72,7 +72,7 @@ impl Carrier {
         }
     }
 
-    /// It comes again. Where its time is limited, since when it waits is written down.
+    /// Defers the attempt. If the operation's time is limited, a record keeps the instant at which the wait began.
     async fn later(&self, found: Option<&Record>, wait: Duration) -> Result<Step, ExecError> {
         let until = self.core.now().after(wait);
         if found.is_none() && self.op.lane.is_some() && self.op.tool.spec().quota.timeout.is_some() {
@@ -86,7 +86,8 @@ impl Carrier {
         Ok(Step::Answered(Answered::of(Outcome::Deferred { until })))
     }
 
-    /// Nothing is sent, and that is the end of this execution. Of what expired, a record remains.
+    /// Fails this execution because a budget is used up; nothing is sent. If the operation's time is over, a record
+    /// remains.
     async fn used_up(&self, found: Option<&Record>, used_up: &BudgetExceeded) -> Result<Step, ExecError> {
         let (core, op, failure) = (&self.core, &self.op, used_up.failure());
         tracing::info!(tenant = %op.tenant, key = %op.key, budget = used_up.budget(), "a budget is used up");

@@ -1,4 +1,4 @@
-//! Events in a transaction of one's own.
+//! Adding events in a transaction of your own.
 
 use std::future::Future;
 
@@ -6,10 +6,10 @@ use crate::id::{IdError, Tenant, checked};
 use crate::payload::{Limits, Payload, PayloadError, Stored};
 use crate::store::{OutboxEvent, StoreError};
 
-/// No longer than this, in bytes.
+/// The maximum length of a name, in bytes.
 const LONGEST: usize = 255;
 
-/// An event as it is [added](add).
+/// A new event, to be [added](add).
 ///
 /// ```
 /// use counterfoil::{Payload, outbox::NewEvent};
@@ -24,43 +24,43 @@ const LONGEST: usize = 255;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
-    /// Which event it is, for ever: the same one again is not a second one. Up to 255 bytes.
+    /// The id of the event, the same for ever: an event that is added again is not a second event. Up to 255 bytes.
     pub id: String,
-    /// What it is about. Up to 255 bytes.
+    /// The aggregate that the event is about. Up to 255 bytes.
     pub aggregate: String,
-    /// What happened. Up to 255 bytes.
+    /// The kind of the event. Up to 255 bytes.
     pub kind: String,
-    /// What there is to say about it.
+    /// The content of the event.
     pub payload: Payload,
 }
 
-/// Why an event was not added. In PostgreSQL a transaction of which a statement failed can only be rolled back.
+/// The reason why an event was not added. In PostgreSQL a transaction with a failed statement can only be rolled back.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddError {
-    /// A name of it cannot be one.
+    /// A name in the event is not a valid name.
     #[error(transparent)]
     Name(#[from] IdError),
-    /// It is too large.
+    /// The payload is too large.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// Another event has its id.
+    /// Another event has this event's id.
     #[error(
         "another event has the id {id}: an event that was added stands as it was; give this one an id of its own"
     )]
     Conflict {
-        /// The id.
+        /// The id of both events.
         id: String,
     },
-    /// The database refused.
+    /// The database refused the write.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A connection to the ledger's own database, inside a transaction: sqlx's `SqliteConnection` or `PgConnection`. No other
-/// type can be one.
+/// A connection to the ledger's own database, inside a transaction: sqlx's `SqliteConnection` or `PgConnection`. No
+/// other type implements this trait.
 pub trait OutboxConnection: Send {
-    /// Writes the event, and the large payload that it names. False if another event has its id.
+    /// Writes the event and its large payload. False if another event has its id.
     #[doc(hidden)]
     fn write_event(
         &mut self,
@@ -70,18 +70,19 @@ pub trait OutboxConnection: Send {
 }
 
 /// Adds an event in the transaction that is open on this connection: in the closure of
-/// [`Ctx::transaction`](crate::Ctx::transaction), or in one of your own on the ledger's database. It is there when that
-/// transaction is, and not before. The same event again changes nothing.
+/// [`Ctx::transaction`](crate::Ctx::transaction), or in a transaction of your own on the ledger's database. The event
+/// exists once that transaction is committed, and not before. Adding the same event again changes nothing.
 ///
-/// Whoever adds to the same aggregate waits until the transaction has ended, so that the events' order is that of the
-/// commits. Add events last, and to several aggregates in the order of their names; on PostgreSQL, the engine's own writes
-/// wait in the same way if one of its runs emits to that aggregate.
+/// Another transaction that adds to the same aggregate waits until this one has ended, so that the order of events is
+/// the order of commits. Add events last, and to several aggregates in the order of their names. On PostgreSQL, the
+/// engine's own writes wait in the same way if one of its runs emits to that aggregate.
 ///
-/// After a transaction of your own, tell the engine by [`Executor::notify_publisher`](crate::Executor::notify_publisher); it is
-/// published at the next opportunity anyway.
+/// After a transaction of your own, tell the engine by
+/// [`Executor::notify_publisher`](crate::Executor::notify_publisher). Without that the event is published at the next
+/// opportunity.
 ///
 /// # Errors
-/// [`AddError::Conflict`] if another event has its id; then, as after any error, roll back.
+/// [`AddError::Conflict`] if another event has this id. Roll back then, as after any other error.
 ///
 /// ```
 /// # use counterfoil::{Ctx, Failure, Payload, Tenant, outbox::{self, NewEvent}};

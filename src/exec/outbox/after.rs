@@ -1,4 +1,4 @@
-//! What becomes of an aggregate after its events were tried. Without I/O, clock and chance.
+//! The next state of an aggregate after its events were tried. Pure code, without I/O, clock and randomness.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use crate::clock::Timestamp;
 use crate::ledger::Backoff;
 use crate::store::{Aggregate, Resolution};
 
-/// A `Retry-After` is obeyed up to this long.
+/// The longest `Retry-After` that is obeyed.
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// What a try came to, of one aggregate.
+/// The result of a try, for one aggregate.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Tried<'a> {
-    /// So many of its events were taken, from the first on.
+    /// The number of its events that were taken, from the first on.
     pub(super) taken: usize,
-    /// Why the next one was not.
+    /// The reason why the next event was not taken.
     pub(super) failure: Option<&'a SinkError>,
 }
 
 impl<'a> Tried<'a> {
-    /// Of the aggregate whose events are the `events` ones of the batch from `first` on.
+    /// The result for the aggregate with the events from place `first` on in the batch, `events` in number.
     pub(super) fn of(acked: &'a PublishResult, first: usize, events: usize) -> Self {
         let own = acked.failed.iter().filter(|(place, _)| (first..first + events).contains(place));
         match own.min_by_key(|(place, _)| *place) {
@@ -30,16 +30,16 @@ impl<'a> Tried<'a> {
     }
 }
 
-/// What is done about failures.
+/// The policy for failures.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// Refused so often, an event is set aside.
+    /// The number of refusals after which an event is set aside.
     pub(super) tries: u32,
     pub(super) backoff: Backoff,
 }
 
 impl Policy {
-    /// The aggregate's next state, but for the question if it is to be [set aside](Self::gives_up).
+    /// The aggregate's next state, but for the question if the next event is [set aside](Self::gives_up).
     pub(super) fn after(
         &self,
         before: &Aggregate,
@@ -52,7 +52,7 @@ impl Policy {
             after.published += i64::try_from(tried.taken).unwrap_or(i64::MAX);
             (after.tries, after.refusals) = (0, 0);
         }
-        after.due_at = now; // behind all that have waited for longer
+        after.due_at = now; // after all that have waited for longer
         if let Some(failure) = tried.failure {
             after.tries = after.tries.saturating_add(1);
             after.refusals = after.refusals.saturating_add(u32::from(failure.refused));
@@ -61,24 +61,24 @@ impl Policy {
         after
     }
 
-    /// How long to wait after so many failures.
+    /// The pause after `tries` failures.
     pub(super) fn pause(&self, tries: u32, failure: &SinkError, chance: u64) -> Duration {
         let drawn = self.backoff.delay(tries.saturating_add(1), chance);
         failure.retry_after.map_or(drawn, |after| after.min(LONGEST).max(drawn))
     }
 
-    /// A person is to say what becomes of its next event.
+    /// True if a person has to decide about the aggregate's next event.
     pub(super) const fn gives_up(&self, after: &Aggregate) -> bool {
         after.refusals >= self.tries
     }
 
-    /// Nothing is ever put off for longer.
+    /// The longest pause that this policy gives.
     pub(super) fn longest(&self) -> Duration {
         self.backoff.cap.max(LONGEST)
     }
 }
 
-/// A set-aside aggregate goes on, with the event in question or without it.
+/// The state of an aggregate after the answer to its question: it goes on, with the event in question or without it.
 pub(crate) fn answered(before: &Aggregate, resolution: &Resolution, now: Timestamp) -> Aggregate {
     let mut after = next(before);
     (after.tries, after.refusals, after.escalation, after.due_at) = (0, 0, None, now);

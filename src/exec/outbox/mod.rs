@@ -1,19 +1,20 @@
-//! The outbox: events that are written in the transaction of the state they tell of, and published afterwards (GUARD-5).
+//! The outbox: events that are written in one transaction with the state that they tell of, and published afterwards.
 //!
-//! A workflow [emits](crate::Ctx::emit) them; a transaction of one's own [adds](add) them. An engine that has a [`Sink`]
-//! publishes them, in batches, those of one aggregate in the order of their commits. Of all workers of a database one
-//! publishes at a time, until it ends; the next one goes on where it is durable that the one before had come to.
+//! A workflow [emits](crate::Ctx::emit) events; a transaction of your own [adds](add) them. An engine with a [`Sink`]
+//! publishes them in batches, the events of one aggregate in the order of their commits. Of all workers of a database
+//! one publishes at a time, until it ends; the next one goes on from the last durable mark.
 //!
 //! # What is promised
 //!
-//! Nothing is lost: an event is there if its state is, and it is published until the sink has taken it, or until somebody
-//! has answered the question what is to become of it. It may be published **more than once**: a worker may die between
-//! the sink's answer and the mark of it, and one that was taken for dead may publish what its successor has published.
-//! So consumers drop what they know by its [id](Event::id); what is left is in the order of the [sequence](Event::seq).
+//! No event is lost: an event exists if its state does, and it is published until the sink has taken it, or until a
+//! person has answered the question about it. An event may be published **more than once**: a worker may die between
+//! the sink's answer and the mark of it, and a worker that was taken for dead may publish events that its successor has
+//! published. So consumers drop events with a known [id](Event::id); the rest is in the order of the
+//! [sequence](Event::seq).
 //!
-//! An event that is refused holds back its own aggregate and no other. After [so many](Publisher::tries) refusals it is set
-//! aside, as an open question with the evidence: answered `again`, it is tried again; answered
-//! `skip`, it is left out, and what follows it goes on. A sink that cannot be reached is tried again for ever.
+//! A refused event holds back its own aggregate and no other. After [its maximum number](Publisher::tries) of refusals
+//! it is set aside, as an open question with the evidence. After the answer `again` it is tried again; after `skip` it
+//! is left out, and the later events go on. A sink that cannot be reached is tried again for ever.
 
 mod add;
 mod after;
@@ -29,12 +30,12 @@ pub use self::publisher::Publisher;
 pub(crate) use self::publisher::{announce, publish};
 pub use self::sink::{Event, PublishResult, Sink, SinkError};
 
-/// What a worker knows about who publishes.
+/// This worker's knowledge of the worker that publishes.
 #[derive(Debug, Default)]
 pub(crate) struct Publishing {
-    /// This process has a sink.
+    /// True if this process has a sink.
     able: AtomicBool,
-    /// Another worker publishes, as far as this one has heard.
+    /// True if another worker publishes, as far as this worker knows.
     elsewhere: AtomicBool,
 }
 

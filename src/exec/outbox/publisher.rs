@@ -1,4 +1,4 @@
-//! The publisher: reads what is due, hands it to the sink, and marks how far it has come.
+//! The publisher: reads the due events, hands them to the sink, and marks the ones that were taken.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::store::{
     WorkerChange,
 };
 
-/// After the store failed.
+/// The pause after the store failed.
 const LATER: Duration = Duration::from_secs(5);
-/// A batch holds no more than this, in bytes, unless a single event does.
+/// The size of a batch, in bytes, beyond which no further event is added.
 const LARGEST: usize = 8 << 20;
 
-/// A sink, and how it is published to.
+/// A sink, and the settings for publishing to it.
 ///
 /// ```
 /// # use counterfoil::outbox::{PublishResult, Event, Sink, SinkError};
@@ -63,8 +63,9 @@ impl<S: Sink> From<S> for Publisher {
 }
 
 impl Publisher {
-    /// Batches of up to 256 events, each cut off after 30 s; failures are tried again after 200 ms, doubling to five
-    /// minutes, with full jitter; an event that was refused five times is set aside; what is published is kept for a week.
+    /// A publisher with these defaults: batches of up to 256 events, each cut off after 30 s. Failures are tried again
+    /// after 200 ms, doubling up to 5 min, with full jitter. An event that was refused five times is set aside.
+    /// Published events are kept for a week.
     pub fn new(sink: impl Sink) -> Self {
         let backoff = Backoff { base: Duration::from_millis(200), cap: Duration::from_mins(5) };
         Self {
@@ -76,36 +77,37 @@ impl Publisher {
         }
     }
 
-    /// The sink is given at most so many events at once; at least one.
+    /// Sets the maximum number of events in a batch; at least 1.
     #[must_use]
     pub fn batch(mut self, events: u32) -> Self {
         self.batch = events.max(1);
         self
     }
 
-    /// An event that was refused so often is set aside, as an open question; at least once.
+    /// Sets the number of refusals after which an event is set aside, as an open question; at least 1.
     #[must_use]
     pub fn tries(mut self, tries: u32) -> Self {
         self.policy.tries = tries.max(1);
         self
     }
 
-    /// The pauses after failures.
+    /// Sets the pauses after failures.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.policy.backoff = backoff;
         self
     }
 
-    /// A batch is cut off after so long, and offered again: nobody knows what the sink has taken of it.
+    /// Sets the time after which a batch is cut off and offered again, because nobody knows which events the sink has
+    /// taken.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Published events are kept for so long after they were written, for whoever looks; then they are deleted, a few at a
-    /// time. What is not published is kept for ever.
+    /// Sets the time for which published events are kept, counted from when they were written. After that they are
+    /// deleted, a few at a time. Events that are not published are kept for ever.
     #[must_use]
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = keep;
@@ -113,7 +115,7 @@ impl Publisher {
     }
 }
 
-/// Runs until the core is gone or closing: publishes whenever it is rung for, and when something is due.
+/// Runs until the core is gone or closing: publishes whenever it is notified, and when something is due.
 pub(crate) async fn publish(core: Weak<Core>, publisher: Publisher) {
     let mut desk = None;
     while let Some(strong) = core.upgrade() {
@@ -133,7 +135,7 @@ pub(crate) async fn publish(core: Weak<Core>, publisher: Publisher) {
         match sleep {
             None => bell.notified().await,
             Some(sleep) => tokio::select! {
-                biased; // chance is drawn in one place only, or no simulation could be repeated
+                biased; // no random choice, so that a simulation is repeatable
                 () = bell.notified() => {}
                 () = sleep => {}
             },
@@ -141,7 +143,7 @@ pub(crate) async fn publish(core: Weak<Core>, publisher: Publisher) {
     }
 }
 
-/// In a shared store, of a worker without a sink: tells the others that there are events.
+/// Tells other workers of new events, in a shared store, for a worker without a sink.
 pub(crate) async fn announce(core: Weak<Core>) {
     let Some(bell) = core.upgrade().map(|core| core.group.events().clone()) else { return };
     loop {
@@ -153,13 +155,13 @@ pub(crate) async fn announce(core: Weak<Core>) {
     }
 }
 
-/// What the publisher does next.
+/// The next step of the publisher.
 enum Next {
-    /// It waits until it is rung for.
+    /// Wait until it is notified.
     Rung,
-    /// Or until this instant.
+    /// Wait until it is notified, or until this instant.
     At(Timestamp),
-    /// This worker is at its end.
+    /// End, because this worker is at its end.
     Gone,
 }
 
@@ -167,9 +169,9 @@ enum Next {
 struct Desk {
     publisher: Publisher,
     lane: OrderingKey,
-    /// This worker is the one that publishes.
+    /// True if this worker is the one that publishes.
     leads: bool,
-    /// The sink as a whole has failed so often, and is not tried before.
+    /// The number of failures in a row of the sink as a whole. It is not tried before `down_until`.
     down: u32,
     down_until: Option<Timestamp>,
     sweep: Sweep,
@@ -182,7 +184,7 @@ impl Desk {
     }
 
     async fn round(&mut self, core: &Core) -> Result<Next, StoreError> {
-        let _looking = core.tracker.token(); // closing waits for what is under way, and its mark
+        let _looking = core.tracker.token(); // closing waits for the batch in flight, and for its marks
         if core.is_closing() {
             return Ok(Next::Gone);
         }
@@ -208,7 +210,7 @@ impl Desk {
                 continue;
             }
             match core.group.outbox_next(until.max(now)).await? {
-                // The clock was set back: nothing is put off for so long.
+                // The clock was set back, because no policy gives so long a pause.
                 Some(at) if now.until(at) > self.publisher.policy.longest() => until = at,
                 next => {
                     let Swept::Until(sweep) = self.sweep.sweeps(core, self.lane).await? else {
@@ -221,7 +223,7 @@ impl Desk {
         }
     }
 
-    /// Of several workers one publishes, until it has ended.
+    /// Makes this worker the one that publishes, unless another one does.
     async fn takes_the_lead(&mut self, core: &Core) -> Result<Lead, StoreError> {
         if core.hold_lease().await.is_err() {
             return Ok(Lead::Lost);
@@ -246,7 +248,7 @@ impl Desk {
         Ok(Lead::Anothers)
     }
 
-    /// Tries a batch, and marks what came of it. False if this worker is at its end.
+    /// Tries a batch, and marks the result. False if this worker is at its end.
     async fn tries(&mut self, core: &Core, mut due: Vec<Due>) -> Result<bool, StoreError> {
         let batch = loaded(core, &mut due).await?;
         if batch.is_empty() {
@@ -289,7 +291,7 @@ impl Desk {
             match mark.durable().await? {
                 Verdict::Admitted => {}
                 Verdict::Refused(Refusal::Fenced) => return Ok(false),
-                // Somebody has answered a question about it: it is read anew, and offered again.
+                // A person has answered a question about the aggregate: its events are read and offered again.
                 Verdict::Refused(refusal) => {
                     tracing::info!(%refusal, "not marked as published");
                     core.group.end_lane(self.lane);
@@ -303,7 +305,7 @@ impl Desk {
     async fn offers(&self, core: &Core, batch: &[Event]) -> Result<PublishResult, SinkError> {
         let late = core.clock.sleep(self.publisher.timeout);
         tokio::select! {
-            biased; // chance is drawn in one place only, or no simulation could be repeated
+            biased; // no random choice, so that a simulation is repeatable
             acked = caught(self.publishes(core.registry.probe(), batch)) => {
                 acked.unwrap_or_else(|panic| Err(SinkError::unavailable(format!("the sink panicked: {panic}"))))
             }
@@ -311,7 +313,8 @@ impl Desk {
         }
     }
 
-    /// Hands a batch to the sink. That the sink is touched is a crash point of its own: it passes neither a tool nor the store.
+    /// Hands a batch to the sink. The sink has a crash point of its own, because it passes neither a tool nor the
+    /// store.
     async fn publishes(&self, probe: &Probe, batch: &[Event]) -> Result<PublishResult, SinkError> {
         probe.cross(CrashPoint::BeforePublish).await;
         let acked = self.publisher.sink.publish(batch).await;
@@ -327,7 +330,7 @@ enum Lead {
     Lost,
 }
 
-/// The events as they are published. What would make the batch too large is left for the next one.
+/// Loads the events to publish. Events that would make the batch too large are left for the next one.
 async fn loaded(core: &Core, due: &mut Vec<Due>) -> Result<Vec<Event>, StoreError> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     for due in &mut *due {
@@ -366,7 +369,7 @@ async fn published(core: &Core, event: &OutboxEvent) -> Result<Event, StoreError
     Ok(Event { tenant, id, aggregate, seq, kind, payload, created_at })
 }
 
-/// The question what is to become of an event that nobody takes.
+/// The question about an event that the sink refuses.
 fn unpublished(core: &Core, event: &OutboxEvent, refusals: u32, failure: &SinkError) -> Question {
     let id = QuestionId(core.ids.next());
     let OutboxEvent { aggregate, seq, kind, .. } = event;

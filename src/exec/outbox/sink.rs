@@ -1,4 +1,4 @@
-//! Where events go.
+//! Sinks: the places where events are published.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use crate::payload::Payload;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// Whose it is.
+    /// The tenant that owns the event.
     pub tenant: Tenant,
-    /// Which event it is, for ever: consumers drop one that they know.
+    /// The id of the event, the same for ever: consumers drop an event with a known id.
     pub id: String,
-    /// What it is about.
+    /// The aggregate that the event is about.
     pub aggregate: String,
-    /// Its place among the events of its aggregate, from 1 and without gaps.
+    /// The place of the event among those of its aggregate, from 1 on and without gaps.
     pub seq: i64,
-    /// What happened.
+    /// The kind of the event.
     pub kind: String,
-    /// What there is to say about it: canonical JSON.
+    /// The content of the event, as canonical JSON.
     pub payload: Payload,
-    /// When it was written (UTC).
+    /// The instant at which the event was written (UTC).
     pub created_at: Timestamp,
 }
 
-/// Where events are published: a broker, a webhook, another service.
+/// A place where events are published: a broker, a webhook, another service.
 ///
 /// ```
 /// use counterfoil::outbox::{PublishResult, Event, Sink, SinkError};
@@ -47,16 +47,16 @@ pub struct Event {
 /// let engine = counterfoil::Engine::sqlite("agents.db").sink(Printer);
 /// ```
 pub trait Sink: Send + Sync + 'static {
-    /// Publishes events, those of one aggregate in the order in which they stand. What it says to have taken is never
-    /// offered again, unless this process dies before that is durable.
+    /// Publishes events, those of one aggregate in their order in the batch. Events that the sink reports as taken are
+    /// never offered again, unless this process dies before that is durable.
     ///
     /// # Errors
-    /// If none of them was taken: all are offered again, after a pause that grows. It is said of the way there, and sets no
-    /// event aside; about a single event say so in [`PublishResult::except`].
+    /// [`SinkError`] if no event was taken: all are offered again, after a pause that grows. The error is about the
+    /// connection or the sink as a whole, and sets no event aside; report a single event by [`PublishResult::except`].
     fn publish(&self, batch: &[Event]) -> impl Future<Output = Result<PublishResult, SinkError>> + Send;
 }
 
-/// The same, as it is handed around.
+/// A [`Sink`] as a trait object.
 pub(crate) trait AnySink: Send + Sync {
     fn publish<'a>(&'a self, batch: &'a [Event]) -> BoxFuture<'a, Result<PublishResult, SinkError>>;
 }
@@ -67,7 +67,7 @@ impl<S: Sink> AnySink for S {
     }
 }
 
-/// What a sink has taken.
+/// The part of a batch that a sink has taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct PublishResult {
@@ -75,42 +75,42 @@ pub struct PublishResult {
 }
 
 impl PublishResult {
-    /// All of the batch.
+    /// The result of a sink that has taken the whole batch.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// All but this one, by its place in the batch, and those of its aggregate behind it. Said of several events, all of
-    /// them.
+    /// The result without this event, by its place in the batch, and without the later events of its aggregate. May be
+    /// called for several events.
     pub fn except(mut self, event: usize, error: SinkError) -> Self {
         self.failed.push((event, error));
         self
     }
 }
 
-/// Why an event, or a whole batch, was not taken.
+/// The reason why an event, or a whole batch, was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SinkError {
-    /// What happened. It is shown to whoever is asked about the event, so no secrets.
+    /// Description of the failure. The question about the event shows it: no secrets.
     pub message: String,
-    /// It is the event's own fault: tried again, it will most likely be refused again.
+    /// True if the sink refuses this event: a further try will most likely be refused again.
     pub(super) refused: bool,
     pub(super) retry_after: Option<Duration>,
 }
 
 impl SinkError {
-    /// The way there, or the other side as a whole: tried again for ever.
+    /// An error of the connection, or of the sink as a whole. It is tried again for ever.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self { message: message.into(), refused: false, retry_after: None }
     }
 
-    /// The other side does not want this event. After [so many](super::Publisher::tries) times it is set aside.
+    /// A refusal of this event. After [its maximum number](super::Publisher::tries) of refusals the event is set aside.
     pub fn refused(message: impl Into<String>) -> Self {
         Self { message: message.into(), refused: true, retry_after: None }
     }
 
-    /// It is the event's own fault.
+    /// True if the sink refuses this event.
     #[cfg(any(
         feature = "nats",
         feature = "sink-http",
@@ -120,7 +120,7 @@ impl SinkError {
         self.refused
     }
 
-    /// Not before this time has passed; obeyed up to an hour.
+    /// Sets the pause before the next try; obeyed up to 1 h.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);

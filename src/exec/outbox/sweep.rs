@@ -1,4 +1,4 @@
-//! Retention: published events go when their time is over, a few at a time.
+//! Retention: published events are deleted when their time is over, a few at a time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use crate::clock::Timestamp;
 use crate::exec::core::Core;
 use crate::store::{OrderingKey, Published, Refusal, Store as _, StoreError, Verdict};
 
-/// So many are deleted in one transaction.
+/// The maximum number of events that are deleted in one transaction.
 const AT_ONCE: u32 = 200;
-/// No sweep is nearer to the one before than this, or an aggregate that is published to all the time would be swept for
-/// each of its events.
+/// The shortest interval between two sweeps. Without it, an aggregate that is published to all the time would be swept
+/// for each of its events.
 const SELDOM: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(super) struct Sweep {
     keep: Duration,
-    /// When the next one is due; none while nothing published is there.
+    /// The instant of the next sweep. `None` while there are no published events.
     next: Option<Timestamp>,
 }
 
-/// How a sweep ended.
+/// The end of a sweep.
 pub(super) enum Swept {
-    /// The next one is due at this instant, if one is.
+    /// The sweep is done. Holds the instant of the next one, if there is one.
     Until(Option<Timestamp>),
     /// Another worker has taken over.
     Fenced,
@@ -30,15 +30,15 @@ pub(super) enum Swept {
 
 impl Sweep {
     pub(super) const fn new(keep: Duration) -> Self {
-        Self { keep, next: Some(Timestamp::MIN) } // what is there is not known
+        Self { keep, next: Some(Timestamp::MIN) } // the rows that are there are not known yet
     }
 
-    /// Something is published from now on.
+    /// Notes that an event is published, so that a sweep will be due.
     pub(super) fn note(&mut self, now: Timestamp) {
         self.next.get_or_insert(now.after(self.keep.max(SELDOM)));
     }
 
-    /// Deletes what has been kept for long enough, if it is time.
+    /// Deletes the events that have been kept for long enough, if a sweep is due.
     pub(super) async fn sweeps(&mut self, core: &Core, lane: OrderingKey) -> Result<Swept, StoreError> {
         let now = core.now();
         if self.next.is_none_or(|next| now < next) {
@@ -64,11 +64,11 @@ impl Sweep {
             change.forgotten = last_of_each(&old);
             match core.group.commit_one(change).await? {
                 Verdict::Admitted => {}
-                // Tried again it would be refused again, for as long as this process lives.
+                // A repeat would be refused again, for as long as this process lives.
                 Verdict::Refused(Refusal::Fenced) => return Ok(Swept::Fenced),
                 Verdict::Refused(refusal) => {
                     tracing::info!(%refusal, "not swept");
-                    core.group.end_lane(lane); // which takes nothing more after a refusal
+                    core.group.end_lane(lane); // a lane takes nothing more after a refusal
                     self.next = Some(now.after(SELDOM));
                     return Ok(Swept::Until(self.next));
                 }
@@ -77,7 +77,7 @@ impl Sweep {
     }
 }
 
-/// The last one of each aggregate, for with it go all before it.
+/// The last event of each aggregate: with it all earlier ones are deleted.
 fn last_of_each(events: &[&Published]) -> Vec<Published> {
     let mut last = BTreeMap::new();
     for event in events {

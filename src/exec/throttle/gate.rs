@@ -1,4 +1,4 @@
-//! One gate: the line before a tool or a provider, its bucket and its circuit.
+//! A gate: the queue before a tool or a provider, with its token bucket and its circuit breaker.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use crate::clock::{Boot, Clock};
 use crate::id::Tenant;
 use crate::ledger::{BreakerPermit, Bucket, Circuit, CircuitState, Health, Rate, Throttle};
 
-/// Where somebody stands in the line: by turn, and among equals by arrival.
+/// A place in the queue: by turn, and within a turn by arrival.
 type Place = (u64, u64);
 
-/// What stands before the calls of a tool, or of all tools of a provider.
+/// The limits before the calls of a tool, or of all tools of a provider.
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) name: String,
@@ -21,28 +21,29 @@ pub(super) struct Gate {
     line: Mutex<Line>,
 }
 
-/// Those who wait, and what they wait for.
+/// The waiting calls, and the limits that they wait for.
 #[derive(Debug)]
 struct Line {
     bucket: Option<Bucket>,
     circuit: Circuit,
-    /// Among how many workers the rate is shared; 0 before the first heartbeat has told.
+    /// The number of workers that share the rate; 0 before the first heartbeat.
     workers: u32,
     waiting: BTreeMap<Place, Arc<Notify>>,
-    /// Tenants take turns: each is served once before any is served again, however many calls one of them brings.
+    /// The last turn of each tenant. Tenants take turns: each is served once before any is served again, however many
+    /// calls it has.
     turns: BTreeMap<Tenant, u64>,
-    /// The turn that is served.
+    /// The turn that is being served.
     turn: u64,
     arrivals: u64,
-    /// Up to here the tokens are promised to those who were sent away.
+    /// The instant up to which tokens are promised to calls that were sent away.
     promised: Boot,
     is_closed: bool,
 }
 
-/// How it came out.
+/// The result of waiting at a gate.
 pub(super) enum Entered {
     Through(Ticket),
-    /// Come again after so long: it would have taken too long to wait for.
+    /// Come again after this time: the wait would have taken too long.
     Later(Duration),
     /// The engine is shutting down.
     Closed,
@@ -50,9 +51,9 @@ pub(super) enum Entered {
 
 enum Look {
     Go(Option<BreakerPermit>),
-    /// First in the line: look again after so long, or when something happens.
+    /// First in the queue: look again after this time, or when notified.
     Sleep(Duration),
-    /// Not first: look again when something happens, or when it takes too long.
+    /// Not first: look again when notified, or when the patience is over.
     Behind(Option<Duration>),
     Later(Duration),
     Closed,
@@ -78,7 +79,7 @@ impl Gate {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the turn of a call of this tenant; at most so long, if that is said.
+    /// Waits for the turn of a call of this tenant, for at most `patience` if there is one.
     pub(super) async fn enter(
         self: &Arc<Self>,
         tenant: &Tenant,
@@ -102,13 +103,13 @@ impl Gate {
                 Look::Later(wait) => return Entered::Later(wait),
                 Look::Closed => return Entered::Closed,
                 Look::Sleep(_) | Look::Behind(_) if standing.is_none() => {
-                    standing = Some(self.stand(tenant)); // and look again: somebody may have come before
+                    standing = Some(self.stand(tenant)); // and look again: another call may have come before
                 }
                 Look::Behind(None) => something_of(standing.as_ref()).notified().await,
                 Look::Sleep(wait) | Look::Behind(Some(wait)) => {
                     let something = something_of(standing.as_ref());
                     tokio::select! {
-                        biased; // chance is drawn in one place only, or no simulation could be repeated
+                        biased; // no random choice, so that a simulation is repeatable
                         () = something.notified() => {}
                         () = clock.sleep(wait) => {}
                     }
@@ -123,7 +124,7 @@ impl Gate {
         Standing { gate: self.clone(), place, something }
     }
 
-    /// What has become of a call.
+    /// Reports the outcome of a call to the breaker.
     fn tell(&self, permit: BreakerPermit, health: Health, now: Boot) {
         let Some(rule) = &self.throttle.breaker else { return };
         let mut line = self.line();
@@ -143,10 +144,10 @@ impl Gate {
             }
             CircuitState::HalfOpen { .. } => {}
         }
-        line.wake_all(); // whoever is not to wait so long does not have to stand here
+        line.wake_all(); // calls that must not wait so long do not have to wait here
     }
 
-    /// The rate is shared among so many workers.
+    /// Sets the number of workers that share the rate.
     pub(super) fn shared_by(&self, workers: u32) {
         let mut line = self.line();
         if line.workers != workers {
@@ -155,14 +156,14 @@ impl Gate {
         }
     }
 
-    /// Nobody is let through any more.
+    /// Closes the gate: no call is let through any more.
     pub(super) fn close(&self) {
         let mut line = self.line();
         line.is_closed = true;
         line.wake_all();
     }
 
-    /// The circuit, and how many wait.
+    /// The circuit, and the number of waiting calls.
     pub(super) fn look(&self) -> (Circuit, usize) {
         let line = self.line();
         (line.circuit, line.waiting.len())
@@ -189,12 +190,12 @@ impl Line {
         if before == 0 { Look::Sleep(wait) } else { Look::Behind(left) }
     }
 
-    /// How many stand before somebody; who does not stand in the line yet comes after all.
+    /// The number of calls before a place. A call without a place comes after all.
     fn before(&self, place: Option<Place>) -> usize {
         place.map_or(self.waiting.len(), |place| self.waiting.range(..place).count())
     }
 
-    /// As far as can be said.
+    /// An estimate of the wait at this place.
     fn wait(&self, rate: Option<&Rate>, before: usize, now: Boot) -> Duration {
         let by_circuit = self.circuit.wait(now);
         let (Some(rate), Some(bucket)) = (rate, &self.bucket) else { return by_circuit };
@@ -219,7 +220,8 @@ impl Line {
         throttle.breaker.as_ref().and_then(|rule| self.circuit.pass(rule, now))
     }
 
-    /// Those who are sent away come back one after another, and not all at once.
+    /// The time after which a call that is sent away may come again. Such calls come back one after another, not all at
+    /// once.
     fn promise(&mut self, throttle: &Throttle, rate: Option<&Rate>, wait: Duration, now: Boot) -> Duration {
         let spread = rate.map(Rate::interval).or(throttle.breaker.map(|rule| rule.open_for / 100));
         let at = self.promised.max(Boot(now.0.saturating_add(wait)));
@@ -249,12 +251,12 @@ impl Line {
     }
 }
 
-/// What wakes somebody who stands in the line.
+/// The notification that wakes a call in the queue.
 fn something_of(standing: Option<&Standing>) -> Arc<Notify> {
     standing.map(|standing| standing.something.clone()).unwrap_or_default()
 }
 
-/// Somebody in the line. Whoever goes, also because nobody waits for it any more, lets the next one look.
+/// A call in the queue. When it leaves, also because its caller is gone, the next one looks.
 struct Standing {
     gate: Arc<Gate>,
     place: Place,
@@ -267,7 +269,7 @@ impl Drop for Standing {
     }
 }
 
-/// The right to send one call. If nothing is told of it, it has not said anything.
+/// A permit for one call. Dropped without a report, it counts neither as a success nor as a failure for the breaker.
 #[derive(Debug)]
 pub(super) struct Ticket {
     gate: Arc<Gate>,

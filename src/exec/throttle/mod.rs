@@ -1,9 +1,9 @@
-//! What holds calls back (EXE-4, EXE-9): each passes the gate of its tool and that of its provider before its attempt is
-//! written, so that nothing waits between the `started` record and the call.
+//! The limits on calls. Each call passes the gate of its tool and that of its provider before its attempt is written,
+//! so that nothing waits between the `started` record and the call.
 //!
-//! A gate has a bucket, a circuit and a line in which tenants take turns. The bucket holds this worker's part of the
-//! declared rate: of a store that several share, each heartbeat tells among how many. Tools that declare nothing pass
-//! by all of it.
+//! A gate has a token bucket, a circuit breaker and a queue in which tenants take turns. The bucket holds this worker's
+//! share of the declared rate: in a shared store, each heartbeat tells the number of workers. Tools that declare no
+//! limits pass no gate.
 
 mod gate;
 mod purse;
@@ -29,7 +29,8 @@ pub(super) struct Gates {
 }
 
 impl Gates {
-    /// Of what the registered tools declare. Alone, the whole rate is this worker's; beside others it waits to be told.
+    /// The gates for the limits of the registered tools. A worker that is alone has the whole rate; beside others it
+    /// waits for the first heartbeat.
     pub(super) fn of(registry: &Registry, is_alone: bool, now: Boot) -> Self {
         let mut gates = Self::default();
         let workers = u32::from(is_alone);
@@ -51,24 +52,24 @@ impl Gates {
         self.of_tools.values().chain(self.of_providers.values())
     }
 
-    /// So many workers live, this one among them.
+    /// Sets the number of living workers, this one among them.
     pub(super) fn shared_by(&self, workers: usize) {
         let workers = u32::try_from(workers).unwrap_or(u32::MAX).max(1);
         self.all().for_each(|gate| gate.shared_by(workers));
     }
 
-    /// Nobody is let through any more.
+    /// Closes all gates: no call is let through any more.
     pub(super) fn close(&self) {
         self.all().for_each(|gate| gate.close());
     }
 
-    /// Those that a call of this tool has to pass.
+    /// The gates that a call of this tool has to pass.
     fn before(&self, spec: &ToolSpec) -> impl Iterator<Item = &Arc<Gate>> {
         let provider = spec.quota.provider.as_ref().and_then(|(name, _)| self.of_providers.get(&**name));
         self.of_tools.get(spec.name.as_str()).into_iter().chain(provider)
     }
 
-    /// What stands before calls, by these clocks.
+    /// The reports of all gates, by these clocks.
     pub(super) fn reports(&self, wall: Timestamp, boot: Boot) -> Vec<ThrottleReport> {
         let report = |gate: &Arc<Gate>, is_provider| {
             let (circuit, waiting) = gate.look();
@@ -93,71 +94,71 @@ impl Gates {
     }
 }
 
-/// What a call has passed, until it has been sent. Nothing, where nothing is declared.
+/// The limits that a call has passed, held until the call has been sent. `None` for a tool without limits.
 pub(super) type Pass = Option<Box<Passed>>;
 
-/// See [`Pass`].
+/// The tickets of the gates, and the share of the budget: see [`Pass`].
 #[derive(Debug, Default)]
 pub(super) struct Passed {
     tickets: Vec<Ticket>,
     taken: Option<Taken>,
-    /// When the operation's time to be sent is over, if that is limited.
+    /// The end of the operation's time to be sent, if that time is limited.
     pub(super) deadline: Option<Timestamp>,
 }
 
 impl Passed {
-    /// The attempt is durable, and counts from now on in its record.
+    /// Notes that the attempt is durable: its record counts it from now on.
     pub(super) fn is_spent(&mut self) {
         if let Some(taken) = &mut self.taken {
             taken.is_spent();
         }
     }
 
-    /// What its answer says about the provider.
+    /// Reports the provider's health to the breakers, as the answer shows it.
     pub(super) fn tell(self, health: Health, now: Boot) {
         self.tickets.into_iter().for_each(|ticket| ticket.tell(health, now));
     }
 }
 
-/// What an answer says about the provider.
+/// The provider's health, as an answer shows it.
 pub(super) fn health<T>(result: &Result<T, ToolError>) -> Health {
     result.as_ref().map_or_else(|error| error.kind.health(), |_| Health::Well)
 }
 
-/// How it came out before the gates.
+/// The result of waiting for the turn of a call.
 pub(super) enum Turn {
     Go(Pass),
-    /// It would have taken too long to wait for.
+    /// The wait would have taken too long. Come again after this time.
     Later(Duration),
 }
 
-/// Where a breaker stands.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
     /// Calls go out.
     Closed,
-    /// Calls wait.
+    /// Calls wait for the breaker.
     Open,
-    /// One call has gone ahead; the others wait for what becomes of it.
+    /// One call has gone ahead; the others wait for its outcome.
     HalfOpen,
 }
 
-/// What stands before the calls of a tool, or of all tools of a provider.
+/// The state of the limits of a tool, or of all tools of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ThrottleReport {
-    /// The tool or the provider.
+    /// The name of the tool or of the provider.
     pub name: String,
-    /// It is a provider's, and stands before all tools that name it.
+    /// True if the limits are a provider's, shared by all tools that name it.
     pub is_provider: bool,
-    /// Where its breaker stands; closed if it has none.
+    /// The state of the breaker; closed if there is none.
     pub state: BreakerState,
-    /// Since when.
+    /// The instant of the last change of the breaker's state (UTC).
     pub since: Timestamp,
-    /// When the next call may go ahead, if the circuit is open.
+    /// The instant at which the next call may go ahead (UTC), if the breaker is open.
     pub until: Option<Timestamp>,
-    /// So many failures are remembered.
+    /// The number of failures that the breaker remembers.
     pub failures: u32,
-    /// So many calls wait here. Runs that wait for long are parked, and not among them.
+    /// The number of waiting calls. Runs that wait for long are parked, and not counted.
     pub waiting: usize,
 }

@@ -1,4 +1,4 @@
-//! What a run has left of its budget. The records count for ever; this counts while the run is carried out.
+//! The rest of a run's budget. Records count for ever; this counts while the run is carried out.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,33 +15,34 @@ pub(crate) struct Purse {
 }
 
 impl Purse {
-    /// Of a run that was begun then and has spent so much by its records.
+    /// The purse of a run that began at `since` and has used up `spent` by its records.
     pub(crate) fn new(budget: Budget, since: Timestamp, spent: BudgetUsage) -> Arc<Self> {
         Arc::new(Self { budget, since, spent: Mutex::new(spent) })
     }
 
-    /// How long after its beginning the run may call anything.
+    /// The time after its start for which the run may make calls.
     pub(crate) fn within(&self) -> Option<Duration> {
         self.budget.time()
     }
 
-    /// The instant from which the run calls nothing any more.
+    /// The instant from which the run makes no more calls.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         self.within().map(|within| self.since.after(within))
     }
 
-    /// Whether one more attempt may be made.
+    /// Checks that one more attempt may be made.
     pub(super) fn afford(&self, price: Option<&Price>, now: Timestamp) -> Result<(), BudgetExceeded> {
         let spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         self.budget.afford(&spent, price, self.since.until(now))
     }
 
-    /// An attempt that was paid by its price has really cost this.
+    /// Replaces the reserved price of an attempt by its real cost.
     pub(super) fn settle(&self, price: &Price, cost: u64) {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner).settle(price, cost);
     }
 
-    /// Takes what an attempt costs, if there is so much: calls that are made at once do not spend the same twice.
+    /// Reserves the price of an attempt, if the budget allows it. Calls that are made at once cannot spend the same
+    /// twice.
     pub(super) fn take(
         self: &Arc<Self>,
         price: Option<&Price>,
@@ -55,7 +56,7 @@ impl Purse {
     }
 }
 
-/// Taken from a purse, and given back if the attempt is not made.
+/// A price that is reserved in a purse, and given back if the attempt is not made.
 #[derive(Debug)]
 pub(super) struct Taken {
     from: Option<Arc<Purse>>,
@@ -63,7 +64,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// The attempt is durable, and counts from now on in its record.
+    /// Notes that the attempt is durable: its record counts it from now on.
     pub(super) fn is_spent(&mut self) {
         self.from = None;
     }

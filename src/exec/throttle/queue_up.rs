@@ -1,4 +1,4 @@
-//! An attempt waits before the gates of its tool and its provider, and is paid for.
+//! The wait of an attempt at the gates of its tool and its provider, and its payment.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::exec::outcome::ExecError;
 use crate::ledger::BudgetExceeded;
 
 impl Operation {
-    /// Whether one more attempt may be made after so many.
+    /// Checks that one more attempt may be made after `attempts` of them.
     pub(in crate::exec) fn afford(&self, attempts: u32, now: Timestamp) -> Result<(), BudgetExceeded> {
         let price = self.tool.spec().quota.price.as_ref();
         price.map_or(Ok(()), |price| price.afford(attempts))?;
@@ -25,26 +25,27 @@ impl Operation {
         self.purse.as_ref().map(|purse| purse.take(price, now)).transpose()
     }
 
-    /// An attempt says what it has really cost: its price was reserved before.
+    /// Replaces the reserved price by the real cost that an attempt reports.
     pub(in crate::exec) fn settle_cost(&self, cost: u64) {
         if let Some((purse, price)) = self.purse.as_ref().zip(self.tool.spec().quota.price.as_ref()) {
             purse.settle(price, cost);
         }
     }
 
-    /// A budget counts its attempts.
+    /// True if a budget counts the operation's attempts.
     pub(in crate::exec) fn is_counted(&self) -> bool {
         self.purse.is_some() || self.tool.spec().quota.price.is_some()
     }
 
-    /// Nothing is declared that could hold it back.
+    /// True if the operation has no limits and no budget.
     pub(in crate::exec) fn is_unlimited(&self) -> bool {
         self.tool.spec().quota.is_none() && self.purse.is_none()
     }
 }
 
 impl Core {
-    /// Waits for the turn of an attempt after so many, at most so long if that is said, and pays for it.
+    /// Waits for the turn of an attempt after `attempts` earlier ones, for at most `patience` if there is one, and
+    /// reserves its price.
     pub(in crate::exec) async fn turn(
         &self,
         op: &Operation,
@@ -64,7 +65,7 @@ impl Core {
         }))
     }
 
-    /// The same for what costs nothing: a lookup.
+    /// Waits for the turn of a lookup, which costs nothing.
     pub(in crate::exec) async fn queue_up(
         &self,
         op: &Operation,

@@ -1,4 +1,4 @@
-//! Fork: a new run goes on from a step of another one, and is given what stands of that.
+//! Fork: a new run goes on from a step of another run, with the part of that run's history that is still valid.
 
 use super::mark::{Again, Mark};
 use super::past::{Past, children};
@@ -9,9 +9,11 @@ use crate::id::RunId;
 use crate::store::{Change, PastStep, Refusal, Run, RunState, Signal, Step, StepKind, Store as _, Verdict};
 
 impl Plan {
+    /// Begins the new run, and returns its id.
+    ///
     /// # Crash
-    /// The new run's row and all that it is given are one transaction; ends of children that it is to hear of come
-    /// before, and are nobody's until it is there.
+    /// The new run's row and everything that it is given are one transaction. The ends of children are written before
+    /// that transaction, and belong to no run until the row exists.
     pub(super) async fn fork(self) -> Result<RunId, RunError> {
         let id = self.id()?;
         let (row, again, past) = loop {
@@ -44,7 +46,7 @@ impl Plan {
             updated_at: now,
             ..row.clone()
         };
-        run.give_place_free(); // it queues up, if its origin was in a queue
+        run.give_place_free(); // the fork queues up if its origin was in a queue
         let origin = again.origin().unwrap_or(row.id);
         let until = standing.iter().map(|step| step.turn).max().unwrap_or(turn);
         let mut former = again.all_former();
@@ -53,7 +55,7 @@ impl Plan {
         let mark = Mark { origin: Some(origin), until, former, ..self.mark(&again, &past, point)? };
         let (step, large) = self.checkpoint(run.id, run.base, &id, &mark)?;
         let lane = core.new_lane();
-        // In its lane and before its row: until that is there they are nobody's.
+        // The ends go into the lane of the row, before the row: until the row exists they belong to no run.
         for end in self.ends_to_come(&row, &past, &standing).await? {
             let change = self.change(None).in_lane(Some(lane));
             let signal = Some(Box::new(Signal { run: run.id, ..end }));
@@ -79,9 +81,9 @@ impl Plan {
         }
     }
 
-    /// A checkpoint as the fork is given it.
+    /// A checkpoint of the origin as the fork is given it. `None` if the fork does not get it.
     fn given(&self, run: &Run, step: &PastStep) -> Option<Step> {
-        // Decisions about the other run's effects stay with it.
+        // Decisions about the origin's effects stay with the origin.
         let given = !matches!(step.kind, StepKind::Kept | StepKind::Again);
         given.then(|| Step {
             tenant: self.tenant.clone(),
@@ -96,13 +98,13 @@ impl Plan {
         })
     }
 
-    /// What was decided about keys when the other run was begun again.
+    /// The origin's marks, whose decisions about keys hold for the fork, too.
     async fn given_before(&self, run: &Run, again: &Again) -> Result<Vec<Step>, RunError> {
         let mut steps = Vec::new();
         for (n, mark) in again.marks().iter().enumerate() {
             let (step, large) = self.checkpoint(run.id, run.base, &format!("~{n}"), &mark.carried_on())?;
             if let Some(large) = large {
-                // On its own: content, which may be there before anything names it.
+                // The payload is written on its own: it is content, which may exist before any row names it.
                 drop(self.core().group.submit_with_room(self.change(Some(large))).await);
             }
             steps.push(step);
@@ -110,8 +112,8 @@ impl Plan {
         Ok(steps)
     }
 
-    /// Ends of children that the other run was told of and has not received. A child that is under way would tell
-    /// nobody but that one.
+    /// The ends of children that the origin was told of and has not received. A child that is under way refuses the
+    /// fork: it would tell its end to the origin alone.
     async fn ends_to_come(
         &self,
         row: &Run,
@@ -122,7 +124,7 @@ impl Plan {
         let received = |child| standing.iter().any(|step| ended(step) == Some(child));
         for child in standing.iter().filter_map(|step| begun(step)).filter(|child| !received(*child)) {
             if past.children.get(&child).is_none_or(|run| run.parent != Some(row.id)) {
-                continue; // it stands alone
+                continue; // the child is detached, or its row is gone
             }
             let end = self.core().group.signal_find(&self.tenant, row.id, ENDED, &child.to_string()).await?;
             ends.push(end.ok_or(RunError::ChildRunning { run: row.id, child })?);
@@ -130,7 +132,7 @@ impl Plan {
         Ok(ends)
     }
 
-    /// The same command was given before.
+    /// The run that the same command began before.
     async fn forked_before(&self, refused: &Run) -> Result<RunId, RunError> {
         let key = refused.key.as_deref().unwrap_or_default();
         let first = self.core().group.run_keyed(&self.tenant, refused.workflow.as_str(), key).await?;

@@ -1,6 +1,6 @@
-//! A child that is begun again: the run that was begun in its place before has failed or was undone, and what it did in the
-//! world stands, or may. The new run is named after it, as a fork is after its origin: an effect without a key of its own is
-//! met again, and not done a second time.
+//! A child that is begun again. Its former run, which was begun in its place before, has failed or was undone, and
+//! effects of that run exist in the world, or may exist. The new run is named after the former one, as a fork is named
+//! after its origin: an effect without a key of its own is found again, and not done a second time.
 
 use std::collections::HashSet;
 
@@ -13,8 +13,8 @@ use crate::id::{RunId, RunName, RunNumber, Tenant};
 use crate::ledger::{OperationKey, Record, State};
 use crate::store::{History, Run, Store as _, StoreError, Turns};
 
-/// What a child is given that is begun again: the number of the run that was begun there before, and the mark with which
-/// its own history begins. `parent`: how its parent was begun again. `None` if that run is no more.
+/// The number of a child's former run, and the mark with which the history of the new run begins. `parent` holds the
+/// marks of the parent. `None` if the former run no longer exists.
 pub(in crate::flow) async fn child_begun_again(
     core: &Core,
     tenant: &Tenant,
@@ -27,11 +27,11 @@ pub(in crate::flow) async fn child_begun_again(
     };
     let again = Again::of(marks(core, tenant, &history).await?);
     let named = RunName { id: again.origin().unwrap_or(run.id), number: run.number };
-    // What was decided about keys before holds, and so does what was said of them when the parent was begun again.
+    // Earlier decisions about keys hold, and so do those that were made when the parent was begun again.
     let mut anew: Vec<Anew> = again.anew().cloned().collect();
     anew.extend(parent.iter().flat_map(|mark| mark.anew.iter().cloned()));
     for record in recorded(core, tenant, &history).await.map_err(|source| failed(former, source))? {
-        // What was undone to the last is not there any more: it is done under the next revision.
+        // An effect that was undone completely is no longer there: it is done under the next revision of its key.
         if matches!(record.state, State::Compensated { whole: true, .. })
             && is_named_after(&record.key, named)
         {
@@ -39,7 +39,7 @@ pub(in crate::flow) async fn child_begun_again(
             anew.push(Anew { key, revision, record: record.id });
         }
     }
-    // Its children are begun again with it.
+    // The children of the former run are begun again with it.
     let past = Past::of(run.base, history.steps, &again);
     let mut places = again.all_former();
     places.extend(children(&past.steps.iter().collect::<Vec<_>>()));
@@ -58,8 +58,8 @@ pub(in crate::flow) async fn child_begun_again(
     Ok(Some((run.number, mark)))
 }
 
-/// What a child did that is begun again, and what the runs did that were begun in its place before it, and the children of all
-/// of them.
+/// The records of a child that is begun again, of the former runs in its place, and of the children of all these runs;
+/// the oldest record first.
 pub(super) async fn records(core: &Core, child: &Run) -> Result<Vec<Record>, ExecError> {
     let tenant = &child.tenant;
     let (mut records, mut ids) = (Vec::new(), HashSet::new());
@@ -76,9 +76,9 @@ pub(super) async fn records(core: &Core, child: &Run) -> Result<Vec<Record>, Exe
     Ok(records)
 }
 
-/// The key is that of a call without one of its own.
+/// True if the key is that of a call without a key of its own.
 pub(super) fn is_named_after_a_run(key: &OperationKey) -> bool {
-    // In what users give, `~` is escaped.
+    // `~` is escaped in keys that users give.
     key.as_str().split(":~").skip(1).any(|part| part.starts_with("run-"))
 }
 
@@ -86,14 +86,14 @@ fn is_named_after(key: &OperationKey, run: RunName) -> bool {
     key.as_str().contains(&format!(":~{run}:"))
 }
 
-/// A run and its history since its present input began.
+/// Reads a run and its history since its present input began. `None` if there is no such run.
 async fn read(core: &Core, tenant: &Tenant, id: RunId) -> Result<Option<(Run, History)>, StoreError> {
     let Some(run) = core.group.run_find(tenant, id).await? else { return Ok(None) };
     let history = core.group.run_history(tenant, id, Turns::between(run.base, u32::MAX)).await?;
     Ok(Some((run, history)))
 }
 
-/// The records of its calls, and those that it used.
+/// The records of a run's calls, and the records of other runs that it used.
 async fn recorded(core: &Core, tenant: &Tenant, history: &History) -> Result<Vec<Record>, StoreError> {
     let mut records = Vec::new();
     let uses = history.uses.iter().map(|used| used.record);

@@ -1,4 +1,4 @@
-//! What a retry or a fork leaves in the history of the run that is begun again, and what a resume makes of it. Pure.
+//! Marks: the checkpoints by which a run that is begun again knows of the retry or the fork. Pure.
 
 use std::collections::HashMap;
 
@@ -8,41 +8,42 @@ use crate::id::{RecordId, RunId};
 use crate::ledger::{REVISION, unrevised};
 use crate::store::{PastStep, StepKind};
 
-/// Between the id of a checkpoint and how often it was made void before. Users' ids do not hold it.
+/// The separator between the id of a checkpoint and the number of times that it was made void. Ids of users lack it.
 pub(in crate::flow) const AGAIN: &str = ":~again:";
 
-/// How a run was begun again.
+/// The content of one mark: a command that began a run again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::flow) struct Mark {
-    /// Who.
+    /// The name of the person who began the run again.
     pub(in crate::flow) by: String,
-    /// Why.
+    /// The reason that this person gave.
     pub(in crate::flow) reason: String,
-    /// From which step on; from what failed last if absent.
+    /// The name of the step from which the run goes on. `None` for the last failure.
     pub(in crate::flow) from: Option<String>,
-    /// Checkpoints that count no more.
+    /// The places of checkpoints that no longer count.
     pub(super) void: Vec<Place>,
-    /// What stands and was done from there on: that it is not asked for at once is no other path.
+    /// The ids of records, children, signals and events from that step on, which are kept. A replay that does not ask
+    /// for them at once has not diverged.
     pub(super) later: Vec<String>,
-    /// Operations that are to be done again, under another revision of their keys.
+    /// Operations that are done again, under another revision of their keys.
     pub(super) anew: Vec<Anew>,
-    /// The keys of effects that were undone before it was begun again.
+    /// The keys of effects that were undone before the run was begun again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) undone: Vec<String>,
-    /// Of a fork, or of a child that is begun again: the run after which calls without a key of their own are named, so that
-    /// what it did is not done again.
+    /// The run after which calls without a key of their own are named, so that its effects are not repeated. Set for a
+    /// fork, and for a child that is begun again.
     pub(super) origin: Option<RunId>,
-    /// Of a fork: it may have been given something of all turns up to this one.
+    /// The last turn of which a fork may have been given checkpoints. Set for a fork.
     pub(super) until: u32,
-    /// Of a child that is begun again: the runs that were begun in its place before.
+    /// The former runs of this child. Set for a child that is begun again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) before: Vec<RunId>,
-    /// Children that are begun again: where, and which run was begun there before.
+    /// The children that are begun again: the place of each, and its former run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) former: Vec<(Place, RunId)>,
 }
 
-/// Turn, kind, name and id.
+/// The place of a checkpoint: turn, kind, name and id.
 pub(in crate::flow) type Place = (u32, i64, String, String);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,18 +51,18 @@ pub(super) struct Anew {
     /// The key as the run's code gives it.
     pub(super) key: String,
     pub(super) revision: u32,
-    /// What stands of it.
+    /// The record under the earlier revision, which is kept.
     pub(super) record: RecordId,
 }
 
 impl Mark {
-    /// The same without what it says of checkpoints: for a run that goes on as new, and for a fork.
+    /// The mark without its statements about checkpoints: for a run that goes on as new, and for a fork.
     pub(in crate::flow) fn carried_on(&self) -> Self {
         Self { void: Vec::new(), former: Vec::new(), ..self.clone() }
     }
 }
 
-/// How a run was begun again, all in all. Nearly all runs never were.
+/// All marks of a run. Nearly all runs have none.
 #[derive(Debug, Default)]
 pub(in crate::flow) struct Again {
     marks: Vec<Mark>,
@@ -96,7 +97,7 @@ impl Again {
         }
     }
 
-    /// The id that a recorded checkpoint has in the run's code; nothing if it is void.
+    /// The id that a recorded checkpoint has in the run's code. `None` if the checkpoint is void.
     pub(in crate::flow) fn standing(&self, step: &PastStep) -> Option<String> {
         if self.void.is_empty() {
             return Some(step.id.clone());
@@ -109,17 +110,18 @@ impl Again {
         (self.times_void(&place) == times).then_some(place.3)
     }
 
-    /// The revision under which an operation is a new one, by the key that the run's code gives.
+    /// The revision under which an operation is done again, by the key that the run's code gives.
     pub(in crate::flow) fn revision(&self, key: &str) -> Option<u32> {
         self.anew().filter(|anew| anew.key == key).map(|anew| anew.revision).max()
     }
 
-    /// Records of operations that are done anew: that they stand was decided.
+    /// The records of operations that are done again. A person decided to keep these records.
     pub(in crate::flow) fn kept(&self) -> impl Iterator<Item = RecordId> {
         self.anew().map(|anew| anew.record)
     }
 
-    /// Not yet asked for, for all that is known: the run was begun again from before it.
+    /// True while the code may still ask for this record, child, signal or event, because the run was begun again from
+    /// an earlier step.
     pub(in crate::flow) fn is_later(&self, done: &str) -> bool {
         self.marks.iter().any(|mark| mark.later.iter().any(|later| later == done))
     }
@@ -130,18 +132,18 @@ impl Again {
         self.anew().find(revised).map_or(recorded, |anew| &anew.key)
     }
 
-    /// The child that was begun last where one is begun now.
+    /// The former run of the child at this place: the run that was begun there last.
     pub(in crate::flow) fn former(&self, place: &Place) -> Option<RunId> {
         let all = self.marks.iter().rev().flat_map(|mark| &mark.former);
         all.filter(|(at, _)| at == place).map(|(_, child)| *child).next()
     }
 
-    /// The runs that were begun in its place before.
+    /// The former runs of this child.
     pub(super) fn before(&self) -> impl Iterator<Item = RunId> {
         self.marks.iter().flat_map(|mark| mark.before.iter().copied())
     }
 
-    /// Every place at which a child is begun again, and which was begun there last.
+    /// The places at which a child is begun again, each with the run that was begun there last.
     pub(super) fn all_former(&self) -> HashMap<Place, RunId> {
         self.marks.iter().flat_map(|mark| mark.former.iter().cloned()).collect()
     }
@@ -155,13 +157,13 @@ impl Again {
         self.marks.iter().find_map(|mark| mark.origin)
     }
 
-    /// Something of this turn may be recorded although the run has not been in it.
+    /// True if something of this turn may be recorded although the run has not been in the turn.
     pub(in crate::flow) fn may_know(&self, turn: u32) -> bool {
         self.marks.iter().any(|mark| turn <= mark.until)
     }
 }
 
-/// A key without its revision.
+/// The key without its revision.
 pub(super) fn bare(key: &str) -> &str {
     unrevised(key).0
 }

@@ -1,4 +1,4 @@
-//! Marks as checkpoints of a run: as they are written, and read back.
+//! Marks as checkpoints of a run: writing and reading.
 
 use super::mark::Mark;
 use crate::exec::{Core, ExecError};
@@ -6,7 +6,7 @@ use crate::id::{RunId, Tenant};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{History, Step, StepKind, StoreError};
 
-/// A mark as a checkpoint of a run: of which tenant, which run, and under which base.
+/// Builds the checkpoint of a mark, for a run of this tenant with this base. A large value is returned beside it.
 pub(in crate::flow) fn checkpoint(
     core: &Core,
     (tenant, run, base): (&Tenant, RunId, u32),
@@ -28,7 +28,7 @@ pub(in crate::flow) fn checkpoint(
     Ok((step, large))
 }
 
-/// How a run was begun again, by its history.
+/// Reads the marks from the history of a run, in the order of their times.
 pub(in crate::flow) async fn marks(
     core: &Core,
     tenant: &Tenant,

@@ -1,6 +1,6 @@
-//! Beginning again from a step: retry (the same run goes on) and fork (a new run does). What the run computed from there
-//! on is done again; what it did in the world stands and is not done again, unless somebody says so of an effect
-//! (DESIGN 4.11).
+//! Beginning again from a step: retry (the same run goes on) and fork (a new run does). The computations of the run
+//! from that step on are done again. Its effects in the world are kept and not repeated, unless the command says so of
+//! an effect.
 
 mod fork;
 mod former;
@@ -42,11 +42,11 @@ use crate::store::{Change, Run, RunState, Step, Store as _, Turns};
 /// A retry: the run itself goes on.
 #[derive(Debug)]
 pub struct Retry;
-/// A fork: a new run goes on from what another has recorded.
+/// A fork: a new run goes on from the records of another run.
 #[derive(Debug)]
 pub struct Fork<O>(PhantomData<fn() -> O>);
 
-/// A command to begin a run again. Nothing happens before it is awaited; then it is durable.
+/// A command to begin a run again. Nothing happens until it is awaited; then it is durable.
 #[must_use = "nothing is begun again before this is awaited"]
 pub struct BeginAgain<How> {
     plan: Plan,
@@ -63,20 +63,20 @@ struct Plan {
     from: Option<Label>,
     anew: Vec<OperationKey>,
     undone: Vec<OperationKey>,
-    /// Models are asked anew.
+    /// True if the fork is refused when an effect rests on the models' answers.
     explores: bool,
 }
 
 impl<O> RunHandle<O> {
-    /// Lets a run that failed, or was blocked, go on from a step: from what failed last, unless a step is
-    /// [said](BeginAgain::from_step). What it computed from there on is done again; calls that failed are made again;
-    /// children that failed, or were undone with the run, are begun again. Effects that are committed stand, and are not repeated, nor
-    /// are those of a child that is begun again: see
-    /// [`effects`](BeginAgain::effects) and [`reissue`](BeginAgain::reissue).
+    /// Lets a run that failed, or was blocked, go on from the call or child that failed last, or from [another
+    /// step](BeginAgain::from_step). The computations of the run from there on are done again. Failed calls are made
+    /// again. Children that failed, or were undone with the run, are begun again. Committed effects are kept and not
+    /// repeated, and neither are those of a child that is begun again: see [`effects`](BeginAgain::effects) and
+    /// [`reissue`](BeginAgain::reissue).
     ///
     /// # Errors
-    /// [`RunError::NotRetryable`] if it is under way, has succeeded, is a child whose failure its parent knows, or would
-    /// have to go back to a turn that is over: [`fork`](Self::fork) it.
+    /// [`RunError::NotRetryable`] if the run is under way, has succeeded, is a child whose failure its parent knows, or
+    /// would have to go back to a turn that is over: [`fork`](Self::fork) such a run.
     ///
     /// # Crash
     /// The command and the run's new state are one transaction.
@@ -84,15 +84,16 @@ impl<O> RunHandle<O> {
         self.again(by.into(), reason.into())
     }
 
-    /// Begins a new run that goes on from a step of this one, whatever state that is in: from what failed last, unless a
-    /// step is [said](BeginAgain::from_step). It finds what was recorded before that step; its calls are answered from
-    /// what is recorded of the effects of this run, before and after that step, and nothing is repeated.
+    /// Begins a new run that goes on from a step of this run, whatever state this run is in: from the call or child
+    /// that failed last, or from [another step](BeginAgain::from_step). The new run finds the checkpoints before that
+    /// step. Its calls are answered from the records of this run's effects, before and after that step, and nothing is
+    /// repeated.
     ///
     /// # Errors
     /// [`RunError::ChildRunning`] while a child that this run has begun is under way.
     ///
     /// # Crash
-    /// The new run is there with all that it is given, or not at all.
+    /// The new run exists with everything that it is given, or not at all.
     pub fn fork(&self, by: impl Into<String>, reason: impl Into<String>) -> BeginAgain<Fork<O>> {
         self.again(by.into(), reason.into())
     }
@@ -109,28 +110,28 @@ impl<O> RunHandle<O> {
 }
 
 impl<How> BeginAgain<How> {
-    /// From this step on: the name of a step, a wait, a call's tool, a child's workflow, with an id if there are several;
-    /// without one the first of that name, in the last turn that has it.
+    /// The step to go on from: the name of a step, a wait, a call's tool or a child's workflow, with an id if several
+    /// have that name. Without an id, the first use of the name in the last turn that has one.
     pub fn from_step(mut self, label: impl Into<Label>) -> Self {
         self.plan.from = Some(label.into());
         self
     }
 
-    /// The command's own idempotency key: the same again is not a second command.
+    /// The idempotency key of the command: the same command under the same key is not a second one.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.plan.key = Some(key.into());
         self
     }
 
-    /// Does this operation again, on purpose: under the next [revision](Key::revision) of its key. What is recorded
-    /// of it stands beside.
+    /// Does this operation again, on purpose: under the next [revision](Key::revision) of its key. The first record is
+    /// kept beside the new one.
     pub fn reissue(mut self, effect: &OperationKey) -> Self {
         self.plan.anew.push(effect.clone());
         self
     }
 
-    /// The effects from that step on that stand in the world, or may: what is not repeated unless you
-    /// [say so](Self::reissue), and not undone unless you [say so](Self::compensate). Nothing is begun.
+    /// The effects from that step on that exist in the world, or may exist. They are not repeated without
+    /// [`reissue`](Self::reissue), and not undone without [`compensate`](Self::compensate). This begins no run.
     pub async fn effects(&self) -> Result<Vec<Record>, RunError> {
         let (_, _, past) = self.plan.look().await?;
         let from = self.plan.point(&past)?;
@@ -139,11 +140,13 @@ impl<How> BeginAgain<How> {
 }
 
 impl<O> BeginAgain<Fork<O>> {
-    /// Only to see what the models would say now. A fork asks them anew from that step on; their new answers are recorded beside the first
-    /// ones and never replace them. With this, it is refused where the world has changed since.
+    /// Restricts the fork to looking at the models' present answers: it is refused if the world has changed since that
+    /// step. Every fork asks the models anew from that step on; their new answers are recorded beside the first ones
+    /// and never replace them.
     ///
     /// # Errors
-    /// [`RunError::EffectRests`] if the run has an effect behind that step: it rests on the first answers. Fork it from a later step.
+    /// [`RunError::EffectRests`] if the run has an effect behind that step, which rests on the first answers. Fork the
+    /// run from a later step.
     pub fn explore(mut self) -> Self {
         self.plan.explores = true;
         self
@@ -157,7 +160,7 @@ impl IntoFuture for BeginAgain<Retry> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let tracker = self.plan.inner.core.tracker.clone();
-            // Dropped between the row and the task, this would leave a run that nobody carries out.
+            // A future dropped between the row and the task would leave a run that no worker carries out.
             to_the_end(&tracker, self.plan.retry()).await
         })
     }
@@ -181,7 +184,7 @@ impl Plan {
         &self.inner.core
     }
 
-    /// The run, how it was begun again before, and what it has recorded.
+    /// Reads the run, its marks, and its recorded past.
     async fn look(&self) -> Result<(Run, Again, Past), RunError> {
         let (group, tenant) = (&self.core().group, &self.tenant);
         let row = group.run_find(tenant, self.run).await?.ok_or(RunError::Unknown { run: self.run })?;
@@ -209,7 +212,7 @@ impl Plan {
             }
         }
         for child in past.children.values() {
-            // Only such a child is begun again.
+            // Only a child that failed or was undone is begun again.
             if matches!(child.state, RunState::Failed { .. }) || past.undone.contains(&child.id) {
                 past.theirs.insert(child.id, former::records(self.core(), child).await?);
             }
@@ -217,7 +220,7 @@ impl Plan {
         Ok((row, again, past))
     }
 
-    /// When it is to be begun again.
+    /// The instant of the step to go on from, or the end of time if the run has no failure.
     fn point(&self, past: &Past) -> Result<Timestamp, RunError> {
         match &self.from {
             Some(label) => past.first(label).ok_or_else(|| {
@@ -228,8 +231,10 @@ impl Plan {
         }
     }
 
+    /// Checks that no effect rests on the models' answers, if the fork is only to look at new ones.
+    ///
     /// # Errors
-    /// If models are to be asked anew, and an effect rests on what they have said.
+    /// [`RunError::EffectRests`] if an effect does.
     fn may_explore(&self, past: &Past, point: Timestamp) -> Result<(), RunError> {
         let rests = if self.explores { past.effects(point).next() } else { None };
         match rests {
@@ -246,7 +251,7 @@ impl Plan {
                 return Err(RunError::NoSuchEffect { run: self.run, key: key.to_string() });
             };
             let given = if former::is_named_after_a_run(key) {
-                bare(key.as_str()) // no code gives it a revision
+                bare(key.as_str()) // the code gives such a key no revision
             } else {
                 again.given_key(key.as_str())
             };
@@ -270,7 +275,7 @@ impl Plan {
         Ok(checkpoint(self.core(), (&self.tenant, run, base), id, mark)?)
     }
 
-    /// The id of the command.
+    /// The id of the command: its key, or a unique id.
     fn id(&self) -> Result<String, RunError> {
         match &self.key {
             Some(key) => {

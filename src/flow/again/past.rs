@@ -1,7 +1,8 @@
-//! What a run has recorded, and what of it stands when the run is begun again from a point. Pure.
+//! The recorded past of a run, and the part of it that is kept when the run is begun again from a point. Pure.
 //!
-//! What the run computed from there on is done again. What it did in the world stands: calls by their records, and beside
-//! them transactions, signals that it sent and received, and children; and what it drew, for keys are made of that.
+//! The computations of the run from that point on are done again. Its effects in the world are kept: calls by their
+//! records, transactions, signals that it sent and received, and children. Drawn values are kept as well, because keys
+//! are made of them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,18 +15,18 @@ use crate::id::RunId;
 use crate::ledger::{OperationKey, Record, State};
 use crate::store::{COMMAND, PastStep, Run, RunState, StepKind};
 
-/// A run's past since its present input began, without what is void already.
+/// The past of a run since its present input began, without checkpoints that are void already.
 pub(super) struct Past {
-    /// The run's base.
+    /// The base of the run: the turn number of everything outside of loops.
     pub(super) base: u32,
-    /// In the order in which they were recorded, by the ids that the run's code gives.
+    /// The checkpoints in the order of their times, with the ids that the run's code gives.
     pub(super) steps: Vec<PastStep>,
     pub(super) records: Vec<Record>,
-    /// Those that its checkpoints tell of.
+    /// The children that the checkpoints name.
     pub(super) children: HashMap<RunId, Run>,
-    /// Those that succeeded and were undone with it.
+    /// The children that succeeded and were undone with the run.
     pub(super) undone: HashSet<RunId>,
-    /// What children did that failed or were undone, and what their own children did.
+    /// The records of children that failed or were undone, and of the children below them.
     pub(super) theirs: HashMap<RunId, Vec<Record>>,
 }
 
@@ -38,13 +39,13 @@ impl Past {
         Self { base, steps, records, children, undone: HashSet::new(), theirs: HashMap::new() }
     }
 
-    /// When this was recorded first, in the last turn that has it.
+    /// The instant at which something with this label was recorded first, in the last turn that has it.
     pub(super) fn first(&self, label: &Label) -> Option<Timestamp> {
         let is = |name: &str, id: &str| {
             name == label.name && label.id.as_deref().is_none_or(|asked| Identity::is_called(id, asked))
         };
         let named = |step: &&PastStep| step.kind.is_asked_for() && is(failed_name(step), &step.id);
-        // A loop is outside of its turns, whatever it has recorded in them.
+        // A loop is outside of its turns, although it records checkpoints in them.
         let turn = |step: &PastStep| if step.kind == StepKind::Turns { self.base } else { step.turn };
         let steps = self.steps.iter().filter(named).map(|step| (turn(step), step.at));
         let calls = self.records.iter().filter(|record| {
@@ -56,7 +57,7 @@ impl Past {
         found.into_iter().filter(|(of, _)| *of == turn).map(|(_, at)| at).min()
     }
 
-    /// When a call or a child failed last.
+    /// The instant of the last failure of a call or a child.
     pub(super) fn last_failure(&self) -> Option<Timestamp> {
         let failed = self.failed_children();
         let is_failure = |step: &&PastStep| {
@@ -70,18 +71,19 @@ impl Past {
         failed.map(|run| run.id).collect()
     }
 
-    /// What stands, and what does not, if the run is begun again from there.
+    /// Splits the checkpoints into those that are kept and those that are void, if the run is begun again from this
+    /// instant.
     pub(super) fn split(&self, from: Timestamp) -> (Vec<&PastStep>, Vec<&PastStep>) {
-        // A child that failed from there on is begun anew, and so its end is waited for anew. One whose end the run has not
-        // received has failed later than everything else.
+        // A child that failed from then on is begun anew, and so its end is waited for anew. A child whose end the run
+        // has not received has failed later than everything else.
         let ends = |child| self.steps.iter().filter(move |step| ended(step) == Some(child));
         let begun_later = |child| self.steps.iter().any(|step| step.at >= from && begun(step) == Some(child));
         let mut anew = self.failed_children();
         anew.retain(|child| begun_later(*child) || ends(*child).all(|end| end.at >= from));
-        // Of one that was undone with this run nothing is left, whenever it ended.
+        // Of a child that was undone with this run nothing is left, whenever it ended.
         anew.extend(&self.undone);
         self.steps.iter().partition(|step| match step.kind {
-            // What the run was told to do, it has done.
+            // A received command does not count again: the run has obeyed it.
             StepKind::Signal if step.name.starts_with(COMMAND) => false,
             StepKind::Step
             | StepKind::Timer
@@ -91,12 +93,12 @@ impl Past {
             | StepKind::Guard
             | StepKind::Turns
             | StepKind::Adopted => step.at < from,
-            // The run goes on: nothing more of it is undone.
+            // The run goes on, so that nothing more of it is undone.
             StepKind::Undoing => false,
             StepKind::Child | StepKind::Signal => {
                 begun(step).or_else(|| ended(step)).is_none_or(|child| !anew.contains(&child))
             }
-            // Calls that stand were made by the part of the code that a patch has chosen.
+            // The calls that are kept were made by the part of the code that a patch has chosen.
             StepKind::Drawn
             | StepKind::Patch
             | StepKind::Transaction
@@ -108,7 +110,7 @@ impl Past {
         })
     }
 
-    /// The turn that the run is in with these checkpoints.
+    /// The present turn of a run with these checkpoints.
     pub(super) fn turn(&self, standing: &[&PastStep]) -> u32 {
         let turns = || standing.iter().filter(|step| step.kind == StepKind::Turns);
         let Some(last) = turns().filter(|mark| mark.turn != self.base).max_by_key(|mark| mark.turn) else {
@@ -119,14 +121,16 @@ impl Past {
         last.turn + u32::from(is_over)
     }
 
-    /// What was done from there on, as another path is told of it.
+    /// The ids of records, children, signals and events from this instant on, as the check for divergence compares
+    /// them.
     pub(super) fn later(&self, from: Timestamp) -> Vec<String> {
         let records = self.records.iter().filter(|record| record.created_at >= from);
         let deeds = self.steps.iter().filter(|step| step.at >= from).filter_map(Identity::of_deed);
         records.map(|record| record.id.to_string()).chain(deeds.map(|deed| deed.kept_id())).collect()
     }
 
-    /// The effects from there on that stand in the world, or may: of the run, and of the children that it begins again.
+    /// The effects from this instant on that exist in the world, or may exist: of the run, and of the children that it
+    /// begins again.
     pub(super) fn effects(&self, from: Timestamp) -> impl Iterator<Item = &Record> {
         let own = self.records.iter().filter(move |record| record.created_at >= from);
         let (_, void) = self.split(from);
@@ -137,25 +141,26 @@ impl Past {
         })
     }
 
-    /// The record of an effect of the run, or of a child that it may begin again.
+    /// The record with this key, of the run or of a child that it may begin again.
     pub(super) fn record(&self, key: &OperationKey) -> Option<&Record> {
         let mut all = self.records.iter().chain(self.theirs.values().flatten());
         all.find(|record| record.key == *key)
     }
 }
 
-/// The name of what failed so, if it is no call; else the checkpoint's own.
+/// The name of the failed thing, if the checkpoint records a failure and the thing is no call; else the checkpoint's
+/// own.
 fn failed_name(step: &PastStep) -> &str {
     let of = Some(&step.name).filter(|_| step.kind == StepKind::CallFailed);
     of.and_then(|name| Identity::of_failed(name)).unwrap_or(&step.name)
 }
 
-/// Where a checkpoint is.
+/// The place of a checkpoint.
 pub(super) fn place(step: &PastStep) -> Place {
     (step.turn, step.kind.code(), step.name.clone(), step.id.clone())
 }
 
-/// The children that these checkpoints tell of, each with its place.
+/// The children that these checkpoints began, each with its place.
 pub(super) fn children(steps: &[&PastStep]) -> Vec<(Place, RunId)> {
     steps.iter().filter_map(|step| Some((place(step), begun(step)?))).collect()
 }

@@ -1,4 +1,5 @@
-//! A paused run goes on where it stands. It is begun again with nothing of its past void, so it leaves the mark that a retry leaves.
+//! Resume: a paused run goes on from where it was paused. No checkpoint becomes void; the run gets a mark as from a
+//! retry.
 
 use std::future::IntoFuture;
 
@@ -9,7 +10,7 @@ use crate::exec::{ExecError, Said, to_the_end};
 use crate::flow::handle::RunHandle;
 use crate::store::{QuestionKind, Resolution, Store as _, Turns};
 
-/// A command that lets a paused run go on. Nothing happens before it is awaited; then it is durable.
+/// A command that lets a paused run go on. Nothing happens until it is awaited; then it is durable.
 ///
 /// # Errors
 /// [`RunError::NotPaused`] if the run is not paused, [`RunError::CommandConflict`] if another command was given under its key.
@@ -19,7 +20,7 @@ pub struct Resume {
 }
 
 impl<O> RunHandle<O> {
-    /// Lets a [paused](Self::pause) run go on where it stands.
+    /// Lets a [paused](Self::pause) run go on from where it was paused.
     ///
     /// # Crash
     /// The command and the run's new state are one transaction.
@@ -29,7 +30,8 @@ impl<O> RunHandle<O> {
 }
 
 impl Resume {
-    /// The command's own idempotency key: the same again is not a second command, and does not end a later pause.
+    /// The idempotency key of the command: the same command under the same key is not a second one, and does not end a
+    /// later pause.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.plan.key = Some(key.into());
         self
@@ -43,7 +45,7 @@ impl IntoFuture for Resume {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let tracker = self.plan.inner.core.tracker.clone();
-            // Dropped between the row and the task, this would leave a run that nobody carries out.
+            // A future dropped between the row and the task would leave a run that no worker carries out.
             to_the_end(&tracker, self.plan.resume()).await
         })
     }
@@ -70,7 +72,7 @@ impl Plan {
             let said = Said { because: Some(reason), ..Said::new(Resolution::Resume, by) };
             match self.inner.answer(tenant, question, said, Some(step)).await {
                 Ok(()) => return Ok(Sent::New),
-                // Somebody else was first: perhaps with the very same command.
+                // Another answer was first, perhaps by the very same command.
                 Err(ExecError::Unanswerable { .. }) if answered != Some(question) => {
                     answered = Some(question);
                 }

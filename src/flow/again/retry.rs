@@ -10,6 +10,8 @@ use crate::store::{
 };
 
 impl Plan {
+    /// Lets the run go on from the step of the command.
+    ///
     /// # Crash
     /// The command, the run's new state and the withdrawal of the questions about its end are one transaction.
     pub(super) async fn retry(self) -> Result<Sent, RunError> {
@@ -21,7 +23,7 @@ impl Plan {
             }
             self.may_be_retried(&row)?;
             if self.undoes_one(&row, &past).await? {
-                continue; // its record has changed
+                continue; // the record of that effect has changed
             }
             let point = self.point(&past)?;
             let (standing, void) = past.split(point);
@@ -46,17 +48,17 @@ impl Plan {
                     self.inner.spawn(Box::new(run), None);
                     return Ok(Sent::New);
                 }
-                // Somebody else was first: perhaps with the very same command.
+                // Another command was first, perhaps the very same one.
                 Verdict::Refused(Refusal::Stale | Refusal::Exists) => {}
                 Verdict::Refused(refusal) => return Err(RunError::Refused { run: row.id, refusal }),
             }
         }
     }
 
-    /// What ended the run, as a command, would end it again.
+    /// Marks the commands of the run as received: a command that ended the run would end it again.
     ///
     /// # Crash
-    /// They are received before the run goes on: it is over, and they have done what they were to do.
+    /// The commands are received before the run goes on. Until then the run is over, and they have done their work.
     async fn obey_no_more(&self) -> Result<(), RunError> {
         let group = &self.inner.core.group;
         for signal in group.signal_pending(&[(self.tenant.clone(), self.run)]).await? {
@@ -68,7 +70,7 @@ impl Plan {
         Ok(())
     }
 
-    /// This command was given before.
+    /// True if this command was given before.
     pub(super) async fn was_given(&self, id: &str, steps: &[PastStep]) -> Result<bool, RunError> {
         let given = steps.iter().find(|step| step.kind == StepKind::Again && step.id == id);
         let Some(stored) = given.and_then(|step| step.value.as_ref()) else { return Ok(false) };
@@ -97,7 +99,7 @@ impl Plan {
         RunError::NotRetryable { run: self.run, why }
     }
 
-    /// What was asked because the run had ended or was blocked.
+    /// The questions that were asked because the run had ended or was blocked, as withdrawn.
     async fn void_questions(&self) -> Result<Vec<Question>, RunError> {
         let mut asked = self.core().group.escalation_about(&self.tenant, self.run).await?;
         asked.retain(|asked| asked.kind == QuestionKind::Orphaned || asked.kind.blocks_its_run());

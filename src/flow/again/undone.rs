@@ -1,4 +1,4 @@
-//! Effects that are undone before a run is begun again, because whoever begins it again says so of them.
+//! Effects that are undone before a run is begun again, because the command says so.
 
 use super::past::Past;
 use super::{BeginAgain, Plan, RunError};
@@ -7,16 +7,17 @@ use crate::ledger::{OperationKey, State};
 use crate::store::{Run, RunState};
 
 impl<How> BeginAgain<How> {
-    /// Undoes this effect first, by its tool's own compensation; the run is begun again when that is done. A path that asks for the
-    /// operation all the same is told that it was undone ([`FailureCode::Compensated`](crate::flow::FailureCode::Compensated)), unless
-    /// it is [issued once more](Self::reissue) as well.
+    /// Undoes this effect first, by its tool's own compensation; the run is begun again when the effect is undone. Code
+    /// that asks for the operation all the same gets
+    /// [`FailureCode::Compensated`](crate::flow::FailureCode::Compensated), unless the operation is
+    /// [issued once more](Self::reissue) as well.
     ///
     /// # Errors
-    /// [`RunError::NotCompensated`] if it cannot be undone, or not for certain. The run is not begun again then, and what was undone
-    /// before stays so.
+    /// [`RunError::NotCompensated`] if the effect cannot be undone, or not for certain. Then the run is not begun
+    /// again, and effects that were undone before stay undone.
     ///
     /// # Crash
-    /// Each undoing has a record. The same command again goes on with what is left.
+    /// Each compensation has a record. The same command, given again, goes on with the effects that are left.
     pub fn compensate(mut self, effect: &OperationKey) -> Self {
         self.plan.undone.push(effect.clone());
         self
@@ -24,7 +25,7 @@ impl<How> BeginAgain<How> {
 }
 
 impl Plan {
-    /// Undoes the next effect that is to be undone and is not. False if there is none left.
+    /// Undoes the next effect of the command that is not undone yet. Returns false if there is none.
     pub(super) async fn undoes_one(&self, row: &Run, past: &Past) -> Result<bool, RunError> {
         let refused =
             |key: &OperationKey, why| RunError::NotCompensated { run: self.run, key: key.to_string(), why };

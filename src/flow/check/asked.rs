@@ -1,12 +1,12 @@
-//! What an activation in a check does differently: it notes what the code asks for, and stops where the engine would do something
-//! new.
+//! The notes of an activation in a check. It notes what the code asks for, and stops where the engine would do
+//! something new.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::report::{Changed, ReplayEntry, ReplayReport};
 use crate::flow::identity::{Identity, Kind};
 
-/// The notes of a check.
+/// The notes that a check takes of one run.
 #[derive(Debug)]
 pub(crate) struct Check {
     run_new_steps: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Check {
 pub(super) struct Notes {
     anew: Vec<ReplayEntry>,
     adopted: Vec<ReplayEntry>,
-    /// A branch stopped where the engine would have gone on by itself.
+    /// True if a branch stopped where the engine would have gone on by itself.
     stopped_short: bool,
     pub(super) changed: Vec<Changed>,
     pub(super) unsettled: Vec<String>,
@@ -32,7 +32,7 @@ impl Check {
         note(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The run has not recorded this.
+    /// Notes something that the run has not recorded.
     pub(crate) fn is_new(&self, identity: &Identity) {
         let entry = ReplayEntry::of(identity);
         self.note(|notes| {
@@ -42,8 +42,8 @@ impl Check {
         });
     }
 
-    /// The engine would record this and go on. Returns whether the check goes on, too: what a timer, a select and a patch record
-    /// is known, what a step gives is known only if its closure may run.
+    /// Notes something that the engine would record before it goes on. Returns true if the check goes on, too: the
+    /// result of a timer, a select or a patch is known; the result of a step is known only if its closure may run.
     pub(crate) fn goes_on(&self, identity: &Identity) -> bool {
         self.is_new(identity);
         let goes_on = match identity.kind {
@@ -55,7 +55,7 @@ impl Check {
         goes_on
     }
 
-    /// The run has recorded this step with another input, and the code gives the same result for the present one.
+    /// Notes a step that the run has recorded with another input, and whose present result is the same.
     pub(crate) fn adopts(&self, identity: &Identity) {
         self.note(|notes| notes.adopted.push(ReplayEntry::of(identity)));
     }

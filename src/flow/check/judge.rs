@@ -1,4 +1,4 @@
-//! What a run has recorded and the checked code did not ask for: left behind, or out of the check's sight.
+//! Records that the checked code did not ask for: left behind, or out of the check's sight.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use crate::flow::live::Live;
 use crate::ledger::{Divergence, State};
 use crate::store::{PastCall, Store as _};
 
-/// How far the check has seen the code.
+/// The extent to which the check has seen the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// To its end: it asks for nothing more.
+    /// The code to its end: it asks for nothing more.
     End,
-    /// Until every branch waits. Here the engine looks for recorded effects that were not asked for, before anything new goes
-    /// out.
+    /// The code until every branch waits. At this point the engine looks for recorded effects that were not asked for,
+    /// before anything new goes out.
     Rest,
-    /// Not as far as the engine would go by itself.
+    /// Less of the code than the engine would carry out by itself.
     Part,
 }
 
 impl Replayer {
-    /// Answers, from what was found so far and from what was not asked for.
+    /// Sets the answer of the report, from its findings so far and from the records that were not asked for.
     pub(super) async fn judge(
         &self,
         live: &Arc<Live>,
@@ -47,7 +47,7 @@ impl Replayer {
         }
         for other in others(live) {
             if !unreached.contains(&other) {
-                unreached.push(other); // a call that failed has a record and a checkpoint
+                unreached.push(other); // a failed call has a record and a checkpoint, and is listed once
             }
         }
         report.answer = if report.is_broken() {
@@ -60,7 +60,7 @@ impl Replayer {
         Ok(())
     }
 
-    /// A recorded call as an effect that is left behind, if the engine would take it for one.
+    /// A recorded call as an effect that is left behind. `None` if the engine would not count it as one.
     async fn left_behind(
         &self,
         live: &Arc<Live>,
@@ -97,8 +97,8 @@ impl Replayer {
     }
 }
 
-/// The engine would miss what was done under this name. At rest it does not miss what a run that was begun again is still to
-/// come to.
+/// True if the engine would miss the record, child, signal or event with this id. While every branch waits, the engine
+/// does not miss those that a run that was begun again may still come to.
 fn is_missed(live: &Live, seen: Seen, done: &str) -> bool {
     match seen {
         Seen::End => true,
@@ -107,7 +107,8 @@ fn is_missed(live: &Live, seen: Seen, done: &str) -> bool {
     }
 }
 
-/// Checkpoints, and calls that another run's record answered: harmless, unless the code asks for one later and it does not fit.
+/// Checkpoints that the code did not ask for, and calls that another run's record answered. They are harmless, unless
+/// the code asks for one later and it does not fit.
 fn others(live: &Live) -> Vec<ReplayEntry> {
     live.with_replay(|replay| {
         let mut checkpoints = replay.unasked_checkpoints();

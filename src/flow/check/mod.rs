@@ -1,5 +1,5 @@
-//! The replay check: edited code, run against what runs have recorded, before it is deployed. Nothing is written, no tool is called,
-//! and a recorded step is run again only if it is synchronous and its input has changed, as the engine does.
+//! The replay check: edited code, run against the records of runs before it is deployed. Nothing is written, and no
+//! tool is called. A recorded step is run again only if it is synchronous and its input has changed, as in the engine.
 
 mod asked;
 mod judge;
@@ -36,9 +36,9 @@ use crate::id::{RunId, Tenant};
 use crate::panics::message;
 use crate::store::{QuestionKind, ReadOnly, Run, Store as _};
 
-/// A body that wakes itself so often without getting anywhere waits for somebody who does not come.
+/// The number of polls after which a body that wakes itself without progress counts as stopped.
 const POLLS: usize = 10_000;
-/// So often before others get their turn.
+/// The number of polls before other tasks get their turn.
 const TURN: usize = 32;
 
 /// Runs workflow code against recorded runs, without touching the world or the store.
@@ -87,9 +87,9 @@ impl fmt::Debug for Replayer {
 }
 
 impl EngineBuilder {
-    /// Opens the store to look at what is recorded in it: a [`Replayer`], for tests of edited code. It needs the tools
+    /// Opens the store to look at its records: a [`Replayer`], for tests of edited code. The replayer needs the tools
     /// that the code calls, for their keys. A SQLite file is opened read-only, beside an engine or without one; a
-    /// PostgreSQL database as an engine opens it, which brings an older schema up to date.
+    /// PostgreSQL database is opened as an engine opens it, which brings an older schema up to date.
     ///
     /// # Errors
     /// If a tool or the database was refused.
@@ -113,7 +113,7 @@ impl EngineBuilder {
 
 impl Replayer {
     /// Runs the closures of synchronous steps that a run has not recorded, to see what comes behind them. Such a closure
-    /// touches nothing, if it keeps to its contract. Without this, a branch of the run stops at the first new thing.
+    /// touches nothing, if it keeps to its contract. Without this, a branch of the run stops at the first new step.
     #[must_use]
     pub fn run_new_steps(self) -> Self {
         Self { run_new_steps: true, ..self }
@@ -124,8 +124,8 @@ impl Replayer {
         Ok(self.inner.core.group.run_list(tenant, after.unwrap_or(RunId(i64::MIN)), 1000).await?)
     }
 
-    /// Runs this code against what a run has recorded, whatever its state. The code need not be registered. The closure of a synchronous
-    /// step whose input has changed is run, to compare its result with the recorded one.
+    /// Runs this code against the records of a run, whatever the run's state. The code need not be registered. The
+    /// closure of a synchronous step whose input has changed is run, to compare its result with the recorded one.
     pub async fn run<W, I, O>(&self, tenant: &Tenant, run: RunId, code: W) -> Result<ReplayReport, RunError>
     where
         W: WorkflowFn<I, O>,
@@ -140,7 +140,7 @@ impl Replayer {
         let continued = replay.input(row.base).and_then(|step| step.value.clone());
         let input = self.inner.core.load(tenant, continued.as_ref().unwrap_or(&row.input)).await?;
         let mut report = ReplayReport::new(&row);
-        row.deaths = 0; // nothing is got over here
+        row.deaths = 0; // a check writes no progress
         let check = Check::new(self.run_new_steps);
         let live = Live::checking(self.inner.core.clone(), row, replay, check);
         let mut seen = Seen::Part;
@@ -159,7 +159,7 @@ impl Replayer {
         Ok(report)
     }
 
-    /// Polls the body until it ends, or until nothing more of it can go on.
+    /// Polls the body until it ends, or until no branch of it can go on.
     async fn carry(
         &self,
         live: &Arc<Live>,
@@ -201,12 +201,12 @@ impl Replayer {
             Poll::Pending
         })
         .await;
-        live.end(); // what is dropped from here on leaves no mark
+        live.end(); // a future that is dropped from here on leaves no mark
         outcome
     }
 }
 
-/// How far the code came that goes on no more by itself.
+/// The outcome of code that no longer goes on by itself, and the extent to which the check has seen it.
 fn came_to_rest(live: &Live) -> (ReplayOutcome, Seen) {
     match (live.rest(), live.waits()) {
         (Rest::Quiescent, Some(waits)) => {
@@ -214,12 +214,12 @@ fn came_to_rest(live: &Live) -> (ReplayOutcome, Seen) {
             (ReplayOutcome::Waiting { on }, Seen::Rest)
         }
         (Rest::Quiescent, None) => (ReplayOutcome::Stopped, Seen::Rest),
-        // It waits for something that is not the context's.
+        // The code waits for something that is not the context's.
         (Rest::Working | Rest::Waiting { .. }, _) => (ReplayOutcome::Stopped, Seen::Part),
     }
 }
 
-/// What would block the run.
+/// Notes a stop that would block the run.
 fn note(stop: Option<Stop>, report: &mut ReplayReport) {
     match stop {
         Some(Stop::Block { kind: QuestionKind::Diverged | QuestionKind::Damaged, question, .. }) => {

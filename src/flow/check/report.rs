@@ -1,4 +1,4 @@
-//! What a replay check has found.
+//! The report of a replay check.
 
 use std::fmt;
 
@@ -14,33 +14,34 @@ use crate::id::RunId;
 use crate::ledger::EffectClass;
 use crate::store::{COMMAND, Run};
 
-/// How a recorded run would fare with the code that was checked.
+/// The findings of a check of one recorded run against edited code.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ReplayReport {
-    /// The run.
+    /// The id of the checked run.
     pub run: RunId,
-    /// The workflow that it is of.
+    /// The name of the run's workflow.
     pub workflow: String,
-    /// The version that it belongs to.
+    /// The version of the workflow that the run belongs to.
     pub version: u32,
-    /// Where it stands: `succeeded`, `waiting` …
+    /// The state of the run: `succeeded`, `waiting` …
     pub state: &'static str,
     /// The answer of the check.
     pub answer: ReplayAnswer,
-    /// What the code asks for and the run has not recorded: the engine would do it. The check does not see what comes behind
-    /// it in its branch, unless it is a timer or a select, or a step that [may be run](super::Replayer::run_new_steps).
+    /// Steps, calls and waits that the code asks for and the run has not recorded: the engine would do them. The check
+    /// does not see what comes behind such an entry in its branch, unless the entry is a timer, a select or a patch, or
+    /// a step that [may be run](super::Replayer::run_new_steps).
     pub anew: Vec<ReplayEntry>,
-    /// Recorded steps whose input is another one now and whose result is not: the engine would keep the recorded result and go on.
+    /// Recorded steps whose input has changed while their result has not: the engine would keep the result and go on.
     pub adopted: Vec<ReplayEntry>,
     /// Recorded effects that the code leaves behind.
     pub orphaned: Vec<LeftBehind>,
-    /// What the run has recorded and no longer fits: it has another input or another type now, or is a child, a signal or an
-    /// event that is left behind.
+    /// Records that no longer fit: their input or type has changed, or they are a child, a signal or an event that is
+    /// left behind.
     pub changed: Vec<Changed>,
-    /// Recorded calls without an outcome, by key: the engine would find out what became of them.
+    /// The keys of recorded calls without an outcome: the engine would find out what became of them.
     pub unsettled: Vec<String>,
-    /// How far the code came.
+    /// The point that the code reached.
     pub outcome: ReplayOutcome,
 }
 
@@ -48,27 +49,27 @@ pub struct ReplayReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayAnswer {
-    /// The check saw the code to the end of what the run has recorded, and all of it fits.
+    /// The check saw the code to the end of the run's records, and all of them fit.
     Ok,
     /// The run would be blocked, or leave an effect behind: see `changed`, `orphaned` and `outcome`.
     Breaks,
-    /// The code may ask for more of what the run has recorded, where the check could not follow it. Whether that fits, or is
-    /// asked for at all, is not known.
+    /// The code may ask for more of the run's records, where the check could not follow it. It is not known whether
+    /// they fit, or are asked for at all.
     CannotTell {
-        /// What the run has recorded and the check did not see being asked for.
+        /// The records that the check did not see being asked for.
         unreached: Vec<ReplayEntry>,
     },
 }
 
-/// Something that a run does: a step, a call, a timer.
+/// Something that a run does, such as a step, a call or a timer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ReplayEntry {
-    /// Of which kind: `step`, `call`, `timer` …
+    /// The kind of the entry: `step`, `call`, `timer` …
     pub kind: String,
-    /// Its name, or the tool's.
+    /// The name of the entry; for a call, of the tool.
     pub name: String,
-    /// Which of that name; a keyed call's key.
+    /// The id of the entry among those of its name; for a keyed call, the key.
     pub id: String,
 }
 
@@ -76,75 +77,76 @@ pub struct ReplayEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LeftBehind {
-    /// The tool that was called.
+    /// The name of the tool that was called.
     pub tool: String,
-    /// Its key.
+    /// The operation key of the call.
     pub key: String,
-    /// What it did to the world.
+    /// The class of the effect.
     pub effect: EffectClass,
-    /// It happened; otherwise it may have.
+    /// True if the effect happened. Otherwise it may have happened.
     pub happened: bool,
-    /// What the engine would do about it.
+    /// The engine's reaction to the effect.
     pub consequence: Consequence,
-    /// The same request was asked for under this other key, which is not stable then: no part of a key may be drawn.
+    /// The other key under which the code asks for the same request. The key is not stable then: no part of it may be
+    /// drawn.
     pub asked_for_as: Option<String>,
 }
 
-/// What the engine does about an effect that is left behind.
+/// The engine's reaction to an effect that is left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Consequence {
-    /// It blocks the run and asks a person, before anything new goes out.
+    /// The engine blocks the run and asks a person, before anything new goes out.
     Blocks,
-    /// It undoes the effect before anything new goes out, or blocks the run where that needs a person's word.
+    /// The engine undoes the effect before anything new goes out, or blocks the run where that needs a person's word.
     Undoes,
-    /// It lets the run end, and asks a person what to do with the effect.
+    /// The engine lets the run end, and asks a person what to do with the effect.
     Asks,
 }
 
-/// Something recorded that no longer fits.
+/// A record that no longer fits the code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Changed {
-    /// What.
+    /// The thing that was recorded.
     pub what: String,
-    /// How it differs.
+    /// The difference, in words.
     pub why: String,
 }
 
-/// How far the code came.
+/// The point that the code reached.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ReplayOutcome {
-    /// To its end, from what is recorded alone. This is what it returned.
+    /// The code reached its end from the records alone, and returned this.
     Returned(Value),
-    /// To an error.
+    /// The code returned an error.
     Failed(Failure),
-    /// Every branch of it waits for something durable.
+    /// Every branch of the code waits for something durable.
     Waiting {
-        /// For any of these. Empty if it waits for ever.
+        /// The things of which any wakes the run. Empty if the run waits for ever.
         on: Vec<WaitsFor>,
     },
-    /// To what it asks anew, to what has changed, or to something that is not the context's.
+    /// The code stopped at something new, at something that has changed, or at something that is not the context's.
     Stopped,
-    /// Its code panicked.
+    /// The code panicked with this message.
     Panicked(String),
 }
 
-/// What wakes a run that waits.
+/// A thing that wakes a waiting run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WaitsFor {
-    /// This instant.
+    /// The clock reaches this instant (UTC).
     Time(Timestamp),
     /// A signal of this name.
     Signal(String),
     /// The end of this child.
     Child(RunId),
-    /// The decision about something that was submitted for approval.
+    /// The decision about a request for approval.
     Decision,
     /// The command that cancels the run.
     Cancellation,
@@ -169,7 +171,8 @@ impl ReplayReport {
         }
     }
 
-    /// The answer is [`ReplayAnswer::Ok`]: everything that the run has recorded was seen, and fits. Steps and calls may be new.
+    /// True if the answer is [`ReplayAnswer::Ok`]: all records of the run were seen, and fit. Steps and calls may be
+    /// new.
     pub fn is_ok(&self) -> bool {
         self.answer == ReplayAnswer::Ok
     }
@@ -194,7 +197,7 @@ impl ReplayEntry {
 }
 
 impl WaitsFor {
-    /// Whatever of this comes first.
+    /// The things that end this wait. The first one does.
     pub(super) fn of(wait: &Wait) -> impl Iterator<Item = Self> + use<> {
         let time = wait.until.map(Self::Time);
         let signal = wait.signal.as_ref().map(|wanted| match wanted.name.as_str() {

@@ -11,8 +11,8 @@ use crate::ledger::Decision;
 use crate::payload::Stored;
 use crate::store::Store as _;
 
-/// A recorded call whose outcome this run has not got: answered from its record if that has it by now, and noted if the
-/// engine would have to do something about it. The engine does so while the run is at rest, and so is this.
+/// Answers a recorded call whose outcome this run has not got: from its record, if that has an outcome by now. The call
+/// is noted if the engine would have to do something about it, and waits at rest, because the engine would do so then.
 pub(crate) async fn undecided(live: &Arc<Live>, check: &Check, open: Open, op: &Operation) -> Answer {
     let core = &live.core;
     let record = core.group.record_find(&live.tenant, &op.key).await.ok().flatten();
@@ -21,7 +21,7 @@ pub(crate) async fn undecided(live: &Arc<Live>, check: &Check, open: Open, op: &
         None => Some(Decision::New),
     };
     match (decision, record) {
-        // The engine would look whether the response fits by now.
+        // The engine would look whether the response is within the limit by now.
         (Some(Decision::Duplicate { response: Stored::Oversized(_) }), _) => {
             check.note(|notes| notes.unsettled.push(op.key.to_string()));
         }

@@ -1,4 +1,4 @@
-//! A child is begun: its row, and its parent's record of it, in one change.
+//! The begin of a child: its row, and its parent's record of it, in one change.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct NewChild {
     pub(super) workflow: Registered,
     pub(super) input: Payload,
     pub(super) input_hash: RequestHash,
-    /// It ends with its parent, which it tells of its end.
+    /// True if the child ends with its parent, which it tells of its end.
     pub(super) attached: bool,
     pub(super) queue: Option<Box<InQueue>>,
 }
@@ -29,7 +29,7 @@ impl Ctx {
     pub(super) async fn begin_child(&self, open: &Open, child: NewChild) -> Result<RunId, ExecError> {
         let (live, identity) = (&self.live, &open.identity);
         let core = &live.core;
-        // Boxed because it is rare.
+        // Boxed because a former run is rare.
         let former = match former(live, identity) {
             None => None,
             Some((former, marks)) => Box::pin(child_begun_again(core, &live.tenant, former, marks)).await?,
@@ -37,7 +37,8 @@ impl Ctx {
         core.group.room().await;
         let (run, change) = to_be_written(live, identity, child, former)?;
         let id = run.id;
-        // Dropped between the row and the task, as what loses a select is, this would leave a child that nobody has.
+        // A future dropped between the row and the task, as by a lost select, would leave a child that no worker
+        // carries out.
         match to_the_end(&core.tracker, begin(self.engine.clone(), run, change)).await {
             Ok(Verdict::Admitted) => Ok(id),
             Ok(Verdict::Refused(refusal)) => Err(ExecError::Refused { key: identity.to_string(), refusal }),
@@ -46,7 +47,7 @@ impl Ctx {
     }
 }
 
-/// The run that was begun here before this one was begun again, and how that was done.
+/// The child's former run, which was begun here before the parent was begun again, and the parent's marks.
 fn former(live: &Live, identity: &Identity) -> Option<(RunId, Vec<Mark>)> {
     live.with_replay(|replay| {
         let Identity { turn, kind, name, id } = identity;
@@ -55,8 +56,8 @@ fn former(live: &Live, identity: &Identity) -> Option<(RunId, Vec<Mark>)> {
     })
 }
 
-/// The child's row, and the change that writes it together with its parent's record of it. `former`: what it takes over from
-/// the run that was begun in its place before.
+/// The child's row, and the change that writes it together with its parent's record of it. `former`: the number and the
+/// mark that the child takes over from its former run.
 fn to_be_written(
     live: &Live,
     identity: &Identity,
@@ -67,7 +68,7 @@ fn to_be_written(
     let NewChild { workflow, input, input_hash, attached, queue } = child;
     let (number, mark) = former.unzip();
     let (input, large) = core.storable(input);
-    // Its parent's checkpoint tells it apart; this is for people, and for a store that is looked at by hand.
+    // The parent's checkpoint identifies the child. The key is for people, and tells `begun_in` the turn.
     let key = format!("{ENDED}/{}/{}", live.id, live.recorded_as(identity).place());
     let now = core.now();
     let row = NewRow {

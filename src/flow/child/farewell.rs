@@ -1,4 +1,4 @@
-//! What a run that ends says to its parent.
+//! The last signal of a run, to its parent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,7 +9,7 @@ use crate::flow::failure::Failure;
 use crate::payload::Payload;
 use crate::store::{Run, Signal};
 
-/// What a child says at its end.
+/// The message of a child at its end.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Ended {
@@ -17,7 +17,7 @@ pub(super) enum Ended {
     Failed(Failure),
 }
 
-/// What a run that ends says to its parent, if it has one that waits.
+/// The signal by which a run that ends tells its parent. `None` if it has no parent.
 pub(in crate::flow) fn farewell(
     core: &Core,
     run: &Run,

@@ -1,28 +1,28 @@
-//! What a run has recorded of its children: where each was begun, and where its end was received. Pure.
+//! A run's checkpoints about its children: the begin of each, and the receipt of its end. Pure.
 
 use crate::id::RunId;
 use crate::store::{PastStep, Run, StepKind};
 
-/// The signal that a child sends its parent when it ends; its id is the child.
+/// The name of the signal that a child sends its parent when it ends. The signal's id is the child.
 pub(in crate::flow) const ENDED: &str = "~child";
 
-/// Behind the id of a receipt of such a signal: the checkpoint of where it stands among what the run did.
+/// The suffix behind the id of such a receipt, for the checkpoint that orders the end among the run's effects.
 pub(in crate::flow) const PLACE: &str = ":~place";
 
-/// The child that was begun so.
+/// The child that this checkpoint began.
 pub(in crate::flow) fn begun(step: &PastStep) -> Option<RunId> {
     let value = step.value.as_ref().filter(|_| step.kind == StepKind::Child)?;
     value.inline()?.decode().ok()
 }
 
-/// The child whose end was received so.
+/// The child whose end this checkpoint received.
 pub(in crate::flow) fn ended(step: &PastStep) -> Option<RunId> {
     let id = Some(&step.id).filter(|_| step.kind == StepKind::Signal && step.name == ENDED)?;
-    // A second wait for it has a number behind its name.
+    // The id of a second wait for the same child has a number behind a colon.
     id.split(':').next()?.parse().ok()
 }
 
-/// The turn in which a child was begun, or its parent's base. By its key, for the checkpoints of a turn may be pruned.
+/// The turn in which a child was begun, or its parent's base. Read from the key, because checkpoints may be pruned.
 pub(crate) fn begun_in(child: &Run) -> u32 {
     let turn = || {
         let before = format!("{ENDED}/{}/{}/~turn:", child.parent?, child.workflow);

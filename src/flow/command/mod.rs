@@ -1,5 +1,5 @@
-//! Commands to a run: cancel it, pause it. Each is a signal of the engine's own, with its idempotency key, who
-//! gave it and why: durable before anything comes of it, and kept as long as the run's row.
+//! Commands to a run: cancel and pause. Each is a signal of the engine's own, with an idempotency key, an author and a
+//! reason. It is durable before it has any effect, and is kept as long as the run's row.
 
 mod overdue;
 mod word;
@@ -27,9 +27,9 @@ use crate::ledger::Key;
 use crate::payload::Payload;
 use crate::store::{CANCEL, QuestionKind, Resolution, Run, RunState, Store as _};
 
-/// Who gives up at once leaves a run that listens so long to end by itself.
+/// The default time in which a cancelled run that listens may end by itself.
 const GRACE: Duration = Duration::from_secs(30);
-/// So many children are read at once.
+/// The number of children that are read at once.
 const PAGE: u32 = 256;
 
 impl Ctx {
@@ -49,7 +49,7 @@ impl Ctx {
     /// ```
     ///
     /// # Crash
-    /// A run that was told so is told again on resume.
+    /// A run that was told of its cancellation is told again on resume.
     pub async fn cancelled(&self) -> Result<Command, Failure> {
         self.live.await_end();
         let name = Verb::Cancel.signal();
@@ -61,7 +61,7 @@ impl Ctx {
     }
 }
 
-/// A command to be given. Nothing happens before it is awaited; then it is durable.
+/// A command that is to be given. Nothing happens until it is awaited; then it is durable.
 ///
 /// # Errors
 /// [`RunError::Over`] if the run has ended.
@@ -78,19 +78,19 @@ pub struct GiveCommand {
 }
 
 impl<O> RunHandle<O> {
-    /// Cancels the run. One that waits for [`Ctx::cancelled`] is told, and ended by force after the
-    /// [grace](GiveCommand::grace); any other is ended where it is. It ends as failed, with
-    /// [`FailureCode::Cancelled`](super::FailureCode::Cancelled);
-    /// its effects are undone where their tools say how, what is left of them are open questions, and its children are cancelled too.
+    /// Cancels the run. A run that waits for [`Ctx::cancelled`] is told, and ended by force after the
+    /// [grace](GiveCommand::grace); any other run is ended where it is. The run ends as failed, with
+    /// [`FailureCode::Cancelled`](super::FailureCode::Cancelled). Its effects are undone where their tools say how, the
+    /// others become open questions, and its children are cancelled, too.
     ///
     /// # Crash
-    /// The command is durable when this returns, and is carried out whoever dies.
+    /// The command is durable when this returns, and is carried out whichever process dies.
     pub fn cancel(&self, by: impl Into<String>, reason: impl Into<String>) -> GiveCommand {
         self.command(Verb::Cancel, by.into(), reason.into())
     }
 
-    /// Pauses the run where it is durable: it does nothing more, not even when its time comes, until somebody lets it
-    /// [go on](Self::resume). It is listed as an open question.
+    /// Pauses the run where it is durable: it does nothing more, not even when its timer is due, until somebody lets it
+    /// [go on](Self::resume). The pause is listed as an open question.
     pub fn pause(&self, by: impl Into<String>, reason: impl Into<String>) -> GiveCommand {
         self.command(Verb::Pause, by.into(), reason.into())
     }
@@ -102,13 +102,13 @@ impl<O> RunHandle<O> {
 }
 
 impl GiveCommand {
-    /// The command's own idempotency key: the same again is not a second command.
+    /// The idempotency key of the command: the same command under the same key is not a second one.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// How long a run that listens has to end by itself, before it is ended by force; 30 s unless it is said.
+    /// The time in which a run that listens may end by itself, before it is ended by force. Default: 30 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
@@ -135,12 +135,12 @@ impl IntoFuture for GiveCommand {
     }
 }
 
-/// A command as it is given to one run.
+/// A command that is given to one run.
 struct Order {
     tenant: Tenant,
     run: RunId,
     verb: Verb,
-    /// Its idempotency key.
+    /// The idempotency key of the command.
     id: String,
     command: Command,
 }
@@ -151,7 +151,7 @@ impl Inner {
         let (name, body) = (verb.signal(), Payload::of(&command)?);
         let new = NewSignal { tenant: tenant.clone(), run, name: name.clone(), id: id.clone(), body };
         let sent = match self.send(new).await {
-            // Given again a moment later, it has another limit and is the same command.
+            // A command that is given again a moment later has another limit, and is the same command.
             Err(conflict @ RunError::SignalConflict { .. }) => {
                 let first = self.core.group.signal_find(&tenant, run, &name, &id).await?;
                 let first = match &first {
@@ -165,7 +165,7 @@ impl Inner {
             }
             sent => sent?,
         };
-        // A run that was blocked has no task that could hear of it.
+        // A blocked run has no task that could hear of the command.
         let blocked = |run: &Run| matches!(run.state, RunState::Blocked { .. });
         if verb == Verb::Cancel
             && self.core.group.run_find(&tenant, run).await?.is_some_and(|run| blocked(&run))
@@ -178,7 +178,7 @@ impl Inner {
         Ok(sent)
     }
 
-    /// The open question of such a kind about a run.
+    /// The first open question about a run whose kind is accepted by `kind`.
     pub(super) async fn asked_about(
         &self,
         tenant: &Tenant,
@@ -190,7 +190,7 @@ impl Inner {
         Ok(open.into_iter().find(|asked| kind(asked.kind)).map(|asked| asked.id))
     }
 
-    /// Cancels a child of a run that has failed: nobody waits for it any more.
+    /// Cancels a child of a run that has failed: no run waits for the child any more.
     pub(super) async fn end_child(self: &Arc<Self>, parent: &Live, child: RunId, failure: &Failure) {
         let (by, reason) = (parent.id.to_string(), format!("its parent failed: {failure}"));
         let until = Some(self.core.now().after(GRACE));
@@ -203,12 +203,12 @@ impl Inner {
         child: RunId,
         command: Command,
     ) {
-        // Made of what it is about: after a crash it is the same command.
+        // The id is made of the parent, so that after a crash it is the same command.
         let id = format!("~{parent}");
         let order = Order { tenant: tenant.clone(), run: child, verb: Verb::Cancel, id, command };
-        // Boxed because it is rare, and a child is cancelled as its parent is.
+        // Boxed because it is rare, and because a child cancels its own children in turn.
         let told = Box::pin(self.command(order)).await;
-        // That it was cancelled before, for another reason, is as well.
+        // A child that was cancelled before, for another reason, ends as well: the error is only logged.
         if let Err(error) = told {
             tracing::warn!(%tenant, run = %child, %error, "a child is not cancelled");
         }
@@ -234,7 +234,8 @@ impl Inner {
         }
     }
 
-    /// How a blocked run fails that is not to go on: as cancelled, if it was; nobody has told it yet.
+    /// The failure of a blocked run that is abandoned: as cancelled, if a command says so that the run was not told of
+    /// yet.
     pub(super) async fn ended_by(&self, run: &Run, by: &str) -> Result<Failure, ExecError> {
         let failed = |source| ExecError::Store { key: run.id.to_string(), source };
         let said = self.core.group.signal_pending(&[(run.tenant.clone(), run.id)]).await.map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Runs whose deadline has passed are cancelled: by a command of the engine's own, which is one whichever worker gives it.
+//! The engine's own command for runs whose deadline has passed: it cancels them, and is one whichever worker gives it.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::flow::inner::Inner;
 use crate::store::{DEADLINE, Run, Store as _};
 
 impl Inner {
-    /// Cancels the runs whose deadline has passed at `now`, and returns the number of those that it told. A run whose workflow this
-    /// worker does not know is left to those that know it.
+    /// Cancels the runs whose deadline has passed at `now`, and returns the number of those that were told. A run whose
+    /// workflow this worker does not know is left to the workers that know it.
     ///
     /// # Crash
-    /// The command is durable before anything comes of it. A blocked run is listed again until it has ended.
+    /// The command is durable before it has any effect. A blocked run is listed again until it has ended.
     pub(in crate::flow) async fn cancel_overdue(self: &Arc<Self>, now: Timestamp) -> usize {
         let mut overdue = match self.core.group.run_overdue(now, CLAIM).await {
             Ok(overdue) => overdue,

@@ -1,4 +1,4 @@
-//! What a command says: what to do, who gave it, and why. Pure.
+//! The content of a command: its verb, its author and its reason. Pure.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::id::RunId;
 use crate::payload::{Payload, PayloadError};
 use crate::store::{CANCEL, COMMAND, Signal};
 
-/// What a run is told to do.
+/// The verb of a command to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::flow) enum Verb {
     Cancel,
@@ -16,7 +16,7 @@ pub(in crate::flow) enum Verb {
 }
 
 impl Verb {
-    /// The name of its signal.
+    /// The name of the command's signal.
     pub(in crate::flow) fn signal(self) -> String {
         match self {
             Self::Cancel => CANCEL.to_owned(),
@@ -25,14 +25,14 @@ impl Verb {
     }
 }
 
-/// Who told a run to do something, and why.
+/// A command to a run, with its author and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// Who.
+    /// The name of the author: a person, a parent run, or the engine.
     pub by: String,
-    /// Why.
+    /// The reason that the author gave.
     pub reason: String,
-    /// When a run that is cancelled is ended by force, if it has not ended by itself (UTC).
+    /// The instant at which a cancelled run is ended by force, if it has not ended by itself (UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
@@ -42,25 +42,25 @@ impl Command {
         body.decode()
     }
 
-    /// One whose text is damaged. It still says what to do.
+    /// A command whose text is damaged. Its verb is known by its signal's name.
     pub(in crate::flow) fn unreadable() -> Self {
         Self { by: "somebody".into(), reason: "for a reason that cannot be read".into(), until: None }
     }
 
-    /// How a run fails that was cancelled.
+    /// The failure of a run that this command cancels.
     pub(in crate::flow) fn failure(&self) -> Failure {
         let Self { by, reason, .. } = self;
         Failure::coded(FailureCode::Cancelled, format!("{by} cancelled the run: {reason}"))
     }
 
-    /// What is asked about a run that was paused.
+    /// The question about a run that this command pauses.
     pub(in crate::flow) fn question(&self, run: RunId) -> String {
         let Self { by, reason, .. } = self;
         format!("{run}: {by} paused it: {reason}. Let it go on, or abandon it?")
     }
 }
 
-/// A signal is a command, which wakes its run whatever that waits for.
+/// True if a signal is a command, which wakes its run whatever the run waits for.
 pub(in crate::flow) fn is_command(signal: &Signal) -> bool {
     signal.name.starts_with(COMMAND)
 }

@@ -1,4 +1,4 @@
-//! How an activation comes to its end: stopped from inside or from outside, or in order to park.
+//! The end of an activation: stopped from inside or from outside, or in order to park.
 
 use std::task::Wake as _;
 
@@ -28,10 +28,11 @@ impl Live {
         self.waker.wake_by_ref();
     }
 
-    /// Gives a failure to the run's code, unless a new build can mend it: then the run is blocked. Handled by the code, such a failure would
-    /// lead the run where the mended build does not go; returned by the code, it would undo what stands.
+    /// Gives a failure to the run's code, unless a new build can mend it: then the run is blocked. If the code handled
+    /// such a failure, the run would go where the mended build does not go; if the code returned it, effects would be
+    /// undone.
     ///
-    /// Boxed because it is rare: every call would have to carry the room for it.
+    /// Boxed because it is rare: every call would need the room for it.
     pub(in crate::flow) fn unless_mendable(&self, failure: Failure) -> BoxFuture<'_, Failure> {
         Box::pin(
             async move { if failure.code.is_mendable() { self.blocked_by(failure).await } else { failure } },
@@ -56,7 +57,8 @@ impl Live {
         std::future::pending().await
     }
 
-    /// What a new build is to mend, if the run is about to be blocked for it. Nothing of what the code made of that is to be recorded.
+    /// The failure that a new build is to mend, if the run is about to be blocked for it. Nothing that the code did
+    /// with the failure is to be recorded.
     pub(in crate::flow) fn unmended(&self) -> Option<Failure> {
         match &self.state().stop {
             Some(Stop::Unmended(failure)) => Some((**failure).clone()),
@@ -68,13 +70,13 @@ impl Live {
         self.state().stop.take()
     }
 
-    /// Whether a call may outlive the run, because the run's code dropped it or left it to a task of its own.
+    /// True if a call may outlive the run, because the run's code dropped it or left it to a task of its own.
     pub(in crate::flow) fn has_dropped_call(&self) -> bool {
         self.state().dropped_calls > 0
     }
 
-    /// Ends the activation. From here on a dropped future leaves no mark, the context refuses every use, and no open call begins
-    /// anything new. An open call may outlive the run from here on, whether it is dropped later or never.
+    /// Ends the activation. From here on a dropped future leaves no mark, the context refuses every use, and no open
+    /// call begins anything new. An open call may outlive the run from here on, whether it is dropped later or never.
     pub(in crate::flow) fn end(&self) {
         self.state().end(&self.over);
     }
@@ -83,8 +85,8 @@ impl Live {
         self.state().ended
     }
 
-    /// Ends the activation in order to park, unless a signal has come that it waits for. Whoever delivers a signal from here on is
-    /// told that it came too late, and wakes the run again.
+    /// Ends the activation in order to park. Returns false if a signal has come that the run waits for. A sender who
+    /// delivers a signal from here on is told that it came too late, and wakes the run again.
     pub(in crate::flow) fn end_to_park(&self) -> bool {
         let mut state = self.state();
         let State { waits, inbox, .. } = &*state;
@@ -95,7 +97,7 @@ impl Live {
         true
     }
 
-    /// Ends the activation in order to park, unless more was said to the run than this.
+    /// Ends the activation in order to park. Returns false if the run has more than `heard` signals.
     pub(in crate::flow) fn end_unless_told(&self, heard: usize) -> bool {
         let mut state = self.state();
         if state.inbox.len() > heard {

@@ -1,4 +1,4 @@
-//! What was said to the run while it is active: signals, and the engine's own commands.
+//! Signals and the engine's own commands to a run that is active.
 
 use std::future::poll_fn;
 use std::task::{Poll, Wake as _, Waker};
@@ -19,12 +19,13 @@ use crate::payload::{Payload, PayloadError, Stored};
 use crate::store::{CANCEL, DEADLINE, Signal, Step};
 
 impl Live {
-    /// Notes that the run knows of its cancellation, and until when it may end by itself.
+    /// Notes that the run knows of its cancellation, and the instant until which it may end by itself (UTC).
     pub(in crate::flow) fn cancelled(&self, until: Option<Timestamp>) {
         self.state().cancelled = until;
     }
 
-    /// When the run is cancelled if it has not ended by then. What it calls after it was told is for tidying up, and may go out.
+    /// The instant at which the run is cancelled if it has not ended by then (UTC). `None` once the run was told: its
+    /// later calls are for tidying up, and may go out.
     pub(in crate::flow) fn deadline(&self) -> Option<Timestamp> {
         let state = self.state();
         state.run.deadline.filter(|_| state.cancelled.is_none())
@@ -35,20 +36,20 @@ impl Live {
         self.state().inbox.awaits_end = true;
     }
 
-    /// The code of this activation has waited to be told of its cancellation.
+    /// True if the code of this activation has waited to be told of its cancellation.
     pub(in crate::flow) fn awaits_end(&self) -> bool {
         self.state().inbox.awaits_end
     }
 
-    /// What a command asks of this activation: to stop, or to be asked again at this instant. It is asked when the body has come to
-    /// rest: by then the body has said whether it waits to be cancelled.
+    /// The effect of a command on this activation: a stop, or the instant at which to ask again. Asked when the body
+    /// has come to rest: by then the body has said whether it waits to be cancelled.
     pub(in crate::flow) fn commanded(&self, now: Timestamp) -> Result<Option<Timestamp>, Stop> {
         let state = self.state();
         if let Some(pause) = state.inbox.first(&Verb::Pause.signal()) {
             return Err(Stop::Paused(Box::new(pause.clone())));
         }
         if state.replaying {
-            return Ok(None); // it may wait to be cancelled when it has come to where it was
+            return Ok(None); // the code may wait to be cancelled once it has caught up with its records
         }
         match state.cancelled {
             Some(until) if until <= now => Err(Stop::Cancelled),
@@ -62,12 +63,12 @@ impl Live {
         self.state().inbox.first(&Verb::Pause.signal()).cloned()
     }
 
-    /// The command that cancels the run, received or not.
+    /// The command that cancels the run, if the run has not received it yet.
     pub(in crate::flow) fn cancel_pending(&self) -> Option<Signal> {
         self.state().inbox.first(&Verb::Cancel.signal()).cloned()
     }
 
-    /// The run was told that its deadline has passed, and has not received that.
+    /// True if the run has not yet received the command which says that its deadline has passed.
     pub(in crate::flow) fn is_past_deadline(&self) -> bool {
         let told = Wanted { name: CANCEL.to_owned(), id: Some(DEADLINE.to_owned()) };
         self.state().inbox.has(&told)
@@ -78,7 +79,7 @@ impl Live {
         self.state().inbox.len()
     }
 
-    /// Waits until the run has more signals than `heard`, and at most so long. Returns false if the time is over.
+    /// Waits until the run has more signals than `heard`, and for `at_most`. Returns false if the time is over.
     pub(in crate::flow) async fn hears_more(
         &self,
         heard: usize,
@@ -103,12 +104,12 @@ impl Live {
         .await
     }
 
-    /// A command that the run has not received.
+    /// Takes out a command that the run has not received.
     pub(in crate::flow) fn take_command(&self) -> Option<Signal> {
         self.state().inbox.take_command()
     }
 
-    /// Hands the run what was said to it. False if this activation has ended, and cannot receive it.
+    /// Hands a signal to the run. Returns false if this activation has ended, and cannot receive it.
     pub(in crate::flow) fn deliver(&self, signal: Signal) -> bool {
         let command = is_command(&signal);
         let listening = {
@@ -121,12 +122,13 @@ impl Live {
         self.waker.is_own();
         listening.into_iter().for_each(Waker::wake);
         if command {
-            self.waker.wake_by_ref(); // nothing in its code waits for it
+            self.waker.wake_by_ref(); // nothing in the run's code waits for a command
         }
         true
     }
 
-    /// Receives the next signal that is wanted and can be read, as soon as there is one. The receipt is queued when this returns.
+    /// Receives the next wanted signal that can be read, as soon as there is one. The receipt is queued when this
+    /// returns.
     pub(in crate::flow) async fn next_signal(
         &self,
         open: &Open,
@@ -180,7 +182,7 @@ impl Live {
         }
     }
 
-    /// The first signal that is wanted, and why it cannot be read, if so. It stays where it is.
+    /// The first wanted signal, and the error if it cannot be read. The signal stays in the inbox.
     async fn first_that_waits(
         &self,
         wanted: &Wanted,
@@ -195,8 +197,8 @@ impl Live {
         Ok(Some((Wanted { name, id: Some(id) }, misfit)))
     }
 
-    /// The checkpoint of where the end of a child stands among what this run does. It is told by an id and not by the clock, which
-    /// may be set back while there is only one worker.
+    /// The checkpoint that orders the end of a child among this run's effects. The order is an id and not a time,
+    /// because the clock may be set back while there is only one worker.
     fn place_of_end(&self, received: &Step) -> Step {
         let place = Payload::stored(self.core.ids.next().to_string());
         let (id, value) = (format!("{}{PLACE}", received.id), Some(Stored::Inline(place)));

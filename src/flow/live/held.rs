@@ -1,4 +1,4 @@
-//! What a replay holds back: new effects go out when every live branch waits, and not before.
+//! New effects that a replay holds back: they go out when every live branch waits, and not before.
 
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
@@ -11,7 +11,7 @@ use crate::flow::identity::Identity;
 use crate::store::WaitsOn;
 
 impl Live {
-    /// Waits until new effects may go out. A call says what it is, so that an unstable key can be named.
+    /// Waits until new effects may go out. `call` describes the held call, so that an unstable key can be named.
     pub(in crate::flow) async fn released(&self, open: &Open, call: Option<HeldCall>) {
         if let Some(check) = &self.check {
             check.is_new(&open.identity);
@@ -37,8 +37,8 @@ impl Live {
         .await;
     }
 
-    /// A check comes to something that the run has not recorded, and that the engine would record and go on. Returns if the check
-    /// goes on as well.
+    /// Notes that a check has come to something that the run has not recorded, and that the engine would record before
+    /// it goes on. Returns only if the check goes on as well.
     pub(in crate::flow) async fn unrecorded(&self, check: &Check, identity: &Identity) {
         if !check.goes_on(identity) {
             let _waiting = self.resting();
@@ -46,7 +46,7 @@ impl Live {
         }
     }
 
-    /// The replay is over: what was held back may go out.
+    /// Ends the replay, and lets the effects go out that were held back.
     pub(in crate::flow) fn release(&self) {
         let held = {
             let mut state = self.state();
@@ -58,7 +58,7 @@ impl Live {
         held.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether the run replays or is only looked at. Whoever asks is woken when the replay is over.
+    /// True if the run replays or is only checked. The waker is woken when the replay is over.
     pub(in crate::flow) fn replays(&self, waker: &Waker) -> bool {
         let mut state = self.state();
         if state.replaying {
@@ -71,13 +71,13 @@ impl Live {
         self.state().replaying
     }
 
-    /// Whether the run replays and is still reading something that it has recorded.
+    /// True if the run replays and is still reading something that it has recorded.
     pub(in crate::flow) fn is_reading_back(&self) -> bool {
         let state = self.state();
         state.replaying && state.busy > 0
     }
 
-    /// Notes that the code has come to something that the run has not recorded, and that keeps it from what is behind that.
+    /// Notes that the code has come to something that the run has not recorded, and that hides what comes behind it.
     pub(in crate::flow) fn is_new(&self, identity: &Identity) {
         let mut state = self.state();
         if state.replaying {
@@ -85,7 +85,7 @@ impl Live {
         }
     }
 
-    /// What the code has come to that is new, while the run replays.
+    /// The new things that the code has come to while the run replays.
     pub(in crate::flow) fn anew(&self) -> Vec<Identity> {
         self.state().anew.clone()
     }
@@ -94,7 +94,7 @@ impl Live {
         self.state().held_calls.clone()
     }
 
-    /// What the open futures wait for, in the order in which they came to wait; nothing if one of them does not wait.
+    /// The waits of the open futures, in the order in which they began. `None` if one of the futures does not wait.
     pub(in crate::flow) fn waits(&self) -> Option<Vec<Wait>> {
         let state = self.state();
         let mut waits: Vec<_> = state.waits.iter().collect();
@@ -103,7 +103,7 @@ impl Live {
         all.then(|| waits.into_iter().map(|(_, wait)| wait.clone()).collect())
     }
 
-    /// How the body stands. It is asked when the body is pending and did not wake itself.
+    /// The state of the body. Asked when the body is pending and did not wake itself.
     pub(in crate::flow) fn rest(&self) -> Rest {
         let state = self.state();
         if state.open == 0 || state.busy > 0 {

@@ -1,8 +1,8 @@
-//! One activation of a run: what its context, its open futures and its driver share.
+//! One activation of a run: the state that its context, its open futures and its driver share.
 //!
-//! `state` is what is known in memory, `open` the futures that are open, `recorded` what an earlier life left of them, `held`
-//! what the replay holds back, `write` what is queued for the store, `hear` what was said to the run, `turn` the present turn
-//! of a loop, `ending` how the activation comes to its end.
+//! `state` is the memory of the activation, `open` has its open futures, `recorded` the records that an earlier life
+//! left of them, `held` the effects that the replay holds back, `write` the writes that are queued for the store,
+//! `hear` the signals and commands to the run, `turn` the present turn of a loop, `ending` the end of the activation.
 
 mod ending;
 mod hear;
@@ -42,13 +42,13 @@ pub(super) struct Live {
     number: RunNumber,
     pub(super) lane: OrderingKey,
     pub(super) waker: Arc<RunWaker>,
-    /// What is done outside of loops is recorded under this number.
+    /// The turn number under which everything outside of loops is recorded.
     pub(super) base: u32,
-    /// Set if the run is only looked at: then nothing new is done.
+    /// The notes of a check, if the run is only checked: then nothing new is done.
     pub(super) check: Option<Check>,
-    /// Its budget, if it has one. Filled before the body is polled.
+    /// The run's budget, if it has one. Set before the body is polled.
     pub(super) purse: OnceLock<Arc<Purse>>,
-    /// True when the activation has ended: its calls begin nothing any more.
+    /// True when the activation has ended: from then on its calls begin nothing.
     pub(super) over: Arc<AtomicBool>,
     state: Mutex<State>,
 }
@@ -63,18 +63,18 @@ impl Live {
         Self::new(core.clone(), run, core.new_lane(), Replay::default())
     }
 
-    /// An activation that is only looked at.
+    /// An activation that is only checked.
     pub(super) fn checking(core: Arc<Core>, run: Run, replay: Replay, check: Check) -> Arc<Self> {
         let lane = core.new_lane();
         let mut live = Self { check: Some(check), ..Self::of(core, run, lane, replay) };
-        // What a check holds back it holds back for good, and so its replay has no end.
+        // A check holds new effects back for good, and so its replay has no end.
         live.state.get_mut().unwrap_or_else(PoisonError::into_inner).replaying = true;
         Arc::new(live)
     }
 
     fn of(core: Arc<Core>, run: Run, lane: OrderingKey, mut replay: Replay) -> Self {
         let inbox = Inbox::of(replay.take_signals());
-        // One that was cancelled before it began anything begins nothing, unless it turns out that it listens.
+        // A run that was cancelled before it began anything begins nothing, unless its code turns out to listen.
         let replaying = !replay.is_empty() || inbox.first(CANCEL).is_some();
         let recorded_at = replay.recorded_at();
         Self {
@@ -124,10 +124,10 @@ impl Live {
         self.purse.get().cloned()
     }
 
-    /// How often the run has called under this key in this turn by now, this time included.
+    /// Counts a call under this key in this turn, and returns the number of such calls so far, this one included.
     pub(super) fn nth_call(&self, turn: u32, key: &str) -> u32 {
         let mut state = self.state();
-        let Some(scope) = state.scope(turn, self.base) else { return 1 }; // refused when it is opened
+        let Some(scope) = state.scope(turn, self.base) else { return 1 }; // the use is refused when it is opened
         match scope.calls.get_mut(key) {
             Some(times) => {
                 *times += 1;
@@ -140,27 +140,27 @@ impl Live {
         }
     }
 
-    /// The identity under which a checkpoint is recorded. It is another one if the same was recorded before the run was begun
-    /// again.
+    /// The identity under which a checkpoint is recorded. It differs from the code's identity if a checkpoint of that
+    /// identity became void when the run was begun again.
     pub(super) fn recorded_as(&self, identity: &Identity) -> Identity {
         let Identity { turn, kind, name, id } = identity;
         let id = self.state().replay.again.recorded_id(*turn, kind.checkpoint(), name, id);
         Identity { id, ..identity.clone() }
     }
 
-    /// The run's own name.
+    /// The run's own name in keys.
     pub(super) const fn name(&self) -> RunName {
         RunName { id: self.id, number: self.number }
     }
 
     /// The run after which effects without a key of their own are named. A fork names them after its origin, and so does a child
-    /// that is begun again, so that neither does again what the origin did. Both have the number of their origin.
+    /// that is begun again, so that neither repeats the effects of its origin. Both have the number of their origin.
     pub(super) fn named_after(&self) -> RunName {
         let origin = self.state().replay.again.origin();
         RunName { id: origin.unwrap_or(self.id), ..self.name() }
     }
 
-    /// Whether an earlier activation may have recorded something.
+    /// True if an earlier activation may have recorded something.
     pub(super) fn has_history(&self) -> bool {
         self.check.is_some() || !self.state().replay.is_empty()
     }
@@ -169,7 +169,7 @@ impl Live {
         f(&mut self.state().replay)
     }
 
-    /// Looks at the run's row as it will be when everything is written that is queued.
+    /// Looks at the run's row as it will be when every queued write is durable.
     pub(super) fn with_run<R>(&self, look: impl FnOnce(&Run) -> R) -> R {
         look(&self.state().run)
     }

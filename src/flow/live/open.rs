@@ -1,4 +1,4 @@
-//! An open future of a run: at work, or waiting for something; and the mark that it leaves when user code drops it.
+//! An open future of a run: at work or waiting; and the mark that it leaves when user code drops it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,18 +27,18 @@ impl Open {
         self.settled();
     }
 
-    /// The same for a future that is held by somebody else, who closes it.
+    /// Marks a future as closed that its holder drops later.
     pub(super) fn settled(&self) {
         self.done.store(true, Ordering::Relaxed);
     }
 
-    /// Closes a future that ended with this error. It was not dropped: a resume comes to it again.
+    /// Closes a future that ended with this error. The future was not dropped: a resume comes to it again.
     pub(in crate::flow) fn failed<E>(self, error: E) -> E {
         self.close();
         error
     }
 
-    /// The future waits for something durable until the guard is dropped.
+    /// Marks that the future waits for something durable, until the guard is dropped.
     pub(in crate::flow) fn wait(&self, wait: Wait) -> Waiting<'_> {
         let mut state = self.live.state();
         let number = state.next_wait;
@@ -48,7 +48,7 @@ impl Open {
         Waiting { live: &self.live, on: On::Durable(number) }
     }
 
-    /// The future waits for others of the context, which say themselves what they wait for.
+    /// Marks that the future waits for others of the context, which have waits of their own.
     pub(in crate::flow) fn behind(&self) -> Waiting<'_> {
         let mut state = self.live.state();
         state.behind += 1;
@@ -56,7 +56,7 @@ impl Open {
         Waiting { live: &self.live, on: On::Others }
     }
 
-    /// The future waits for something that is not its own work: the replay, or the world.
+    /// Marks that the future waits for something that is not its own work: the replay, or the world.
     pub(in crate::flow) fn rest(&self) -> Waiting<'_> {
         self.live.resting()
     }
@@ -78,7 +78,7 @@ impl Drop for Open {
                     counter.open -= 1;
                 }
             }
-            // Dropping by parking, by a crash or by a panic leaves no mark.
+            // A future that is dropped by parking, by a crash or by a panic leaves no mark.
             !self.done.load(Ordering::Relaxed)
                 && !state.ended
                 && state.stop.is_none()
@@ -91,8 +91,8 @@ impl Drop for Open {
 }
 
 impl Live {
-    /// Opens a future of the run and gives it its identity. Without an id it gets the next ordinal of its name,
-    /// which is only the same on resume if uses of the name follow one another.
+    /// Opens a future of the run and gives it its identity. Without an id the future gets the next ordinal of its name,
+    /// which is the same on resume only if uses of the name follow one another.
     pub(in crate::flow) fn open(
         self: &Arc<Self>,
         turn: u32,
@@ -100,7 +100,7 @@ impl Live {
         name: &str,
         id: Option<String>,
     ) -> Result<Open, Failure> {
-        // It is refused here: the store would refuse the name only when it is written, long after the code gave it.
+        // A bad name is refused here: the store would refuse it only when it is written, long after the code gave it.
         checked("name", name, Name::MAX_BYTES)?;
         if let Some(id) = &id {
             checked("id", id, Key::MAX_BYTES)?;
@@ -139,7 +139,7 @@ impl Live {
         Ok(Open { live: self.clone(), identity, ordinal, done: AtomicBool::new(false) })
     }
 
-    /// One of the open futures waits for something that is not its own work.
+    /// Marks that one of the open futures waits for something that is not its own work.
     pub(super) fn resting(&self) -> Waiting<'_> {
         self.state().busy -= 1;
         Waiting { live: self, on: On::World }
@@ -160,16 +160,16 @@ impl Live {
     }
 }
 
-/// While this lives, its future is not at work.
+/// A guard. While it lives, its future is not at work.
 pub(in crate::flow) struct Waiting<'a> {
     live: &'a Live,
     on: On,
 }
 
-/// What an open future waits for.
+/// The thing that an open future waits for.
 #[derive(Clone, Copy)]
 enum On {
-    /// Something durable, by its number.
+    /// Something durable, by the number of the wait.
     Durable(u64),
     /// Other open futures.
     Others,

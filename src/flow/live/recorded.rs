@@ -1,4 +1,5 @@
-//! What an earlier life has recorded of an open future, and the errors that the run's code is given in place of a result.
+//! The records that an earlier life left of an open future, and the errors that the run's code is given in place of a
+//! result.
 
 use futures_util::future::BoxFuture;
 
@@ -15,7 +16,7 @@ impl Live {
     /// The checkpoint of an open future. If the future was dropped in an earlier life, this pends for ever.
     ///
     /// # Errors
-    /// The error that the run's code was given in its place.
+    /// The error that the run's code was given in place of a result.
     pub(in crate::flow) async fn recorded(&self, open: &Open) -> Result<Option<PastStep>, Failure> {
         let (step, abandoned, failed) = {
             let mut state = self.state();
@@ -35,9 +36,9 @@ impl Live {
         Ok(step)
     }
 
-    /// The error that the run's code was given in an earlier life. Of a call it is the checkpoint itself.
+    /// The error that the run's code was given in an earlier life. For a call the error is the checkpoint itself.
     ///
-    /// Boxed because it is rare: every operation would have to carry the room for it.
+    /// Boxed because it is rare: every operation would need the room for it.
     fn shown_before<'a>(&'a self, open: &'a Open) -> BoxFuture<'a, Option<Failure>> {
         Box::pin(async move {
             let past = self.with_replay(|replay| replay.failure(&open.identity)?.value.clone())?;
@@ -50,10 +51,10 @@ impl Live {
         })
     }
 
-    /// An error that the run's code is given. It is recorded first, so that every resume gives the same one, whatever has
-    /// changed meanwhile.
+    /// Gives an error to the run's code. The error is recorded first, so that every resume gives the same one, whatever
+    /// has changed meanwhile.
     pub(in crate::flow) fn shown(&self, open: Open, failure: Failure) -> BoxFuture<'_, Failure> {
-        // Boxed because it is rare.
+        // Boxed because errors are rare.
         Box::pin(async move {
             if self.check.is_none()
                 && let Some(before) = self.shown_before(&open).await
@@ -71,7 +72,7 @@ impl Live {
         })
     }
 
-    /// The same for an error of the executor. One that ends this activation is not given to the code.
+    /// Gives an error of the executor to the run's code. An error that ends this activation is not given to the code.
     pub(in crate::flow) fn told(&self, open: Open, error: ExecError) -> BoxFuture<'_, Failure> {
         Box::pin(async move {
             match meaning(error) {
@@ -86,7 +87,7 @@ impl Live {
 
     /// Turns an error of the executor into a failure for the workflow, or ends this activation.
     ///
-    /// Boxed because it is rare, and asked for everywhere: every call would have to carry the room for it.
+    /// Boxed because it is rare and used everywhere: every call would need the room for it.
     pub(in crate::flow) fn failure(&self, error: ExecError) -> BoxFuture<'_, Failure> {
         Box::pin(async move {
             match meaning(error) {
@@ -96,7 +97,7 @@ impl Live {
         })
     }
 
-    /// A value as it is recorded, its secrets as keyed digests.
+    /// A value in its recorded form, with its secrets as keyed digests.
     pub(in crate::flow) async fn canonical(
         &self,
         write: impl Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError>,
@@ -107,8 +108,8 @@ impl Live {
         }
     }
 
-    /// What an open future is about, in its recorded form and within the limits. What has been recorded before is not measured: the
-    /// limits may have been other ones then.
+    /// The subject of an open future, in its recorded form and within the limits. A subject that was recorded before is
+    /// not measured: the limits may have been other ones then.
     pub(in crate::flow) async fn fitting(
         &self,
         open: Open,

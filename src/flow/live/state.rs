@@ -1,5 +1,5 @@
-//! What an activation knows in memory: its run's row and history, what is open and what that waits for, and what was said to
-//! the run. Nothing here waits, writes, or knows of an engine.
+//! The memory of an activation: its run's row and history, the open futures and their waits, and the signals to the
+//! run. Nothing here waits, writes, or knows of an engine.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,53 +14,53 @@ use crate::flow::replay::Replay;
 use crate::ledger::RequestHash;
 use crate::store::{Run, WaitsOn};
 
-/// What is known of one activation.
+/// The memory of one activation.
 pub(super) struct State {
     pub(super) run: Run,
     pub(super) replay: Replay,
-    /// New effects are held back until every live branch of the replay waits.
+    /// True while new effects are held back, until every live branch of the replay waits.
     pub(super) replaying: bool,
     pub(super) held: Vec<Waker>,
     pub(super) held_calls: Vec<HeldCall>,
-    /// What the code has come to that is not recorded, in its order.
+    /// The new things that the code has come to while it replays, in their order.
     pub(super) anew: Vec<Identity>,
     pub(super) outside: Scope,
-    /// The loop's present turn, while it is carried out.
+    /// The present turn of the loop, while it is carried out.
     pub(super) turn: Option<InTurn>,
-    /// The loop that began the run's present turn, if one did.
+    /// The name and id of the loop that began the run's present turn, if one did.
     pub(super) turn_of: Option<(String, String)>,
     pub(super) open: usize,
     /// The number of open futures that are at work themselves. They may ask for more without being woken from outside.
     pub(super) busy: usize,
-    /// The open futures that wait for something durable, and what each of them waits for.
+    /// The waits of the open futures that wait for something durable, by their numbers.
     pub(super) waits: HashMap<u64, Wait>,
     pub(super) next_wait: u64,
-    /// The number of open futures that wait for others of the context, and so for whatever these wait for.
+    /// The number of open futures that wait for others of the context, and so for the waits of these.
     pub(super) behind: usize,
     pub(super) stop: Option<Stop>,
-    /// The body is gone or going: a dropped future leaves no mark, and a new one is refused.
+    /// True if the body is gone or going: a dropped future leaves no mark, and a new one is refused.
     pub(super) ended: bool,
-    /// A step's closure is running: the context must not be used in it.
+    /// True while a step's closure is running, in which the context must not be used.
     pub(super) inside: bool,
     /// The number of open futures that are calls.
     pub(super) open_calls: usize,
     /// The number of calls that were pending when user code dropped them, or when the body ended. They may outlive the run.
     pub(super) dropped_calls: usize,
-    /// What was said to the run and it has not received.
+    /// The signals that the run has not received.
     pub(super) inbox: Inbox,
-    /// The run was told that it is cancelled, and may end by itself until then.
+    /// The instant until which the run may end by itself (UTC), if it was told of its cancellation.
     pub(super) cancelled: Option<Timestamp>,
-    /// When the last checkpoint was made.
+    /// The instant of the last checkpoint (UTC).
     pub(super) recorded_at: Option<Timestamp>,
 }
 
-/// What an open future waits for: any of these.
+/// The things that an open future waits for. Any of them ends the wait.
 #[derive(Clone, Debug, Default)]
 pub(in crate::flow) struct Wait {
     pub(in crate::flow) until: Option<Timestamp>,
-    /// The answer to an open question.
+    /// True if the answer to an open question ends the wait.
     pub(in crate::flow) answer: bool,
-    /// A signal.
+    /// The signal that ends the wait.
     pub(in crate::flow) signal: Option<Wanted>,
 }
 
@@ -70,13 +70,13 @@ impl Wait {
     }
 }
 
-/// What is counted in one turn, or outside of all turns.
+/// The counts of one turn, or of everything outside of turns.
 #[derive(Default)]
 pub(super) struct Scope {
     pub(super) counters: HashMap<Kind, HashMap<String, Counter>>,
-    /// How often each key was called under.
+    /// The number of calls under each key.
     pub(super) calls: HashMap<String, u32>,
-    /// Which patches the code has asked about, and what it was told.
+    /// The patches that the code has asked about, with the answers.
     pub(super) patches: HashMap<String, bool>,
     pub(super) open: usize,
 }
@@ -84,7 +84,7 @@ pub(super) struct Scope {
 pub(super) struct InTurn {
     pub(super) number: u32,
     pub(super) scope: Scope,
-    /// Its code is being polled: the context of the run must not be used in it.
+    /// True while the turn's code is being polled: the context of the run must not be used in it.
     pub(super) polled: bool,
 }
 
@@ -108,18 +108,18 @@ pub(in crate::flow) struct HeldCall {
     pub(in crate::flow) hash: RequestHash,
 }
 
-/// How the body stands after it was polled.
+/// The state of the body after it was polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::flow) enum Rest {
-    /// Something in it is at work, or it waits for something that is not the context's.
+    /// Something in the body is at work, or the body waits for something that is not the context's.
     Working,
-    /// Every live branch of the replay waits: time to see what was not asked for.
+    /// Every live branch of the replay waits: time to find the records that were not asked for.
     Quiescent,
-    /// Everything that is open waits for something durable.
+    /// Every open future waits for something durable.
     Waiting {
-        /// The earliest instant, if any.
+        /// The earliest instant that ends a wait (UTC), if any.
         until: Option<Timestamp>,
-        /// What else wakes it.
+        /// The other things that wake the run.
         on: WaitsOn,
     },
 }
@@ -132,8 +132,8 @@ impl State {
         over.store(true, Ordering::Release);
     }
 
-    /// This instant, or the first one behind all checkpoints so far. So checkpoints stay in their order when the clock is set back,
-    /// and when it is too coarse.
+    /// The present instant, or the first one behind all checkpoints so far, so that checkpoints keep their order when
+    /// the clock is set back, and when it is too coarse.
     pub(super) fn later(&mut self, now: Timestamp) -> Timestamp {
         let at = self.recorded_at.map_or(now, |last| now.max(Timestamp(last.0.saturating_add(1))));
         self.recorded_at = Some(at);

@@ -1,4 +1,4 @@
-//! Why an activation ends before its body does.
+//! The reasons why an activation ends before its body does.
 
 use crate::exec::ExecError;
 use crate::flow::failure::Failure;
@@ -6,27 +6,28 @@ use crate::id::RecordId;
 use crate::payload::Payload;
 use crate::store::{QuestionKind, Signal};
 
-/// Why an activation ends without a result.
+/// The reason why an activation ends without a result.
 #[derive(Debug)]
 pub(in crate::flow) enum Stop {
-    /// A write failed or was refused: what is durable stands, and the run goes on from there.
+    /// A write failed or was refused: the run goes on from its durable records.
     Failed(ExecError),
     /// The run waits for a decision.
     Block {
         kind: QuestionKind,
         question: String,
         record: Option<RecordId>,
-        /// What is asked about beside: from now on it is kept, whatever the answer.
+        /// The ids of children, signals and events that the question is about. They are kept from now on, whatever the
+        /// answer.
         kept: Vec<String>,
     },
-    /// The code asks for what only a new build can give it: the run is blocked.
+    /// The code asks for something that only a new build can give: the run is blocked.
     Unmended(Box<Failure>),
-    /// An answer has come, or the engine wants the run to start over from what is recorded.
+    /// An answer has come, or the engine wants the run to start over from its records.
     Bounce,
     /// The run goes on as new, with this input.
     Continue(Payload),
-    /// Somebody paused the run.
+    /// A command paused the run.
     Paused(Box<Signal>),
-    /// Somebody cancelled the run, and it did not end by itself.
+    /// A command cancelled the run, and the run did not end by itself.
     Cancelled,
 }

@@ -1,4 +1,4 @@
-//! A run in a turn of one of its loops: one at a time, and forgotten when it is over.
+//! The turns of a run's loops: the run is in one turn at a time, and forgets the turn when it is over.
 
 use super::Live;
 use super::state::InTurn;
@@ -6,7 +6,7 @@ use crate::flow::failure::{Failure, misuse};
 use crate::flow::identity::Identity;
 
 impl Live {
-    /// A loop begins or resumes its turn of this number, for as long as the guard lives.
+    /// Begins or resumes the turn of this number, for as long as the guard lives.
     pub(in crate::flow) fn enter_turn(&self, number: u32, by: &Identity) -> Result<Entered<'_>, Failure> {
         let mut state = self.state();
         if state.turn.is_some() {
@@ -26,7 +26,7 @@ impl Live {
         self.state().turn_of.clone()
     }
 
-    /// The present turn is over: what is known of it is forgotten, and the next one begins.
+    /// Ends the present turn, forgets its records, and begins the next one.
     pub(in crate::flow) fn next_turn(&self, number: u32) {
         let mut state = self.state();
         if let Some(turn) = state.turn.replace(InTurn::of(number)) {
@@ -34,7 +34,7 @@ impl Live {
         }
     }
 
-    /// The last turn of a loop is over, and no loop has begun the next one.
+    /// Ends the last turn of a loop. No loop has begun the next one.
     pub(in crate::flow) fn last_turn(&self) {
         let mut state = self.state();
         if let Some(turn) = state.turn.take() {
@@ -43,7 +43,7 @@ impl Live {
         state.turn_of = None;
     }
 
-    /// Futures of the present turn that are open.
+    /// The number of open futures of the present turn.
     pub(in crate::flow) fn open_in_turn(&self) -> usize {
         self.state().turn.as_ref().map_or(0, |turn| turn.scope.open)
     }
@@ -61,7 +61,7 @@ impl Live {
     }
 }
 
-/// A loop is in one of its turns.
+/// A guard. While it lives, a loop is in one of its turns.
 pub(in crate::flow) struct Entered<'a>(&'a Live);
 
 impl Drop for Entered<'_> {

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-/// Wakes the driver, and remembers it: a future that woke itself has not come to rest.
+/// Wakes the driver, and remembers the wake-up: a future that woke itself has not come to rest.
 #[derive(Default)]
 pub(in crate::flow) struct RunWaker {
     woken: AtomicBool,
-    /// What woke it was the context's.
+    /// True if the context, or the engine, woke the run.
     own: AtomicBool,
-    /// Something else has woken it while it waited for the context alone.
+    /// True if something else has woken the run while it waited for the context alone.
     foreign: AtomicBool,
     driver: Mutex<Option<Waker>>,
 }
@@ -43,7 +43,7 @@ impl RunWaker {
         self.woken.swap(false, Ordering::AcqRel)
     }
 
-    /// The context, or the engine, is about to wake it.
+    /// Notes that the context, or the engine, is about to wake the run.
     pub(in crate::flow) fn is_own(&self) {
         self.own.store(true, Ordering::Release);
     }
@@ -52,7 +52,7 @@ impl RunWaker {
         self.own.swap(false, Ordering::AcqRel)
     }
 
-    /// It waits for something else than the context. True the first time.
+    /// Notes that the run waits for something that is not the context's. Returns true the first time.
     pub(in crate::flow) fn note_foreign(&self) -> bool {
         !self.foreign.swap(true, Ordering::AcqRel)
     }
@@ -61,7 +61,7 @@ impl RunWaker {
         self.foreign.load(Ordering::Acquire)
     }
 
-    /// Waits for something of the context's that is outside of it: a timer. That it wakes the run is not foreign.
+    /// Waits for a thing of the context's that is outside of it, such as a timer. Its wake-up is not foreign.
     pub(in crate::flow) async fn owning<F: Future>(self: &Arc<Self>, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|cx| {

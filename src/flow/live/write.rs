@@ -1,4 +1,4 @@
-//! What an activation queues for the store: checkpoints, and new states of the run's row.
+//! The writes that an activation queues for the store: checkpoints, and new states of the run's row.
 
 use super::Live;
 use crate::exec::ExecError;
@@ -20,20 +20,21 @@ impl Live {
         }
         self.core.group.room().await;
         if self.unmended().is_some() {
-            // A step that used the context inside: the mended build is to run it again.
+            // A step has used the context in its closure: the mended build is to run it again.
             return std::future::pending().await;
         }
         self.put(identity, hash, value);
         self.progressed();
     }
 
-    /// Whether the run takes a part of the code that was added later: it does if its code is past everything that it has recorded. The
-    /// answer is queued at once, so that it is durable before whatever another branch does by it.
+    /// True if the run takes a part of the code that was added later: its code is past everything that the run has
+    /// recorded. The answer is queued at once, so that it is durable before anything that another branch does because
+    /// of it.
     pub(in crate::flow) fn patch(&self, identity: &Identity) -> bool {
         let (is_patched, is_new) = {
             let mut state = self.state();
             let is_past = !state.replay.is_behind();
-            let Some(scope) = state.scope(identity.turn, self.base) else { return is_past }; // refused when it was opened
+            let Some(scope) = state.scope(identity.turn, self.base) else { return is_past }; // the use was refused when it was opened
             match scope.patches.get(&identity.name) {
                 Some(answered) => (*answered, false),
                 None => {
@@ -48,12 +49,13 @@ impl Live {
         is_patched
     }
 
-    /// Whether a recorded step is bound to this input: it was recorded with it, or was found to give the same result with it.
+    /// True if a recorded step is bound to this input: it was recorded with it, or was found to give the same result
+    /// with it.
     pub(in crate::flow) fn is_bound(&self, step: &Identity, input: RequestHash, past: &PastStep) -> bool {
         past.input_hash.is_none_or(|then| then == input) || self.state().replay.has_adopted(step, input)
     }
 
-    /// Records that this input gives a step the result which it has recorded, so that the next resume need not find that out.
+    /// Records that this input gives a step its recorded result, so that the next resume need not find that out.
     pub(in crate::flow) fn adopt(&self, step: &Identity, input: RequestHash) {
         if let Some(check) = &self.check {
             return check.adopts(step);
@@ -76,7 +78,7 @@ impl Live {
         drop(self.core.group.submit(change));
     }
 
-    /// A checkpoint of an identity, of this kind.
+    /// Builds a checkpoint of an identity, of this kind.
     pub(in crate::flow) fn step(
         &self,
         identity: &Identity,
@@ -99,14 +101,14 @@ impl Live {
         }
     }
 
-    /// Notes that the run got somewhere: the deaths of its earlier processes no longer count against it.
+    /// Notes that the run made progress: the deaths of its earlier processes no longer count against it.
     pub(in crate::flow) fn progressed(&self) {
         if self.state().run.deaths > 0 {
             drop(self.change_run(|run| run.deaths = 0));
         }
     }
 
-    /// The next state of the run's row, to be written with other things.
+    /// The next state of the run's row, to be written with other changes.
     pub(in crate::flow) fn next_run(&self, change: impl FnOnce(&mut Run)) -> Run {
         self.state().next_run(self.core.now(), change)
     }
@@ -116,7 +118,7 @@ impl Live {
         self.change_run_with(self.core.change(Some(self.lane)), change)
     }
 
-    /// The same, as a part of a change.
+    /// Queues a new state of the run's row as a part of a change.
     pub(in crate::flow) fn change_run_with(&self, with: Change, change: impl FnOnce(&mut Run)) -> Ticket {
         let mut state = self.state();
         // The change is queued before the lock is released, so that revisions arrive in their order.
@@ -124,13 +126,13 @@ impl Live {
         self.core.group.submit(with.run(run))
     }
 
-    /// Waits until everything that the run has queued is durable. It costs nothing if nothing is queued.
+    /// Waits until everything that the run has queued is durable. The wait costs nothing if nothing is queued.
     pub(in crate::flow) async fn flushed(&self) -> Result<(), ExecError> {
         let barrier = self.core.change(Some(self.lane));
         self.written(self.core.group.commit_one(barrier).await)
     }
 
-    /// What has come of a write of this run.
+    /// The result of a write of this run, with a refusal as an error of the executor.
     pub(in crate::flow) fn written(&self, verdict: Result<Verdict, StoreError>) -> Result<(), ExecError> {
         let key = || self.id.to_string();
         match verdict {

@@ -8,13 +8,13 @@ use crate::exec::last;
 use crate::flow::inner::Inner;
 use crate::store::{Admission, Queue, Store as _, StoreError, Verdict};
 
-/// One transaction admits at most so many runs.
+/// The greatest number of runs that one transaction admits.
 const AT_ONCE: u32 = 64;
-/// After a failed admission the next one follows this much later.
+/// The pause between a failed admission and the next one.
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Inner {
-    /// Sees to it that a task admits runs of this queue, because one was queued or a place has become free.
+    /// Makes sure that a task admits runs of this queue, because one was queued or a place has become free.
     pub(in crate::flow) fn admit_soon(self: &Arc<Self>, queue: &str) {
         if !self.queues.has(queue) || self.core.is_closing() {
             return;
@@ -31,7 +31,8 @@ impl Inner {
         });
     }
 
-    /// The same for a run that was just queued. Other workers are told as well if there is a limit to what this one may take.
+    /// Handles a run that was just queued: a task admits runs of its queue. Other workers are told as well if there is
+    /// a limit to the runs that this one may take.
     pub(in crate::flow) async fn queued(self: &Arc<Self>, queue: &str) {
         self.admit_soon(queue);
         let limited = self.queues.declared.get(queue).is_some_and(Queue::is_limited_per_worker);
@@ -44,7 +45,7 @@ impl Inner {
         loop {
             match self.admit(&queue).await {
                 Ok(0) => {}
-                Ok(_) => continue, // there may be more than begin at once
+                Ok(_) => continue, // more runs may be queued than begin at once
                 Err(error) => {
                     tracing::warn!(queue, %error, "whose turn it is cannot be found out, asked again later");
                     self.core.clock.sleep(RETRY).await;
@@ -64,7 +65,7 @@ impl Inner {
         }
     }
 
-    /// Begins as many runs of a queue as its limits allow, and says how many.
+    /// Begins as many runs of a queue as its limits allow, and returns their number.
     ///
     /// # Crash
     /// A run gets its place and becomes this worker's in one transaction. From then on it is taken over like any other run.
@@ -82,14 +83,14 @@ impl Inner {
         let mut change = core.change(None);
         let known = core.is_shared().then(|| self.workflows.carried());
         change.admission = Some(Box::new(Admission { queue: queue.clone(), at, most: AT_ONCE, known }));
-        // It goes past the group: a batch with an admission in it would be judged change by change.
+        // The change goes past the group: a batch with an admission in it would be judged change by change.
         if let [Verdict::Refused(refusal)] = &group.store().commit(&[change]).await?[..] {
             tracing::warn!(queue = name, %refusal, "nothing was admitted");
             admitted.remove(name);
             return Ok(0);
         }
-        // The admitted runs are read from the store, so that those are found as well whose admission was written and whose answer
-        // was lost.
+        // The admitted runs are read from the store. So runs are found as well whose admission was written and whose
+        // answer was lost.
         let carried = self.runs.ids();
         let runs = group.queue_admitted(name, core.fence, since.min(at)).await?;
         admitted.remove(name);
@@ -98,12 +99,12 @@ impl Inner {
         {
             core.agenda.note(due);
         }
-        // Not those that this worker had before: after a clock was set back they are read each time, and whoever counted them would
-        // ask for ever.
+        // Runs that this worker had before do not count: after a clock was set back they are read each time, and an
+        // admission that counted them would ask for ever.
         let begun = runs.iter().filter(|run| !carried.contains(&run.id)).count();
         for run in runs {
-            // One that was under way before, and is no more, may have ended since it was read: begun from what was read, it
-            // would be carried out once more.
+            // A run that was under way before, and is no more, may have ended since its row was read: begun from that
+            // row, it would be carried out once more.
             if carried.contains(&run.id) && !self.runs.has_of(&run.tenant, run.id) {
                 self.wake(&run.tenant, run.id).await;
             } else {
@@ -113,7 +114,7 @@ impl Inner {
         Ok(begun)
     }
 
-    /// Asks for the queues in which runs wait.
+    /// Admits runs in all queues in which runs wait.
     pub(in crate::flow) async fn admit_waiting(self: &Arc<Self>) -> Result<(), StoreError> {
         for queue in self.core.group.queue_waiting().await? {
             self.admit_soon(&queue);
@@ -121,7 +122,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Admits runs where a token of a rate may be due.
+    /// Admits runs of queues where a token of a rate may be due.
     pub(in crate::flow) async fn admit_due(self: &Arc<Self>) -> Result<(), StoreError> {
         for (name, queue) in &self.queues.declared {
             if queue.is_rated() {

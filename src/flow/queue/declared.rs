@@ -1,4 +1,4 @@
-//! The queues of an engine: which are declared, and where a run is put.
+//! The declared queues of an engine, and the choice of a run's place.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,17 +9,18 @@ use crate::id::{Name, checked};
 use crate::ledger::Key;
 use crate::store::{InQueue, Queue};
 
-/// The queues of an engine.
+/// The declared queues of an engine, and their admissions.
 #[derive(Default)]
 pub(in crate::flow) struct Queues {
     pub(super) declared: BTreeMap<String, Queue>,
     /// The queues for which a task admits runs, and whether that task is to look once more when it has found nothing.
     asking: Mutex<BTreeMap<String, bool>>,
-    /// One admission at a time, and what of them has not been read back: from that instant on.
+    /// The queues whose last admission was not read back, with its instant (UTC). The lock makes admissions follow one
+    /// another.
     pub(super) admitted: tokio::sync::Mutex<BTreeMap<String, Timestamp>>,
 }
 
-/// The queue that somebody chose for a run.
+/// The queue, queue key and priority that were chosen for a run.
 #[derive(Clone, Debug, Default)]
 pub(in crate::flow) struct Choice {
     pub(in crate::flow) queue: Option<String>,
@@ -28,7 +29,7 @@ pub(in crate::flow) struct Choice {
 }
 
 impl Queues {
-    /// Declares a queue, or says why not.
+    /// Declares a queue, or returns the reason why it is refused.
     pub(in crate::flow) fn declare(&mut self, queue: Queue) -> Result<(), String> {
         queue.check()?;
         if queue.name().starts_with('~') {
@@ -55,17 +56,18 @@ impl Queues {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run of this queue that parks gives its place free.
+    /// True if a run of this queue gives its place free when it parks.
     pub(in crate::flow) fn frees(&self, queue: &InQueue) -> bool {
         self.declared.get(queue.name.as_str()).is_some_and(Queue::frees_while_waiting)
     }
 
-    /// The names of those that are declared.
+    /// The names of the declared queues.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.declared.keys()
     }
 
-    /// Where a run is to be queued, if it is: the queue that was chosen, or its workflow's own.
+    /// The place for a run that is to be queued: in the chosen queue, or in its workflow's own. `None` if it has no
+    /// queue.
     pub(in crate::flow) fn place(
         &self,
         own: Option<&String>,

@@ -1,6 +1,6 @@
-//! Queues: runs that are put into one begin when it is their turn. Who that is, is decided in the store; here it is seen
-//! to that somebody asks: when a run is queued, when one gives its place free, when a token is due, at each start and at
-//! each heartbeat that tells of queued runs. Nothing is asked while nothing is queued.
+//! Queues: a run in a queue begins when it is its turn. The store decides whose turn it is. This module makes sure that
+//! somebody asks: when a run is queued, when one gives its place free, when a token is due, at each start, and at each
+//! heartbeat that tells of queued runs. Nothing is asked while nothing is queued.
 
 mod admit;
 mod declared;
@@ -12,21 +12,21 @@ use super::engine::Engine;
 use super::error::RunError;
 use crate::store::{QueueLoad, Store as _};
 
-/// A queue, as an engine sees it.
+/// The status of a queue, as an engine sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueStatus {
-    /// Its name.
+    /// The name of the queue.
     pub name: String,
-    /// It is declared with this engine. The runs of one that nobody declares stay queued.
+    /// True if the queue is declared with this engine. The runs of a queue that no engine declares stay queued.
     pub declared: bool,
-    /// So many runs of all tenants wait for their turn.
+    /// The number of runs of all tenants that wait for their turn.
     pub queued: u64,
-    /// So many have a place.
+    /// The number of runs of all tenants that have a place.
     pub running: u64,
 }
 
 impl Engine {
-    /// The queues: those that are declared, and those of which there are runs, by name.
+    /// The queues by name: those that are declared, and those that have runs.
     pub async fn queues(&self) -> Result<Vec<QueueStatus>, RunError> {
         let declared = self.inner.queues.names().cloned();
         let empty = |name: String| QueueStatus { name, declared: true, queued: 0, running: 0 };

@@ -1,4 +1,4 @@
-//! A run goes on as new.
+//! A run that goes on as new, with another input.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::flow::workflow::Body;
 use crate::payload::{Payload, Stored};
 use crate::store::StepKind;
 
-/// The run goes on as new: from now on it has this input, and nothing recorded.
+/// Lets the run go on as new: from now on it has this input, and no records.
 ///
 /// # Crash
-/// The new input and the number under which its history begins are one transaction. Before it is durable the run
+/// The new input and the number under which its history begins are one transaction. Before that is durable the run
 /// comes here again, from its records.
 pub(super) async fn continued(live: &Arc<Live>, body: Body, input: Payload) -> End {
     match resume::unasked(live, resume::When::Continued).await {
@@ -26,7 +26,7 @@ pub(super) async fn continued(live: &Arc<Live>, body: Body, input: Payload) -> E
         Ok(Some(_)) => return End::Again,
         Err(error) => return End::Failed(error),
     }
-    drop(body); // by the run's own will: a call that is under way leaves its mark, and is settled by the engine
+    drop(body); // dropped by the run's own will: a call under way leaves its mark, and the engine finds out its outcome
     live.end();
     let core = &live.core;
     let dropped = live.has_dropped_call();
@@ -35,7 +35,7 @@ pub(super) async fn continued(live: &Arc<Live>, body: Body, input: Payload) -> E
     let identity = Identity { turn: base, kind: Kind::Step, name: "input".into(), id: "0".into() };
     let mut change = core.change(Some(live.lane)).step(live.step(&identity, StepKind::Input, None, value));
     change.payloads.extend(large.map(|payload| (live.tenant.clone(), payload)));
-    // What was decided when the run was begun again holds for what it does from now on, too.
+    // The decisions of retries and forks hold for everything that the run does from now on, too.
     let marks: Vec<_> =
         live.with_replay(|replay| replay.again.marks().iter().map(Mark::carried_on).collect());
     for (n, mark) in marks.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How an activation begins: the run's history is read, and its code is found.
+//! The begin of an activation: the run's history is read, and its code is found.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) async fn resumed(core: &Arc<Core>, run: Box<Run>) -> Result<Arc<Live>
     Ok(Live::new(core.clone(), *run, core.new_lane(), Replay::of(history, again)))
 }
 
-/// A damaged row blocks its run; others go on.
+/// Blocks a run that has a damaged row. Other runs go on.
 pub(in crate::flow) async fn unreadable(core: &Arc<Core>, run: Box<Run>, error: StoreError) -> End {
     let StoreError::Corrupt { .. } = error else {
         return End::Failed(ExecError::Store { key: run.id.to_string(), source: error });
@@ -36,7 +36,7 @@ pub(in crate::flow) async fn unreadable(core: &Arc<Core>, run: Box<Run>, error: 
     resume::block(&live, QuestionKind::Damaged, question).await
 }
 
-/// The body of a run, to be polled. If it cannot be started, that ends the activation.
+/// The body of a run, to be polled. If the body cannot be started, the activation ends.
 pub(super) async fn body(this: Activation<'_>) -> Result<Body, End> {
     let Activation { engine, live } = this;
     let run = live.run();
@@ -47,7 +47,7 @@ pub(super) async fn body(this: Activation<'_>) -> Result<Body, End> {
     };
     if workflow.version != run.version {
         tracing::info!(tenant = %run.tenant, run = %run.id, from = run.version, by = workflow.version, "taken over");
-        // In the run's lane, so that nothing which the newer version records is there without it.
+        // Written in the run's lane, so that no record of the newer version is durable before the version is.
         drop(live.change_run(|run| run.version = workflow.version));
     }
     let continued = live.with_replay(|replay| replay.input(run.base).and_then(|step| step.value.clone()));

@@ -1,4 +1,4 @@
-//! What a command does to an activation: it is blocked, or cancelled.
+//! The effect of a command on an activation: the run is blocked, or cancelled.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::payload::{Payload, Stored};
 use crate::store::{QuestionKind, RunState, Signal, StepKind, Store as _, Turns};
 
 impl Activation<'_> {
-    /// Somebody paused the run: it is blocked with the question whether it may go on.
+    /// Blocks a paused run with the question whether it may go on.
     pub(super) async fn pause(self, signal: Signal) -> End {
         let live = self.live;
         match command(live, Some(&signal.body)).await {
@@ -25,10 +25,10 @@ impl Activation<'_> {
         }
     }
 
-    /// Somebody cancelled the run: it fails, after its children were cancelled.
+    /// Cancels the run: it fails, after its children were cancelled.
     ///
     /// # Crash
-    /// The command stays until the run has ended: whoever carries the run on finds it, and does the same again.
+    /// The command stays until the run has ended: a worker that takes the run over finds it, and does the same again.
     pub(super) async fn cancel(self) -> End {
         let live = self.live;
         let cancelled = async {
@@ -47,11 +47,11 @@ impl Activation<'_> {
         }
     }
 
-    /// A run without a place in its queue is here to hear a command, and does nothing else. It queues up again if there is
-    /// none: it has waited and given its place free, or was blocked and goes on.
+    /// Handles a run without a place in its queue, which is active only to hear a command. Without a command the run
+    /// queues up again: it has waited and given its place free, or was blocked and goes on.
     pub(super) async fn without_place(self) -> End {
         let live = self.live;
-        live.end(); // whoever says something to it from here on is told that it came too late
+        live.end(); // a sender of a signal is told from here on that it came too late
         if let Some(signal) = live.pause_pending() {
             return self.pause(signal).await;
         }
@@ -71,7 +71,7 @@ impl Activation<'_> {
     }
 }
 
-/// The command that the run has received, and did not obey in time.
+/// The command to cancel that the run has received, and did not obey in time.
 async fn received_before(live: &Arc<Live>) -> Result<Option<Stored>, ExecError> {
     live.flushed().await?;
     let history = live.core.group.run_history(&live.tenant, live.id, Turns::ALL).await;
@@ -81,7 +81,7 @@ async fn received_before(live: &Arc<Live>) -> Result<Option<Stored>, ExecError> 
     Ok(received.and_then(|step| step.value))
 }
 
-/// Whatever a command says of itself, it is obeyed.
+/// Reads a command. A command with a damaged text is obeyed all the same.
 async fn command(live: &Arc<Live>, body: Option<&Stored>) -> Result<Command, ExecError> {
     let body = match body {
         Some(body) => live.core.load(&live.tenant, body).await?,

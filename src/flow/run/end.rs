@@ -1,15 +1,15 @@
-//! How an activation ends.
+//! The ways in which an activation ends.
 
 use crate::exec::ExecError;
 use crate::store::RunState;
 
-/// How an activation ended.
+/// The end of an activation.
 pub(in crate::flow) enum End {
-    /// The run is over, or blocked: this is what its row says, durably.
+    /// The run is over, or blocked, durably. Holds the state of its row.
     Over(RunState),
-    /// It waits, and holds no memory.
+    /// The run waits as a row, and holds no memory.
     Parked,
-    /// It starts over from what is recorded.
+    /// The run starts over from its records.
     Again,
     /// A write failed or was refused.
     Failed(ExecError),

@@ -13,10 +13,11 @@ use crate::payload::Payload;
 use crate::store::{RunState, WaitsOn};
 
 impl Activation<'_> {
-    /// The run waits as a row: no task, no memory.
+    /// Parks the run: it waits as a row, without a task and without memory.
     ///
     /// # Crash
-    /// Before the row is durable the run is active, and is resumed at once; after, when its time comes.
+    /// Before the row is durable the run is active, and is resumed at once. After that, the run is resumed when its
+    /// time comes.
     pub(in crate::flow) async fn park(self, until: Option<Timestamp>, on: WaitsOn) -> End {
         let Self { engine, live } = self;
         let freed = live.run().queue.filter(|queue| engine.queues.frees(queue));
@@ -41,8 +42,8 @@ impl Activation<'_> {
         }
     }
 
-    /// The run is over: its result, and every effect that is left without an owner, become durable together. `stands`: why
-    /// effects stand that were to be undone.
+    /// Ends the run: its result, and the questions about every effect that is left without an owner, become durable
+    /// together. `stands`: the reasons why some effects were not undone although they were to be.
     pub(in crate::flow) async fn finish_leaving(
         self,
         mut result: Result<Payload, Failure>,

@@ -27,7 +27,7 @@ use crate::store::{OrderingKey, QuestionKind, Run};
 
 /// Carries out one activation.
 ///
-/// What begins and ends it is boxed: a run is in its body most of the time, and would carry room for all of it.
+/// The begin and the end of it are boxed: a run is in its body most of the time, and would need the room for both.
 pub(super) async fn activate(engine: &Arc<Inner>, run: Box<Run>, fresh: Option<OrderingKey>) -> End {
     let is_fresh = fresh.is_some();
     let live = match fresh {
@@ -45,7 +45,7 @@ pub(super) async fn activate(engine: &Arc<Inner>, run: Box<Run>, fresh: Option<O
     let this = Activation { engine, live: &live };
     let undoing = live.with_replay(|replay| replay.undoing(live.base, saga::UNDO));
     let end = match undoing.first().and_then(|begun| begun.value.as_ref()) {
-        // It waits for no place any more: what it did holds up others until it is undone.
+        // A run that is being undone waits for no place: its effects hold up others until they are undone.
         Some(failure) => Box::pin(this.undo(failure)).await,
         None if live.run().lacks_place() => Box::pin(this.without_place()).await,
         None => this.carry().await,
@@ -67,7 +67,7 @@ impl Activation<'_> {
         };
         loop {
             match poll(live, &mut body).await {
-                // It was cancelled before it came back: nothing new goes out, unless its code wants to be told.
+                // The run was cancelled before it was resumed: nothing new goes out, unless its code wants to be told.
                 Polled::Quiescent if live.cancel_pending().is_some() && !live.awaits_end() => {
                     return self.stopped(body, Stop::Cancelled).await;
                 }
@@ -80,13 +80,13 @@ impl Activation<'_> {
                     if !live.end_to_park() {
                         continue;
                     }
-                    drop(body); // what is dropped from here on is dropped by parking
+                    drop(body); // a future that is dropped from here on is dropped by parking
                     return Box::pin(self.park(until, on)).await;
                 }
                 Polled::Finished(Err(failure)) if failure.code.blocks_run() => {
                     return self.stopped(body, Stop::Unmended(Box::new(failure))).await;
                 }
-                // Too late: it was not under way, or not at rest, when its deadline came.
+                // The result comes too late: the run was not under way, or not at rest, when its deadline came.
                 Polled::Finished(Ok(_)) if live.is_past_deadline() => {
                     return self.stopped(body, Stop::Cancelled).await;
                 }
@@ -109,7 +109,7 @@ impl Activation<'_> {
         }
     }
 
-    /// The activation ends before its body has.
+    /// Ends the activation before its body has ended.
     async fn stopped(self, body: Body, stop: Stop) -> End {
         let live = self.live;
         if let Stop::Continue(input) = stop {

@@ -1,4 +1,4 @@
-//! The body of a run is polled until there is something to be done about it.
+//! The polling of a run's body.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,13 +16,13 @@ use crate::store::WaitsOn;
 
 /// A run whose waits are all durable keeps its memory for this long, in case one of them ends soon.
 const GRACE: Duration = Duration::from_millis(200);
-/// A body that wakes itself while it is polled is polled so often before others get their turn.
+/// The number of times that a body which wakes itself is polled before others get their turn.
 const POLLS: usize = 32;
 
-/// Code that is polled for longer than this has blocked its thread.
+/// The duration of a poll above which the code has blocked its thread.
 const BLOCKING: Duration = Duration::from_millis(100);
 
-/// How the body's polling ended.
+/// The result of polling the body.
 pub(super) enum Polled {
     Finished(Result<Payload, Failure>),
     Panicked(String),
@@ -93,18 +93,18 @@ pub(super) async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
                 Rest::Waiting { until, on } => {
                     waiting = true;
                     if live.waker.has_foreign() {
-                        return Poll::Pending; // dropped by parking, what it waits for would begin anew with each resume
+                        return Poll::Pending; // parking would drop that wait, which would begin anew with each resume
                     }
                     let until = until.into_iter().chain(forced).min();
                     if until.is_some_and(|at| clock.now().until(at) <= GRACE) {
-                        return Poll::Pending; // it ends soon
+                        return Poll::Pending; // the wait ends soon
                     }
                     let timer = grace.get_or_insert_with(|| clock.sleep(GRACE));
                     return timer.as_mut().poll(cx).map(|()| Polled::Parkable(until, on));
                 }
             }
         }
-        // It waits for somebody by polling: who that is may need this very thread.
+        // The body waits for something by polling, and that something may need this very thread.
         cx.waker().wake_by_ref();
         Poll::Pending
     })

@@ -1,8 +1,8 @@
 //! Schedules: runs that begin at their time, by a cron pattern in a time zone or in even intervals.
 //!
-//! A tick is an operation key: its run is started under a key made of the schedule's name and the instant, in the change
-//! that moves the schedule on to its next tick. So one of several workers begins it, once, whoever dies. What comes while
-//! nobody is there is caught up by one run, of the last tick that was missed.
+//! A tick is an operation key: its run has a start key made of the schedule's name and the instant, and is started in
+//! the change that moves the schedule on to its next tick. So one of several workers begins the run, once, whichever
+//! process dies. Ticks that come while no worker is there are caught up by one run, for the last tick that was missed.
 
 mod rule;
 mod tick;
@@ -28,7 +28,7 @@ use crate::payload::{Payload, Stored};
 use crate::store::{Change, Refusal, Schedule, ScheduleState, Store as _, Verdict};
 use crate::tool::canonical;
 
-/// So many are read at once.
+/// The number of schedules that are read at once.
 const PAGE: u32 = 256;
 
 impl TenantClient {
@@ -72,7 +72,7 @@ pub struct ScheduleHandle {
     name: String,
 }
 
-/// A schedule to be set. Nothing happens before its [`run`](Self::run) is awaited.
+/// A schedule to be set. Nothing happens until its [`run`](Self::run) is awaited.
 #[must_use = "a schedule is not set until its run is awaited"]
 pub struct SetSchedule {
     handle: ScheduleHandle,
@@ -81,27 +81,27 @@ pub struct SetSchedule {
     choice: Choice,
 }
 
-/// How a schedule stands.
+/// The status of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleStatus {
-    /// Its name.
+    /// The name of the schedule.
     pub name: String,
-    /// The workflow that it begins.
+    /// The name of the workflow that the schedule begins.
     pub workflow: String,
-    /// When, in words.
+    /// The rule of the schedule, in words.
     pub when: String,
-    /// What is done about runs that overlap.
+    /// The handling of runs that overlap.
     pub overlap: Overlap,
-    /// It is paused: no tick comes.
+    /// True if the schedule is paused: no tick comes.
     pub paused: bool,
-    /// Its next tick.
+    /// The instant of the next tick (UTC).
     pub next: Option<Timestamp>,
-    /// The last tick that began a run.
+    /// The instant of the last tick that began a run (UTC).
     pub last: Option<Timestamp>,
-    /// The run that it began.
+    /// The id of the run that this tick began.
     pub last_run: Option<RunId>,
-    /// So many ticks began no run: nobody was there, or the run before was under way. An outage of more than ten thousand
-    /// ticks is not counted to its end.
+    /// The number of ticks that began no run, because no worker was there or because the run before was under way. An
+    /// outage of more than ten thousand ticks is not counted to its end.
     pub missed: u32,
     rule: Rule,
 }
@@ -127,7 +127,7 @@ impl ScheduleStatus {
         })
     }
 
-    /// Its next ticks, at most so many.
+    /// The instants of the next ticks (UTC), at most `ticks` of them.
     pub fn upcoming(&self, ticks: usize) -> Vec<Timestamp> {
         let after = |at: &Timestamp| self.rule.when.next(*at).ok().flatten();
         std::iter::successors(self.next, after).take(ticks).collect()
@@ -135,14 +135,14 @@ impl ScheduleStatus {
 }
 
 impl ScheduleHandle {
-    /// Sets it by a cron pattern: minute, hour, day of month, month, day of week; with six fields seconds come first. In
-    /// UTC, unless a [zone](SetSchedule::zone) is said. A time of day that a clock change leaves out comes after the gap,
-    /// one that comes twice is one tick.
+    /// Sets the schedule by a cron pattern: minute, hour, day of month, month, day of week; with six fields seconds
+    /// come first. The pattern is in UTC, or in a [zone](SetSchedule::zone). A time of day that a clock change leaves
+    /// out comes after the gap, and a time that comes twice is one tick.
     pub fn cron(self, pattern: impl Into<String>) -> SetSchedule {
         self.set(When::Cron { pattern: pattern.into(), zone: "UTC".into() })
     }
 
-    /// Sets it in even intervals, the first of which begins when it is set for the first time.
+    /// Sets the schedule in even intervals. The first interval begins when the schedule is set for the first time.
     pub fn every(self, interval: Duration) -> SetSchedule {
         let micros = i64::try_from(interval.as_micros()).unwrap_or(i64::MAX);
         let from = self.inner.core.now();
@@ -153,21 +153,21 @@ impl ScheduleHandle {
         SetSchedule { handle: self, when, overlap: Overlap::default(), choice: Choice::default() }
     }
 
-    /// How it stands.
+    /// The status of the schedule.
     ///
     /// # Errors
-    /// [`RunError::NoSchedule`] if there is none of this name.
+    /// [`RunError::NoSchedule`] if there is no schedule of this name.
     pub async fn status(&self) -> Result<ScheduleStatus, RunError> {
         let found = self.find().await?.and_then(|schedule| ScheduleStatus::of(&schedule));
         found.ok_or_else(|| self.unknown())
     }
 
-    /// No tick comes any more, until it is [resumed](Self::resume). Runs that have begun go on.
+    /// Pauses the schedule: no tick comes until it is [resumed](Self::resume). Runs that have begun go on.
     pub async fn pause(&self) -> Result<ScheduleStatus, RunError> {
         self.change(|schedule, _, _| (schedule.state, schedule.next_at) = (ScheduleState::Paused, None)).await
     }
 
-    /// Ticks come again, from now on: those in between are not caught up.
+    /// Lets ticks come again, from now on. The ticks in between are not caught up.
     pub async fn resume(&self) -> Result<ScheduleStatus, RunError> {
         let resumed = |schedule: &mut Schedule, rule: &Rule, now: Timestamp| {
             if schedule.state == ScheduleState::Paused {
@@ -178,7 +178,7 @@ impl ScheduleHandle {
         self.change(resumed).await
     }
 
-    /// Deletes it. Runs that have begun go on.
+    /// Deletes the schedule. Runs that have begun go on.
     pub async fn delete(&self) -> Result<(), RunError> {
         let gone = self.change(|schedule, _, _| {
             (schedule.state, schedule.next_at) = (ScheduleState::Deleted, None);
@@ -226,36 +226,36 @@ impl SetSchedule {
         self
     }
 
-    /// What is done about a tick while the run of the tick before is under way; it is skipped unless this is said.
+    /// The handling of a tick while the run of the tick before is under way. Default: the tick is skipped.
     pub fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
         self
     }
 
-    /// Puts its runs into a queue.
+    /// Puts the schedule's runs into a queue.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.choice.queue = Some(name.into());
         self
     }
 
-    /// The queue key of its runs.
+    /// The queue key of the schedule's runs.
     pub fn queue_key(mut self, key: impl Into<String>) -> Self {
         self.choice.key = Some(key.into());
         self
     }
 
-    /// The priority of its runs in their queue.
+    /// The priority of the schedule's runs in their queue.
     pub fn priority(mut self, priority: i32) -> Self {
         self.choice.priority = priority;
         self
     }
 
-    /// Sets it to begin runs of this workflow with this input; what a run is to know of its tick it asks
-    /// [`Ctx::tick`](crate::Ctx::tick). A schedule that is there and says the same stays as it is, so that every start of
-    /// a program may set it; one that says something else is changed, and goes on from now.
+    /// Sets the schedule to begin runs of this workflow with this input. A run learns of its tick by
+    /// [`Ctx::tick`](crate::Ctx::tick). An existing schedule that says the same stays as it is, so that every start of
+    /// a program may set it. An existing schedule that says something else is changed, and goes on from now.
     ///
     /// # Errors
-    /// [`RunError::Schedule`] if pattern, zone or interval make no sense; nothing was changed.
+    /// [`RunError::Schedule`] if the pattern, the zone or the interval makes no sense. Nothing was changed.
     pub async fn run<W, I, O>(self, _workflow: W, input: I) -> Result<ScheduleStatus, RunError>
     where
         W: WorkflowFn<I, O>,
@@ -295,7 +295,7 @@ impl SetSchedule {
             created_at: now,
             updated_at: now,
         };
-        // Dropped in between, this would leave a schedule whose first tick nobody here waits for.
+        // A future dropped in between would leave a schedule whose first tick no worker here waits for.
         let tracker = inner.core.tracker.clone();
         to_the_end(&tracker, async move { inner.set_schedule(schedule, &rule, large).await }).await
     }
@@ -329,7 +329,7 @@ impl Inner {
         }
     }
 
-    /// Whether it was written; not if somebody else was first.
+    /// Writes the row of a schedule. Returns false if another writer was first.
     async fn write_schedule(&self, schedule: &Schedule, large: Option<Payload>) -> Result<bool, RunError> {
         let mut change = Change { schedule: Some(Box::new(schedule.clone())), ..self.core.change(None) };
         change.payloads.extend(large.map(|payload| (schedule.tenant.clone(), payload)));
@@ -360,7 +360,7 @@ fn says_the_same(stored: &Schedule, present: &Rule, wanted: &Schedule, rule: &Ru
         && same
 }
 
-/// A deleted one begins anew, a paused one stays paused.
+/// The next row of a stored schedule. A deleted schedule begins anew, and a paused one stays paused.
 fn changed(stored: Schedule, wanted: &Schedule) -> Schedule {
     let revision = stored.revision + 1;
     if stored.state == ScheduleState::Deleted {

@@ -1,4 +1,4 @@
-//! When a schedule is due. Pure: the instants are given.
+//! The rule of a schedule: the instants at which it is due. Pure: the present time is given.
 
 use std::str::FromStr as _;
 
@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 
-/// So many missed ticks are counted one by one.
+/// The number of missed ticks that are counted one by one.
 const COUNTED: u32 = 10_000;
 
-/// What is done about a tick while the run of the tick before is under way.
+/// The handling of a tick while the run of the tick before is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// Nothing: it is counted among those that were missed.
+    /// The tick begins no run, and counts as missed.
     #[default]
     Skip,
-    /// Its run begins all the same.
+    /// The tick begins its run all the same.
     Allow,
-    /// Its run begins when the one before has ended. One at most waits so; further ticks are skipped.
+    /// The tick's run begins when the run before has ended. At most one run waits so; further ticks are skipped.
     After,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Rule {
     pub(super) priority: i32,
 }
 
-/// Its instants.
+/// The instants of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum When {
@@ -46,7 +46,7 @@ pub(super) enum When {
     Every { micros: i64, from: Timestamp },
 }
 
-/// What is due: the last of the ticks that have come, how many came before it, and the next one.
+/// The due ticks of a schedule: the last one that has come, the number of those before it, and the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
     pub(super) tick: Timestamp,
@@ -55,10 +55,10 @@ pub(super) struct Due {
 }
 
 impl When {
-    /// The first tick after an instant; none if there is none.
+    /// The first tick after an instant. `None` if there is none.
     ///
-    /// A time of day that a clock change leaves out comes at the first moment after the gap; one that comes twice is one
-    /// tick, the first time. Patterns that name no hour go on by the hour through both.
+    /// A time of day that a clock change leaves out comes at the first moment after the gap. A time that
+    /// comes twice is one tick, the first time. Patterns that name no hour go on by the hour through both.
     pub(super) fn next(&self, after: Timestamp) -> Result<Option<Timestamp>, String> {
         match self {
             Self::Every { micros, from } => {
@@ -76,7 +76,7 @@ impl When {
         }
     }
 
-    /// What is due at `now`, if the tick that was due first is `first`.
+    /// The ticks that are due at `now`, if `first` is the earliest of them.
     pub(super) fn due(&self, first: Timestamp, now: Timestamp) -> Result<Due, String> {
         let (mut tick, mut missed) = (first, 0);
         loop {
@@ -93,7 +93,7 @@ impl When {
         }
     }
 
-    /// For people.
+    /// The rule in words, for people.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Cron { pattern, zone } => format!("{pattern} ({zone})"),
@@ -103,7 +103,7 @@ impl When {
         }
     }
 
-    /// They say the same, whenever they were said.
+    /// True if both rules say the same, whenever they were set.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Every { micros: one, .. }, Self::Every { micros: two, .. }) => one == two,

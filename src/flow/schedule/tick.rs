@@ -1,4 +1,4 @@
-//! A tick: the run that it begins, and the schedule's next one, in one change.
+//! A tick of a schedule: its run and the schedule's next tick, in one change.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use crate::id::Name;
 use crate::ledger::RequestHash;
 use crate::store::{InQueue, Queue, Refusal, Run, RunState, Schedule, Store as _, StoreError, Verdict};
 
-/// The start key of a tick's run begins so.
+/// The prefix of the start keys of ticks' runs.
 const TICK: &str = "~tick/";
-/// The queue of runs that begin one after the other; their queue key is the schedule.
+/// The name of the queue of runs that begin one after the other. Their queue key is the name of the schedule.
 const OWN: &str = "~schedule";
 
-/// What a run of a schedule knows of its tick.
+/// The tick that began a run of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// The schedule.
+    /// The name of the schedule.
     pub schedule: String,
-    /// When it was due, whenever the run begins (UTC).
+    /// The instant at which the tick was due, whenever the run begins (UTC).
     pub at: Timestamp,
 }
 
 impl Ctx {
-    /// The tick that began this run; none if something else did. The same in every life of the run.
+    /// The tick that began this run. `None` if something else did. The tick is the same in every life of the run.
     ///
     /// ```
     /// # use counterfoil::{Ctx, Failure};
@@ -48,26 +48,26 @@ impl Ctx {
     }
 }
 
-/// The queue of the engine's own.
+/// The engine's own queue, for runs that begin one after the other.
 pub(in crate::flow) fn own_queue() -> Queue {
     Queue::new(OWN).per_key(1)
 }
 
-/// A tick that has come: when it was due, and when it is seen to.
+/// A tick that has come: the instant at which it was due, and the present instant.
 #[derive(Clone, Copy)]
 struct Come {
     at: Timestamp,
     now: Timestamp,
 }
 
-/// What becomes of a tick.
+/// The decision about a tick.
 enum Fate {
     Begins(Box<Run>),
     Skipped(&'static str),
 }
 
 impl Inner {
-    /// Begins what is due at `now`.
+    /// Begins the runs of schedules that are due at `now`.
     pub(in crate::flow) async fn tick_due(self: &Arc<Self>, now: Timestamp) -> More {
         let due = match self.core.group.schedule_due(now, CLAIM).await {
             Ok(due) => due,
@@ -80,7 +80,7 @@ impl Inner {
         for schedule in due {
             match self.tick(&schedule, now).await {
                 Ok(()) => taken_up += 1,
-                // It stays due, and is tried again later, or by another worker.
+                // The schedule stays due, and is tried again later, or by another worker.
                 Err(error) => {
                     tracing::error!(tenant = %schedule.tenant, schedule = %schedule.name, %error, "a tick begins nothing");
                 }
@@ -89,8 +89,10 @@ impl Inner {
         More::after(taken_up, CLAIM)
     }
 
+    /// Begins the run of a due schedule, or skips the tick.
+    ///
     /// # Crash
-    /// The run and the schedule's next tick are one transaction: before it the tick is due, after it the run is there.
+    /// The run and the schedule's next tick are one transaction: before it the tick is due, after it the run exists.
     async fn tick(self: &Arc<Self>, schedule: &Schedule, now: Timestamp) -> Result<(), RunError> {
         let refused = |reason: String| RunError::Schedule { name: schedule.name.as_str().to_owned(), reason };
         let Some(first) = schedule.next_at else { return Ok(()) };
@@ -121,7 +123,7 @@ impl Inner {
             }
             // Another worker was first.
             (Verdict::Admitted | Verdict::Refused(Refusal::Stale), _) => Ok(()),
-            // Of a schedule that was deleted and set again at once: the tick had its run before.
+            // The schedule was deleted and set again at once: the tick has its run already.
             (Verdict::Refused(Refusal::Exists), _) => {
                 let next = moved_on(schedule, due, now);
                 self.write_schedule(&next, None).await.map(drop)
@@ -155,7 +157,7 @@ impl Inner {
         Ok(Fate::Begins(Box::new(row.at(&self.core, tick.now))))
     }
 
-    /// Where the run of the tick before stands, if it has not ended.
+    /// The state of the run of the tick before, if that run has not ended.
     async fn last_state(&self, schedule: &Schedule) -> Result<Option<RunState>, StoreError> {
         let Some(last) = schedule.last_run else { return Ok(None) };
         let run = self.core.group.run_find(&schedule.tenant, last).await?;

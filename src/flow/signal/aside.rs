@@ -13,17 +13,17 @@ use crate::id::{QuestionId, Tenant};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{Change, Document, Question, QuestionKind, Resolution, Signal, Store as _, StoreError};
 
-/// Which signal each question is about: a document, under the question.
+/// The kind of document that tells which signal a question is about. The document's id is the question.
 const KIND: &str = "signal_aside";
 
-/// Whether whoever waits for a signal can read it.
+/// A check that the waiting code can read a signal.
 pub(in crate::flow) type Reads = fn(&Payload) -> Result<(), PayloadError>;
 
 pub(in crate::flow) fn reads<T: DeserializeOwned>(body: &Payload) -> Result<(), PayloadError> {
     body.decode::<T>().map(drop)
 }
 
-/// A signal of a question's run.
+/// A signal that was set aside, by its name and id.
 #[derive(Debug, Serialize, Deserialize)]
 struct Aside {
     name: String,
@@ -31,10 +31,11 @@ struct Aside {
 }
 
 impl Live {
-    /// Sets a signal aside: it is received, and asked about.
+    /// Sets a signal aside: the signal is received, and a question about it is opened.
     ///
     /// # Crash
-    /// Receipt and question are one transaction. Without it the signal is still there, and is set aside by the next activation.
+    /// The receipt and the question are one transaction. Without it the signal is still pending, and the next
+    /// activation sets it aside.
     pub(in crate::flow) fn set_aside(&self, signal: Signal, error: PayloadError) -> Change {
         let core = &self.core;
         let question = QuestionId(core.ids.next());
@@ -69,8 +70,8 @@ impl Live {
 }
 
 impl Inner {
-    /// What the run of a question is handed with this answer, if the question is about a signal that was set aside. It is a signal of
-    /// its own, under an id that the question makes.
+    /// The signal that an answer hands to a run, if the question is about a signal that was set aside. It is a signal
+    /// of its own, under an id made of the question's.
     pub(in crate::flow) async fn handed(
         &self,
         tenant: &Tenant,
@@ -95,7 +96,7 @@ impl Inner {
                     self.core.group.signal_find(tenant, run, &name, &id).await.map_err(store_failed)?;
                 self.core.load(tenant, &first.ok_or_else(unknown)?.body).await?
             }
-            _ => return Ok(None), // it is refused: a signal takes no other answer
+            _ => return Ok(None), // the answer is refused: a signal takes no other one
         };
         let addressed = self.addressed(tenant, run).await.map_err(store_failed)?;
         let Some((_, last)) = addressed.filter(|(run, _)| !run.state.is_final()) else {

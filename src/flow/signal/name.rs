@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use crate::flow::label::Label;
 use crate::id::{IdError, Name, checked};
 
-/// Names that begin so are the engine's own.
+/// The character that begins the engine's own names.
 pub(super) const OWN: char = '~';
-/// A name that users may give a signal.
+/// Checks that users may give a signal this name.
 pub(in crate::flow) fn usable(name: &str) -> Result<(), IdError> {
     checked("signal", name, Name::MAX_BYTES)?;
     if name.starts_with(OWN) {

@@ -1,4 +1,4 @@
-//! A signal from outside: sent to a run, whatever that is doing.
+//! Signals from outside to a run, whatever the run is doing.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -22,17 +22,18 @@ use crate::payload::Payload;
 use crate::store::{Change, Refusal, Run, Signal, Store as _, StoreError, Verdict};
 use crate::tool::canonical;
 
-/// What became of a signal that was sent.
+/// The result of sending a signal or giving a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is durable, and the run will receive it.
+    /// The signal is durable, and the run will receive it.
     New,
-    /// The same signal was sent before: the run receives it once, or has.
+    /// The same signal was sent before: the run receives it once, or has received it.
     Before,
 }
 
 impl<O> RunHandle<O> {
-    /// Says something to the run: it receives it by [`Ctx::signal`](crate::Ctx::signal), once, now or when it waits for it.
+    /// Sends a signal to the run, which receives it once by [`Ctx::signal`](crate::Ctx::signal), now or when it waits
+    /// for it.
     ///
     /// ```no_run
     /// # async fn paid(run: &counterfoil::flow::RunHandle<()>) -> Result<(), counterfoil::flow::RunError> {
@@ -54,10 +55,11 @@ pub(in crate::flow) enum Addressee {
     Keyed(Keyed),
 }
 
-/// A signal to be sent. Nothing happens before it is awaited; then it is durable.
+/// A signal to be sent. Nothing happens until it is awaited; then it is durable.
 ///
 /// # Errors
-/// [`RunError::Over`] if the run has ended, [`RunError::SignalConflict`] if it was sent another one under this name and id.
+/// [`RunError::Over`] if the run has ended, [`RunError::SignalConflict`] if the run was sent another signal under this
+/// name and id.
 #[must_use = "a signal is not sent until it is awaited"]
 pub struct SendSignal {
     inner: Arc<Inner>,
@@ -80,21 +82,21 @@ impl SendSignal {
         Self { inner, tenant, to, name, id, body: Box::new(move |key| canonical(&body, key)) }
     }
 
-    /// Which one it is: the same name and id again is the same signal, and received once. Give the id of the event that
-    /// it tells of wherever that event may be told of twice. Without one each signal is a new one.
+    /// The id of the signal: the same name and id again is the same signal, and is received once. Give the id of the
+    /// event that the signal tells of, wherever the event may be told of twice. Without an id each signal is a new one.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// The same, with this id unless it has one.
+    /// Sets this id, unless the signal has one.
     #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
     pub(in crate::flow) fn or_id(mut self, id: &str) -> Self {
         self.id.get_or_insert_with(|| id.to_owned());
         self
     }
 
-    /// What is to be sent, if it can be.
+    /// The signal in its canonical form, if it can be sent.
     pub(in crate::flow) async fn checked(self) -> Result<(Arc<Inner>, NewSignal), RunError> {
         let Self { inner, tenant, to, name, id, body } = self;
         usable(&name)?;
@@ -119,14 +121,15 @@ impl IntoFuture for SendSignal {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (inner, new) = self.checked().await?;
-            // Dropped between the row and the wake-up, this would leave a run that waits for what it has.
+            // A future dropped between the row and the wake-up would leave a run that waits for a signal which is
+            // there.
             let tracker = inner.core.tracker.clone();
             to_the_end(&tracker, async move { inner.send(new).await }).await
         })
     }
 }
 
-/// A signal that may be sent.
+/// A signal that was checked and may be sent.
 pub(in crate::flow) struct NewSignal {
     pub(in crate::flow) tenant: Tenant,
     pub(in crate::flow) run: RunId,
@@ -136,7 +139,7 @@ pub(in crate::flow) struct NewSignal {
 }
 
 impl Inner {
-    /// A run that is to be told something, and the last place of what it was told and has not received.
+    /// The run that is to be sent a signal, and the place of the last signal that it has not received.
     pub(in crate::flow) async fn addressed(
         &self,
         tenant: &Tenant,
@@ -147,8 +150,8 @@ impl Inner {
         Ok(run.map(|run| (run, last)))
     }
 
-    /// A signal behind those that the run has not received, of which the last has this place. Where one stands that the run has
-    /// received is no matter any more.
+    /// The signal placed behind those that the run has not received, the last of which has the place `last`. The places
+    /// of received signals do not matter any more.
     pub(in crate::flow) fn behind(&self, last: Option<i64>, new: NewSignal) -> (Signal, Option<Payload>) {
         let NewSignal { tenant, run, name, id, body } = new;
         let place = last.map_or(0, |last| last + 1);
@@ -156,12 +159,12 @@ impl Inner {
         (Signal { tenant, run, name, id, place, body, at: self.core.now() }, large)
     }
 
-    /// An id that nobody gave, and nobody gives again.
+    /// A unique id for a signal or a command that was given none.
     pub(in crate::flow) fn unique(&self) -> String {
         format!("{OWN}{:032x}", self.core.entropy.wide_bits())
     }
 
-    /// Sends it. Its sender may have gone: it is sent all the same.
+    /// Sends a signal. If the sender goes away, the signal is sent all the same.
     pub(in crate::flow) async fn send(self: &Arc<Self>, new: NewSignal) -> Result<Sent, RunError> {
         let (tenant, run) = (new.tenant.clone(), new.run);
         let (mut found, last) = self.addressed(&tenant, run).await?.ok_or(RunError::Unknown { run })?;
@@ -176,7 +179,7 @@ impl Inner {
         change.payloads.extend(large.map(|payload| (tenant.clone(), payload)));
         let asleep = hears(&found, is_command(&signal)) && !self.runs.has(run);
         if asleep && self.may_claim(&found) {
-            // Woken in one transaction with the signal, which is half of what two would take.
+            // The run is woken in one transaction with the signal, which takes half the time of two.
             self.make_active(&mut found);
             let woken = self.core.group.commit_one(change.clone().run(found.clone())).await;
             if let Ok(Verdict::Admitted) = woken {
@@ -184,7 +187,8 @@ impl Inner {
                 return Ok(Sent::New);
             }
             self.perhaps_ours(&tenant, run);
-            // Something else has woken it meanwhile, or this signal is there already: it is told which without the run.
+            // Something else has woken the run meanwhile, or this signal exists already: a write without the run tells
+            // which.
             let _refused = woken?;
         }
         match self.core.group.commit_one(change).await {
@@ -205,7 +209,8 @@ impl Inner {
         }
     }
 
-    /// The run was sent a signal of this name and id before. The first one stands.
+    /// Compares a signal with the one of the same name and id that the run was sent before, if any. The first one
+    /// counts.
     pub(in crate::flow) async fn sent_before(&self, signal: &Signal) -> Result<Option<Sent>, RunError> {
         let Signal { tenant, run, name, id, .. } = signal;
         match self.core.group.signal_find(tenant, *run, name, id).await? {

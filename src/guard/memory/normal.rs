@@ -7,7 +7,7 @@
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// The normal form. Applied twice it is the same as once.
+/// The normal form of a text. Applied twice, the function returns the same as once.
 ///
 /// ```
 /// use counterfoil::guard::memory::normal_form;

@@ -1,4 +1,4 @@
-//! What is known about a subject, page by page, and who said it.
+//! The memories about a subject, page by page, and their sources.
 
 use std::future::IntoFuture;
 
@@ -12,10 +12,10 @@ use crate::exec::Core;
 use crate::flow::{Ctx, Failure, Label, TenantClient};
 use crate::id::{MemoryId, Tenant};
 
-/// So much is recalled at once, unless somebody says how much.
+/// The default number of memories in a page, and the maximum number of sources in one.
 const PAGE: u32 = 100;
 
-/// A question about what is known. Nothing happens before it is awaited.
+/// A request for the memories of one kind. Nothing happens before it is awaited.
 #[must_use = "nothing is recalled before this is awaited"]
 #[derive(Debug)]
 pub struct Recall<By> {
@@ -26,46 +26,46 @@ pub struct Recall<By> {
     id: Option<String>,
 }
 
-/// Some of what is known, the newest first.
+/// A page of memories, the newest first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Page {
-    /// The memories.
+    /// The memories of the page.
     pub memories: Vec<Known>,
-    /// Where the next page [begins](Recall::from), if there may be one.
+    /// The position at which the next page [begins](Recall::from); `None` if this page is empty.
     pub next: Option<i64>,
 }
 
-/// Something that is known.
+/// A memory as it is recalled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Known {
-    /// Its name.
+    /// The id of the memory.
     pub memory: MemoryId,
-    /// In the words in which it was said first.
+    /// The content, in the words of the first statement.
     pub content: String,
-    /// How sure it is, from 0 to 1.
+    /// The confidence, from 0 to 1.
     pub confidence: f64,
-    /// How often it was said.
+    /// The number of statements of the memory.
     pub sources: u32,
-    /// What says the same but for one fact.
+    /// The memories that differ from this one in one fact.
     pub contradicts: Vec<Contradicts>,
-    /// When it was first said.
+    /// The time of the first statement (UTC).
     pub created_at: Timestamp,
-    /// When it was last said.
+    /// The time of the last statement (UTC).
     pub updated_at: Timestamp,
 }
 
-/// That something was said once.
+/// One statement of a memory by a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Said {
-    /// Who or what said it.
+    /// The source: a mail, a call, a person.
     pub source: String,
-    /// In which words.
+    /// The words of the statement.
     pub content: String,
-    /// How sure it was, from 0 to 1.
+    /// The confidence of the source, from 0 to 1.
     pub confidence: f64,
-    /// When.
+    /// The time of the statement (UTC).
     pub at: Timestamp,
-    /// Its place among all that was said: the next page begins behind it.
+    /// The position of the statement in the memory's sources: the next page begins after it.
     pub place: i64,
 }
 
@@ -74,13 +74,13 @@ impl<By> Recall<By> {
         Self { memories, kind, before: None, limit: PAGE, id: None }
     }
 
-    /// Goes on where another page [has ended](Page::next).
+    /// Continues after another page, from its [`next`](Page::next).
     pub const fn from(mut self, next: i64) -> Self {
         self.before = Some(next);
         self
     }
 
-    /// At most so many; a hundred unless it is said.
+    /// Sets the maximum number of memories. Default: 100.
     pub const fn limit(mut self, memories: u32) -> Self {
         self.limit = memories;
         self
@@ -120,7 +120,7 @@ fn known(memory: Memory) -> Known {
 }
 
 impl Recall<Ctx> {
-    /// Which of several questions that the run asks at once.
+    /// Sets an id that distinguishes several pages that the run recalls concurrently.
     #[allow(clippy::needless_pass_by_value, reason = "`.id(7)` and `.id(&name)` both read well")]
     pub fn id(mut self, id: impl ToString) -> Self {
         self.id = Some(id.to_string());
@@ -132,8 +132,10 @@ impl IntoFuture for Recall<Ctx> {
     type Output = Result<Page, Failure>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
+    /// Recalls the page.
+    ///
     /// # Crash
-    /// What was recalled is recorded, and recalled again as it was.
+    /// The page is recorded, and a resumed run gets the recorded page.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let ctx = &self.memories.by;
@@ -161,8 +163,8 @@ impl IntoFuture for Recall<TenantClient> {
 }
 
 impl Memories<TenantClient> {
-    /// Who said a memory and in which words, the first first; from behind a [place](Said::place) on, at most a hundred. Of
-    /// a forgotten one the words are gone.
+    /// The statements of a memory, the first one first: after a [place](Said::place), at most 100. A forgotten memory
+    /// has statements without words and sources.
     pub async fn sources(&self, memory: MemoryId, after: Option<i64>) -> Result<Vec<Said>, MemoryError> {
         let (core, tenant) = self.by.core();
         let unasked = unasked(&self.subject);

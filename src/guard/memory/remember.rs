@@ -1,4 +1,4 @@
-//! Something is said to be remembered: one operation, under its key.
+//! The remembering of a statement: one operation, under its key.
 
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,14 +20,14 @@ use crate::id::{IdError, MemoryId, Name, Tenant, checked};
 use crate::payload::{DigestKey, hex};
 use crate::store::{Change, Document, StoreError};
 
-/// How sure a source is that does not say so.
+/// The default confidence of a source.
 const CONFIDENCE: f64 = 0.7;
-/// Digests of normal forms. Another scheme of normal forms needs another name.
+/// The domain of the digests of normal forms. A changed normal form needs another domain.
 const FORM: &str = "counterfoil/memory/form/1";
 const REQUEST: &str = "counterfoil/memory/request/1";
 const SOURCE: &str = "counterfoil/memory/source/1";
 
-/// Something to be remembered. Nothing happens before it is awaited.
+/// A statement to be remembered. Nothing happens before it is awaited.
 #[must_use = "nothing is remembered before this is awaited"]
 #[derive(Debug)]
 pub struct Remember<By> {
@@ -55,28 +55,29 @@ impl<By> Remember<By> {
         }
     }
 
-    /// Who or what says it: a mail, a call, a person. Confidence grows with each further source, and not when one says the
-    /// same again. Unless it is said: the run, or outside of runs nobody in particular.
+    /// Sets the source: a mail, a call, a person. The confidence grows with each further source, and not if a source
+    /// repeats itself. Default: the run; outside of runs an empty source.
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// How sure the source is, from 0 to 1; 0.7 unless it is said.
+    /// Sets the confidence of the source, from 0 to 1. Default: 0.7.
     pub const fn confidence(mut self, confidence: f64) -> Self {
         self.confidence = confidence;
         self
     }
 
-    /// Merges it into the most similar memory of the same facts, if that is at least so similar, from 0 to 1. Its own
-    /// wording stays readable among the sources.
+    /// Merges the statement into the most similar memory with the same facts, if the similarity is at least `from`,
+    /// from 0 to 1. The statement's own words stay readable among the sources.
     pub const fn merge_similar(mut self, from: f64) -> Self {
         self.merge_from = Some(from);
         self
     }
 
-    /// The operation's key, of the tenant: the same again gets the first answer, wherever it is said. Unless it is given,
-    /// a run makes one of its own, and outside of runs it is made of subject, kind, source and content.
+    /// Sets the key of the operation within the tenant: the same statement under the same key gets the first answer,
+    /// from wherever it comes. Default: in a run a key of the run's own, and outside of runs a key of subject, kind,
+    /// source and content.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
@@ -117,7 +118,7 @@ impl<By> Remember<By> {
 }
 
 impl Remember<Ctx> {
-    /// Which of several things that the run remembers at once.
+    /// Sets an id that distinguishes several statements that the run remembers concurrently.
     #[allow(clippy::needless_pass_by_value, reason = "`.id(7)` and `.id(&name)` both read well")]
     pub fn id(mut self, id: impl ToString) -> Self {
         self.id = Some(id.to_string());
@@ -129,6 +130,8 @@ impl IntoFuture for Remember<Ctx> {
     type Output = Result<Remembered, Failure>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
+    /// Remembers the statement.
+    ///
     /// # Crash
     /// The memory, its source and the run's record of the answer are one transaction.
     fn into_future(self) -> Self::IntoFuture {
@@ -151,8 +154,10 @@ impl IntoFuture for Remember<TenantClient> {
     type Output = Result<Remembered, MemoryError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
+    /// Remembers the statement.
+    ///
     /// # Crash
-    /// The memory and its source are one transaction. Said again under its key, it gets the same answer.
+    /// The memory and its source are one transaction. A repeat under the same key gets the same answer.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let kind = self.checked()?;
@@ -169,7 +174,7 @@ impl IntoFuture for Remember<TenantClient> {
     }
 }
 
-/// What somebody wants remembered.
+/// A statement that a caller wants remembered.
 struct Wish {
     subject: String,
     kind: Name,
@@ -179,7 +184,7 @@ struct Wish {
     confidence: u32,
     merge_from: Option<f64>,
     similarity: Arc<dyn Similarity>,
-    /// A run says it, under a key of its own.
+    /// True if a run makes the statement under a key of its own.
     of_run: bool,
     /// The shelf as the last proposal leaves it.
     kept: Mutex<Option<Kept>>,
@@ -189,8 +194,8 @@ impl Guarded for Wish {
     type Answer = Remembered;
     type Error = MemoryError;
 
-    /// A memory that is new, on a shelf that this process has written to last. Whatever makes it another one is a row that is taken:
-    /// the shelf's place, or the normal form.
+    /// Guesses that the statement is a new memory on a shelf that this process wrote last. If the guess is wrong, the
+    /// write is refused, because the shelf's place or the normal form's row is taken.
     fn guess<'a>(
         &'a self,
         core: &'a Core,
@@ -201,7 +206,7 @@ impl Guarded for Wish {
             let name = Shelf::name(&self.subject, self.kind.as_str());
             let about = format!("memory/{name}");
             if !self.of_run || !core.guesses.may(tenant, &about) {
-                return Ok(None); // whoever says it outside of runs may say it again
+                return Ok(None); // a caller outside of runs may repeat the statement under its key
             }
             let Some((onto, newest)) = Shelf::kept(core, tenant, &name) else { return Ok(None) };
             let secret = core.tenant_key(tenant).await?;
@@ -231,7 +236,7 @@ impl Guarded for Wish {
             let unasked = |error| unasked(key)(error);
             let name = Shelf::name(&self.subject, self.kind.as_str());
             let form = keyed(&secret, FORM, &[&self.text.normal]);
-            // Each wait is one more for the transaction that others share.
+            // The reads are concurrent: each sequential read would delay the transaction that others share.
             let (first, onto, form) = try_join!(
                 async { if self.of_run { Ok(None) } else { Answered::find(core, tenant, key).await } },
                 Shelf::find(core, tenant, name.clone()),
@@ -258,12 +263,12 @@ impl Guarded for Wish {
 }
 
 impl Wish {
-    /// What a key is bound to. Not how sure a source is, which it may not say twice alike.
+    /// The digest that a key is bound to. It excludes the confidence, which a source may change in a repeat.
     fn request(&self, secret: &DigestKey) -> KeyedDigest {
         keyed(secret, REQUEST, &[&self.subject, self.kind.as_str(), &self.source, &self.content])
     }
 
-    /// What is written, and what is answered, if a shelf is so.
+    /// The change and the answer for a shelf in this state.
     async fn said(
         &self,
         key: &str,
@@ -274,7 +279,8 @@ impl Wish {
     ) -> Result<(Box<Change>, Remembered), StoreError> {
         let (same, core) = (form.memory.clone(), onto.core);
         let decision = self.decide(same.as_ref(), newest).await;
-        // What a run says is answered by the run's own record, which is written with it.
+        // A statement of a run needs no answer of its own: the run's record, written in the same transaction, holds
+        // it.
         let request = (!self.of_run).then(|| self.request(secret));
         let source = keyed(secret, SOURCE, &[&self.source]);
         let saying = Saying { wish: self, key, request, source, newest };
@@ -295,11 +301,11 @@ impl Wish {
     }
 }
 
-/// It is said, on a shelf as it was read.
+/// A statement that is written to a shelf as it was read.
 struct Saying<'a> {
     wish: &'a Wish,
     key: &'a str,
-    /// What its key is bound to, if it is to be answered under that.
+    /// The digest that the key is bound to; `None` if the answer is not kept under the key.
     request: Option<KeyedDigest>,
     source: KeyedDigest,
     newest: &'a Newest,
@@ -342,12 +348,12 @@ impl Saying<'_> {
         if known.is_none() {
             self.mark_others(&memory, &mut writing);
         }
-        // Also where it is known by a form that another version has made: from now on it is known under this one, too.
+        // Also if the memory was found by the form of an earlier version: the new form points to it from now on.
         if form.memory.is_none() {
             writing.known_as(form, memory.place);
         }
         writing.source(memory.id, source, content, *confidence);
-        // Of the one that said it first, the row above tells the same.
+        // For the source that made the first statement, the row of that statement holds the same.
         if known.is_some() && said.confidence.is_none_or(|before| before < *confidence) {
             writing.said(memory.id, &self.source, said.row.as_ref(), *confidence);
         }
@@ -372,7 +378,7 @@ impl Saying<'_> {
             .collect()
     }
 
-    /// What a new memory contradicts bears the same mark.
+    /// Adds the mark of a contradiction to each memory that the new one contradicts.
     fn mark_others(&self, memory: &Memory, writing: &mut Writing<'_>) {
         for mark in &memory.contradicts {
             let Some(mut other) = self.other(mark.memory).cloned() else { continue };

@@ -1,6 +1,6 @@
-//! What is remembered, as documents. The memories of one kind about one subject stand on a shelf, whose revision is the place that was
-//! taken last. Whoever writes moves the shelf on, and so knows that nothing on it has changed since it was read: of two that decide at
-//! once, one decides again.
+//! Memories as documents. The memories of one kind about one subject are on a shelf, whose revision is the place that
+//! was taken last. Each write increments the shelf's revision, and so proves that the shelf is unchanged since it was
+//! read: of two concurrent writes, one decides again.
 
 use std::sync::Arc;
 
@@ -16,33 +16,35 @@ use crate::id::{MemoryId, Tenant};
 use crate::payload::hex;
 use crate::store::{Document, Store as _, StoreError};
 
-/// Shelves, under subject and kind.
+/// One row for each shelf, under subject and kind.
 const SHELF: &str = "memory_shelf";
-/// Memories, under their shelf and their place on it, the newest first. Those that are not forgotten are open.
+/// One row for each memory, under its shelf and its place there, the newest first. A memory is open until it is
+/// forgotten.
 const MEMORY: &str = "memory";
-/// Of each normal form on a shelf the place of the memory that is known under it.
+/// One row for each normal form on a shelf: the place of its memory.
 const FORM: &str = "memory_form";
-/// What was answered, under the key of the operation: the same again gets it.
+/// One row for each answer, under the key of the operation: a repeat gets the same answer.
 const KEY: &str = "memory_key";
-/// Who said a memory and in which words, under the memory and the place that was taken.
+/// One row for each statement, under the memory and the place that was taken: the source and its words.
 const SOURCE: &str = "memory_source";
-/// How sure a source was at most, under the memory and the source's digest; of the one that said it first, once it is surer.
+/// One row for a source's highest confidence, under the memory and the source's digest. The source of the first
+/// statement has such a row only once its confidence has grown.
 const SAID: &str = "memory_said";
 
-/// So many rows are read at once where all are.
+/// The number of rows in a page, where all rows are read.
 const PAGE: u32 = 500;
 
-/// One thing that is known about a subject.
+/// A memory about a subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Memory {
     pub(super) id: MemoryId,
-    /// In the words in which it was said first. Empty once it is forgotten.
+    /// The words of the first statement. Empty once the memory is forgotten.
     pub(super) content: String,
-    /// In millionths.
+    /// The confidence, in millionths.
     pub(super) confidence: u32,
-    /// How often it was said.
+    /// The number of statements.
     pub(super) sources: u32,
-    /// What it cannot be true beside. The others bear the same mark of this one.
+    /// The memories that contradict this one. Each of them has the same mark for this memory.
     pub(super) contradicts: Vec<Mark>,
     pub(super) forgotten: Option<Forgotten>,
     #[serde(skip)]
@@ -55,8 +57,8 @@ pub(super) struct Memory {
     pub(super) updated_at: Timestamp,
 }
 
-/// That a memory says the same as another one of its shelf but for one fact. Stored without names: a memory bears many, and a shelf
-/// is read whenever something is said.
+/// A mark that two memories of a shelf differ in one fact. Stored as a tuple without field names: a memory may have
+/// many marks, and each statement reads a shelf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(i64, u32, Difference)", into = "(i64, u32, Difference)")]
 pub(super) struct Mark {
@@ -77,14 +79,14 @@ impl From<Mark> for (i64, u32, Difference) {
     }
 }
 
-/// That somebody said it once.
+/// One statement of a memory by a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Source {
     shelf: String,
-    /// Who or what said it. Empty once the memory is forgotten, as its words.
+    /// The source. Empty once the memory is forgotten, as is the content.
     pub(super) by: String,
     pub(super) content: String,
-    /// In millionths.
+    /// The confidence of the source, in millionths.
     pub(super) confidence: u32,
     #[serde(skip)]
     pub(super) place: u32,
@@ -92,27 +94,27 @@ pub(super) struct Source {
     pub(super) at: Timestamp,
 }
 
-/// What was answered under a key.
+/// An answer that is kept under a key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Answered {
     pub(super) memory: MemoryId,
     place: u32,
     shelf: String,
-    /// What the key is bound to, keyed, in hexadecimal.
+    /// The digest that the key is bound to, by the tenant's key, in hexadecimal.
     pub(super) request: String,
-    /// It holds no words: those of other memories may be forgotten.
+    /// The answer. It holds no words, because the memories that it names may be forgotten.
     pub(super) answer: Remembered,
 }
 
-/// What a source has said of a memory before.
+/// The earlier statements of a source about a memory.
 #[derive(Debug, Default)]
 pub(super) struct SaidBefore {
     pub(super) row: Option<Document>,
-    /// How sure it was at most, in millionths; nothing if it has said nothing.
+    /// The source's highest confidence, in millionths; `None` if the source has made no statement.
     pub(super) confidence: Option<u32>,
 }
 
-/// A shelf, as somebody found it who is about to write.
+/// A shelf as it was read before a write.
 #[derive(Clone, Debug)]
 pub(super) struct Shelf<'c> {
     pub(super) core: &'c Core,
@@ -121,24 +123,24 @@ pub(super) struct Shelf<'c> {
     state: State,
 }
 
-/// A normal form, as it was found on a shelf.
+/// A normal form of a shelf, as it was read.
 #[derive(Clone, Debug)]
 pub(super) struct Form {
     id: String,
     revision: u32,
     since: Timestamp,
-    /// The memory that is known under it, unless that is forgotten.
+    /// The memory of this normal form, unless it is forgotten.
     pub(super) memory: Option<Memory>,
 }
 
 impl Form {
-    /// A normal form under which nothing is known yet.
+    /// A normal form that has no memory yet.
     pub(super) fn first(core: &Core, shelf: &str, digest: &KeyedDigest) -> Self {
         Self { id: format!("{shelf}/{}", hex(digest)), revision: 0, since: core.now(), memory: None }
     }
 
-    /// Reads a normal form of a shelf. Nothing is missed if another one writes at the same time: the rows that this form makes
-    /// necessary are then refused.
+    /// Reads a normal form of a shelf. A concurrent write is not missed: the rows that follow from this form are then
+    /// refused.
     pub(super) async fn find(
         core: &Core,
         tenant: &Tenant,
@@ -159,7 +161,7 @@ fn after(newest: &Newest, changed: Vec<Memory>) -> Newest {
     for memory in changed {
         match all.binary_search_by(|standing| memory.place.cmp(&standing.memory.place)) {
             Ok(place) => all[place] = Arc::new(Standing { memory, text: all[place].text.clone() }),
-            // One that was compared with nothing because it is too old is not among the newest now.
+            // A memory that is too old to be compared is not one of the newest now.
             Err(0) => all.insert(0, Standing::of(memory)),
             Err(_) => {}
         }
@@ -168,12 +170,12 @@ fn after(newest: &Newest, changed: Vec<Memory>) -> Newest {
     all.into()
 }
 
-/// An instant that the row holds beside its body.
+/// A placeholder for an instant that the row holds outside of its body.
 const fn of_row() -> Timestamp {
     Timestamp(0)
 }
 
-/// Places on a shelf are listed from the newest on.
+/// The id of a memory's row. The ids of a shelf sort from the newest place on.
 fn on_shelf(shelf: &str, place: u32) -> String {
     format!("{shelf}/{:010}", u32::MAX - place)
 }
@@ -201,7 +203,8 @@ impl Memory {
         found.as_ref().map(Self::read).transpose()
     }
 
-    /// A memory about this subject, forgotten or not, and the name of its shelf. Who said it first tells where it stands.
+    /// A memory about this subject, forgotten or not, and the name of its shelf. The first statement holds the shelf
+    /// and the place.
     pub(super) async fn of(
         core: &Core,
         tenant: &Tenant,
@@ -229,7 +232,7 @@ impl Answered {
     }
 }
 
-/// Who said a memory, from behind a place on, the earliest first.
+/// The statements of a memory after a place, the earliest first.
 pub(super) async fn sources(
     core: &Core,
     tenant: &Tenant,
@@ -248,12 +251,12 @@ pub(super) async fn sources(
 }
 
 impl<'c> Shelf<'c> {
-    /// The memories of one kind about one subject.
+    /// The name of the shelf for the memories of one kind about one subject.
     pub(super) fn name(subject: &str, kind: &str) -> String {
         format!("{}/{kind}", part(subject))
     }
 
-    /// Read before the memories that stand there: what is written in between shows by the place.
+    /// Reads a shelf. This happens before its memories are read, so that a write in between shows by the place.
     pub(super) async fn find(core: &'c Core, tenant: &'c Tenant, id: String) -> Result<Self, StoreError> {
         let found = core.group.document_find(tenant, SHELF, &id).await?;
         let (place, since) = found.as_ref().map_or((0, core.now()), |row| (row.revision, row.created_at));
@@ -261,14 +264,14 @@ impl<'c> Shelf<'c> {
         Ok(Self { core, tenant, id, state: State { place, standing, written, since } })
     }
 
-    /// A shelf as this process has left it, with all that stands there. Nothing if there is more than is kept in memory.
+    /// A shelf as this process left it, with all its memories. `None` if the shelf has more memories than are cached.
     pub(super) fn kept(core: &'c Core, tenant: &'c Tenant, id: &str) -> Option<(Self, Newest)> {
         let Kept { state, newest, .. } = core.memories::<Shelves>().find(tenant, id)?;
         let is_whole = newest.len() == state.standing as usize;
         is_whole.then(|| (Self { core, tenant, id: id.to_owned(), state }, newest))
     }
 
-    /// The newest memories, taken apart: all that something new is compared with.
+    /// The newest memories with their tokens and facts: all memories that a new statement is compared with.
     pub(super) async fn compared(&self) -> Result<Newest, StoreError> {
         let kept = self.core.memories::<Shelves>().find(self.tenant, &self.id);
         if let Some(kept) = kept.filter(|kept| kept.state == self.state) {
@@ -277,9 +280,9 @@ impl<'c> Shelf<'c> {
         Ok(self.newest(None, COMPARED).await?.into_iter().map(Standing::of).collect())
     }
 
-    /// The newest that stand before a place.
+    /// The newest memories before a place.
     pub(super) async fn newest(&self, before: Option<u32>, limit: u32) -> Result<Vec<Memory>, StoreError> {
-        // Behind the last one stand those of another shelf.
+        // The limit prevents a read into the rows of the next shelf.
         let limit = limit.min(self.state.standing);
         if limit == 0 {
             return Ok(Vec::new());
@@ -290,7 +293,8 @@ impl<'c> Shelf<'c> {
         rows.iter().take_while(|row| row.id.starts_with(&own)).map(Memory::read).collect()
     }
 
-    /// How sure a source was of a memory. Of the one that said it first, there may be no row but that of its words.
+    /// The confidence of a source in a memory. The source of the first statement may have no row but that of its
+    /// statement.
     pub(super) async fn said(
         &self,
         memory: MemoryId,
@@ -309,7 +313,7 @@ impl<'c> Shelf<'c> {
         Ok(SaidBefore { row, confidence })
     }
 
-    /// One write to the shelf, which takes its next place.
+    /// Begins a write to the shelf, which takes the next place.
     pub(super) fn write(self) -> Writing<'c> {
         let at = self.core.now();
         let before = self.state;
@@ -322,11 +326,11 @@ impl<'c> Shelf<'c> {
 /// The rows of one write to a shelf.
 pub(super) struct Writing<'c> {
     shelf: Shelf<'c>,
-    /// The shelf's row from now on.
+    /// The state of the shelf after the write.
     state: State,
     pub(super) at: Timestamp,
     rows: Vec<Document>,
-    /// The memories among the rows, as they are from now on.
+    /// The memories of the write, in their new state.
     memories: Vec<Memory>,
 }
 
@@ -337,7 +341,7 @@ impl Writing<'_> {
         self.rows.push(Row { tenant, kind, id, revision, since, at: self.at }.holding(body));
     }
 
-    /// A memory that is new.
+    /// A new memory at the place of this write.
     pub(super) fn first(&self, content: &str, confidence: u32, contradicts: Vec<Mark>) -> Memory {
         Memory {
             id: MemoryId(self.shelf.core.ids.next()),
@@ -353,7 +357,7 @@ impl Writing<'_> {
         }
     }
 
-    /// A memory as it is from now on.
+    /// Adds a memory in its new state.
     pub(super) fn memory(&mut self, memory: &Memory) {
         let before = (memory.revision > 0).then_some((memory.revision, memory.created_at));
         let standing = memory.forgotten.is_none();
@@ -365,17 +369,17 @@ impl Writing<'_> {
         self.memories.push(Memory { revision: memory.revision + 1, updated_at: self.at, ..memory.clone() });
         self.add(MEMORY, on_shelf(&self.shelf.id, memory.place), before, memory);
         if let Some(row) = self.rows.last_mut() {
-            row.open = standing; // those that stand there are listed
+            row.open = standing; // lists show open memories only
         }
     }
 
-    /// The memory of this place is known under a normal form from now on.
+    /// Adds the row by which a normal form points to the memory at this place.
     pub(super) fn known_as(&mut self, form: Form, place: u32) {
         let before = (form.revision > 0).then_some((form.revision, form.since));
         self.add(FORM, form.id, before, &place);
     }
 
-    /// Somebody says it.
+    /// Adds a statement of a source.
     pub(super) fn source(&mut self, memory: MemoryId, source: &str, content: &str, confidence: u32) {
         let source = Source {
             shelf: self.shelf.id.clone(),
@@ -388,7 +392,7 @@ impl Writing<'_> {
         self.add(SOURCE, of_memory(memory, self.state.place), None, &source);
     }
 
-    /// A source is so sure of a memory.
+    /// Adds the highest confidence of a source in a memory.
     pub(super) fn said(
         &mut self,
         memory: MemoryId,
@@ -400,7 +404,7 @@ impl Writing<'_> {
         self.add(SAID, format!("{memory}/{}", hex(source)), before, &confidence);
     }
 
-    /// This was answered under a key.
+    /// Adds the answer that a key keeps.
     pub(super) fn answered(&mut self, key: &str, place: u32, request: &KeyedDigest, answer: &Remembered) {
         let answered = Answered {
             memory: answer.memory,
@@ -412,7 +416,7 @@ impl Writing<'_> {
         self.add(KEY, key.to_owned(), None, &answered);
     }
 
-    /// A tombstone stays of a memory; what it says, and who said it, goes.
+    /// Forgets a memory: a tombstone stays, and its content and its sources are removed.
     pub(super) async fn forget(&mut self, memory: Memory, forgotten: Forgotten) -> Result<(), StoreError> {
         self.shelf.core.memories::<Shelves>().forget(self.shelf.tenant, &self.shelf.id);
         self.forget_words(memory.id).await?;
@@ -422,7 +426,8 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// The words of a memory go. Of one that was said very often, some of the rows are written before the others.
+    /// Removes the words of a memory's statements. If there are many statements, some rows are committed before the
+    /// others.
     async fn forget_words(&mut self, memory: MemoryId) -> Result<(), StoreError> {
         let (core, tenant) = (self.shelf.core, self.shelf.tenant);
         let (own, mut after) = (format!("{memory}/"), of_memory(memory, 0));
@@ -447,12 +452,12 @@ impl Writing<'_> {
             };
             after = last.id.clone();
             let some = crate::store::Change { documents: gone, ..core.change(None) };
-            // Refused if another forgets it at the same time: the last write decides.
+            // A refusal means that another process forgets the same memory: the final write decides.
             let _ = core.group.commit_one(some).await?;
         }
     }
 
-    /// What this memory contradicts bears no mark of it any more.
+    /// Removes this memory's mark from each memory that it contradicts.
     async fn unmark(&mut self, memory: &Memory) -> Result<(), StoreError> {
         for mark in &memory.contradicts {
             let found = Memory::find(self.shelf.core, self.shelf.tenant, &self.shelf.id, mark.place).await?;
@@ -464,14 +469,14 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// All rows, the shelf's among them, and the shelf as they leave it.
+    /// All rows, with the shelf's own, and the shelf as they leave it.
     pub(super) fn onto(mut self, newest: &Newest) -> (Vec<Document>, Kept) {
         let newest = after(newest, std::mem::take(&mut self.memories));
         let kept = Kept::new((self.shelf.tenant.clone(), self.shelf.id.clone()), self.state, newest);
         (self.rows(), kept)
     }
 
-    /// All rows, the shelf's among them.
+    /// All rows, with the shelf's own.
     pub(super) fn rows(mut self) -> Vec<Document> {
         let before = self.shelf.state;
         let before = (before.place > 0).then_some((before.place, before.since));

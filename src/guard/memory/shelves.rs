@@ -1,5 +1,6 @@
-//! The shelves that this process has written to last, kept in memory with their newest memories, taken apart. Whatever is said on a
-//! shelf is compared with all of these; to read them from the store each time would cost more than the write itself.
+//! A cache of the shelves that this process wrote last, with the tokens and facts of their newest memories. Each
+//! statement is compared with all of these memories, and reading them from the store each time would cost more than
+//! the write itself.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +10,12 @@ use super::rows::Memory;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
 
-/// The most bytes of content that are kept. A text that is taken apart takes several times its length.
+/// The maximum size of all cached contents, in bytes. A text with its tokens takes several times its length.
 const MAX_BYTES: usize = 1024 * 1024;
-/// The most shelves that are kept.
+/// The maximum number of cached shelves.
 const MAX_SHELVES: usize = 256;
 
-/// A memory with its text, taken apart.
+/// A memory that is not forgotten, with its tokens and facts.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     pub(super) memory: Memory,
@@ -30,26 +31,26 @@ impl Standing {
 /// The newest memories of a shelf, the newest first.
 pub(super) type Newest = Arc<[Arc<Standing>]>;
 
-/// The row of a shelf.
+/// The state of a shelf's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     /// The place that was taken last; 0 on a new shelf.
     pub(super) place: u32,
-    /// The number of memories that stand there and are not forgotten.
+    /// The number of the shelf's memories that are not forgotten.
     pub(super) standing: u32,
-    /// The id of the write that moved it on last; 0 on a new shelf.
+    /// The id of the last write to the shelf; 0 on a new shelf.
     pub(super) written: i64,
     pub(super) since: Timestamp,
 }
 
-/// A shelf as a write of this process has left it.
+/// A shelf as a write of this process left it.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     /// The tenant and the shelf's name.
     of: (Tenant, String),
     pub(super) state: State,
     pub(super) newest: Newest,
-    /// The length of all contents.
+    /// The size of all contents, in bytes.
     bytes: usize,
 }
 
@@ -64,22 +65,22 @@ impl Kept {
     }
 }
 
-/// The shelves that are kept; the one that was written to last at the end.
+/// The cached shelves, in the order of their last writes.
 #[derive(Debug, Default)]
 pub(super) struct Shelves(Mutex<VecDeque<Kept>>);
 
 impl Shelves {
-    /// A shelf as this process has left it. Another one may have written to it since.
+    /// A shelf as this process left it. Another process may have written to the shelf since.
     pub(super) fn find(&self, tenant: &Tenant, name: &str) -> Option<Kept> {
         self.lock().iter().find(|kept| kept.is_of(tenant, name)).cloned()
     }
 
-    /// Keeps a shelf as a durable write has left it, instead of those that were written to before all others.
+    /// Caches a shelf after a durable write, and evicts the shelves that were written longest ago.
     pub(super) fn keep(&self, new: Kept) {
         let mut all = self.lock();
         if let Some(place) = all.iter().position(|kept| kept.of == new.of) {
             if all[place].state.place > new.state.place {
-                return; // of two writes that have become durable, this is the earlier one
+                return; // of two durable writes, this one is the earlier
             }
             all.remove(place);
         }
@@ -91,12 +92,12 @@ impl Shelves {
         }
     }
 
-    /// Keeps nothing of a shelf any more: some of its words are to go.
+    /// Evicts a shelf whose memory is to be forgotten.
     pub(super) fn forget(&self, tenant: &Tenant, name: &str) {
         self.lock().retain(|kept| !kept.is_of(tenant, name));
     }
 
-    /// Nothing that holds this lock can panic halfway through a change.
+    /// Locks the cache. No holder of the lock can panic in the middle of a change, so a poisoned lock is usable.
     fn lock(&self) -> MutexGuard<'_, VecDeque<Kept>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! How similar two texts are whose facts are the same.
+//! The similarity of two texts with the same facts.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,8 @@ use futures_util::future::BoxFuture;
 use super::facts::Text;
 use super::normal::is_unspaced;
 
-/// Says how similar texts are. It is asked only about texts whose numbers, identifiers, dates and denials are the same.
+/// A measure of the similarity of texts. It is called only for texts with the same numbers, identifiers, dates and
+/// negations.
 ///
 /// ```
 /// use counterfoil::guard::memory::Similarity;
@@ -38,15 +39,17 @@ use super::normal::is_unspaced;
 /// }
 /// ```
 pub trait Similarity: Send + Sync + std::fmt::Debug {
-    /// How similar the content is to each of the others, from 0 to 1, in their order. One that cannot be told is 0: what
-    /// is missing is only not suggested. It may be asked again for the same write, if another was written first.
+    /// The similarity of the content to each of the others, from 0 to 1, in their order. Use 0 for a similarity that
+    /// cannot be computed: that memory is then not suggested. May be called again for the same write, if a concurrent
+    /// write was committed first.
     fn scores<'a>(&'a self, content: &'a str, others: &'a [String]) -> BoxFuture<'a, Vec<f64>>;
 }
 
-// A measure is handed around as `dyn`.
+// Checks that the trait is object-safe, because a measure is passed as `dyn`.
 const _: Option<&dyn Similarity> = None;
 
-/// By the letters that two normal forms have in common, and by their words in their order: whichever is less.
+/// The default measure: the lower of two scores, the common letter sequences of the normal forms and their common
+/// words in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lexical;
 
@@ -58,19 +61,19 @@ impl Similarity for Lexical {
     }
 }
 
-/// Words beyond so many are not compared by their order.
+/// The maximum number of words that are compared in order.
 const WORDS: usize = 128;
 
 fn score(one: &Text, other: &Text) -> f64 {
     let unspaced = one.normal.chars().filter(|c| is_unspaced(*c)).count() * 2 > one.normal.chars().count();
     let letters = dice(&one.normal, &other.normal, if unspaced { 2 } else { 3 });
     if unspaced {
-        return letters; // its runs are no words
+        return letters; // in a script without spaces the tokens are not words
     }
     letters.min(in_order(&one.tokens, &other.tokens))
 }
 
-/// Which part of their sequences of `n` letters two texts have in common.
+/// The fraction of their sequences of `n` letters that two texts have in common.
 pub(super) fn dice(one: &str, other: &str, n: usize) -> f64 {
     let (one, other) = (grams(one, n), grams(other, n));
     let all: usize = one.values().chain(other.values()).sum();
@@ -87,10 +90,10 @@ fn grams(text: &str, n: usize) -> HashMap<Vec<char>, usize> {
     grams
 }
 
-/// Which part of their words stands in the same order.
+/// The fraction of the words that both texts have in the same order.
 fn in_order(one: &[String], other: &[String]) -> f64 {
     let (one, other) = (&one[..one.len().min(WORDS)], &other[..other.len().min(WORDS)]);
-    // The longest common subsequence, a row at a time.
+    // The length of the longest common subsequence, computed row by row.
     let mut row = vec![0; other.len() + 1];
     for word in one {
         let mut before = 0;

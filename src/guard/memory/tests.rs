@@ -1,10 +1,10 @@
-//! Properties of the normal form: it is final, nothing but looks goes into it, and no fact is lost in it.
+//! Properties of the normal form: it is final, removes nothing but appearance, and loses no fact.
 
 use proptest::prelude::*;
 
 use crate::guard::memory::normal_form;
 
-/// What has broken normal forms before, and everything else.
+/// Texts with pieces that have broken normal forms before, and with arbitrary characters.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => "[a-zA-Z]{1,6}",

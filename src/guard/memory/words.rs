@@ -1,10 +1,10 @@
-//! Words that carry a fact, in several languages, as normal forms have them. A word that is missing here makes two texts
-//! look more alike than they are, which matters only where somebody has opted in to merging what is similar; one too many
-//! keeps them apart. So in doubt it is here.
+//! Words that carry a fact, in several languages, in their normal form. A missing word makes two texts more similar
+//! than they are, which matters only if the caller has opted in to merging similar texts; a superfluous word keeps
+//! texts apart. So in doubt a word is listed here.
 
-/// Words that deny.
+/// Words that negate.
 pub(super) const NEGATIONS: &[&str] = &[
-    // English; a verb that ends in n't is one, too
+    // English; a verb that ends in n't counts, too
     "not",
     "no",
     "never",
@@ -174,13 +174,13 @@ pub(super) const NEGATIONS: &[&str] = &[
     "belum",
     "jangan",
     "hapana",
-    // Korean, where it stands by itself
+    // Korean, as separate words
     "안",
     "못",
 ];
 
-/// Parts of a text that deny where words are not told apart by spaces, or are put together. Some are in words that deny
-/// nothing: then these keep apart what could have been merged.
+/// Parts of a text that negate in scripts without spaces, or in compound words. Some of them occur in words that
+/// negate nothing: then two texts stay apart that could have been merged.
 pub(super) const DENYING: &[&str] = &[
     // Chinese and Japanese
     "不",
@@ -212,11 +212,11 @@ pub(super) const DENYING: &[&str] = &[
     "មិន",
 ];
 
-/// What can stand before a word and deny it: `paid` and `unpaid`.
+/// Prefixes that negate a word: `paid` and `unpaid`.
 pub(super) const PREFIXES: &[&str] =
     &["un", "in", "im", "ir", "il", "dis", "non", "non-", "de", "anti", "anti-", "ex-", "не", "без", "nicht"];
 
-/// Words that come and go with a denial, and say nothing else.
+/// Words that accompany a negation and carry no other meaning.
 pub(super) const AUXILIARY: &[&str] = &[
     "do", "does", "did", "is", "are", "was", "were", "be", "am", "has", "have", "had", "will", "would",
     "can", "could", "should", "any", "a", "an", "the", "some", "ein", "eine", "einen", "einem", "einer",
@@ -224,7 +224,7 @@ pub(super) const AUXILIARY: &[&str] = &[
     "los", "las", "una", "o", "os", "as", "um", "uma", "il", "lo", "het", "een", "ال",
 ];
 
-/// Numbers in words, and what stands for an amount.
+/// Numbers in words, and words for an amount.
 pub(super) const NUMBERS: &[&str] = &[
     "zero",
     "one",
@@ -381,13 +381,13 @@ pub(super) const NUMBERS: &[&str] = &[
     "दस",
 ];
 
-/// Numbers where words are not told apart by spaces.
+/// Numerals of scripts without spaces between words.
 pub(super) const NUMERALS: &[char] = &[
     '一', '二', '三', '四', '五', '六', '七', '八', '九', '十', '百', '千', '万', '萬', '亿', '億', '两',
     '兩', '零', '〇', '半', '壱', '弐', '参',
 ];
 
-/// Months, days, and days as seen from today.
+/// Months, days, and days relative to today.
 pub(super) const DATES: &[&str] = &[
     "january",
     "february",

@@ -1,4 +1,4 @@
-//! What a record becomes: every transition there is, and no sequence that leaves the state machine.
+//! The transitions of a record: all of them, and no sequence of events that leaves the state machine.
 
 use proptest::prelude::*;
 
@@ -21,12 +21,12 @@ fn commit(response: &str) -> Event {
     Event::Commit { response: json(response), external_ref: None, basis: Basis::Answer }
 }
 
-/// Under another account than the first attempt.
+/// The event of a further attempt, under another account than the first one.
 fn again_by(fence: Fence, basis: Basis) -> Event {
     Event::Again { fence, basis, declaration: DeclarationId(2), approval: None, scopes: None }
 }
 
-/// One event of each kind, with the name used in the table. `fence` is whom again and adopt hand it to.
+/// One event of each kind, with its name in the table. `fence` is the worker that again and adopt hand the record to.
 fn events(fence: Fence) -> [(&'static str, Event); 16] {
     [
         ("again", again_by(fence, Basis::Answer)),
@@ -48,12 +48,13 @@ fn events(fence: Fence) -> [(&'static str, Event); 16] {
     ]
 }
 
-/// Nobody has it in hand.
+/// A started record that no worker handles.
 fn left() -> Record {
     Record { not_before: Some(Timestamp(40)), ..record(State::Started) }
 }
 
-// Whoever takes a record up that was left has it in hand from then on; and one whose question was withdrawn is left.
+// A worker that takes up a record that was left handles it from then on; a record whose question was withdrawn is
+// left.
 #[test]
 fn a_record_is_left_until_somebody_takes_it_up() {
     let started = record(State::Started);
@@ -67,23 +68,23 @@ fn a_record_is_left_until_somebody_takes_it_up() {
     }
 }
 
-/// The whole state machine: what each state takes from the worker that holds the record, and from another one.
-/// What is not named is refused.
+/// The whole state machine: the events that each state takes from the worker that holds the record, and from another
+/// one. An event that is not named is refused.
 fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'static str]); 12] {
     let compensated =
         |whole| record(State::Compensated { response: json("first"), compensation: json("undone"), whole });
     let committed = || record(State::Committed { response: json("first") });
     let in_hand: &[_] =
         &["again", "adopt", "note", "commit", "fail, go again", "fail, give up", "refuse", "park", "leave"];
-    // Taken over, or put to a person; never reported on.
+    // The record is taken over or put to a person; its outcome is never reported.
     let elsewhere: &[_] = &["again", "adopt", "park"];
     let resolutions: &[_] =
         &["unpark", "answer waits", "resolve committed", "resolve not committed", "resolve abandoned"];
     [
         ("started", record(State::Started), in_hand, elsewhere),
-        // Its worker may take it up again, as any other may.
+        // Its own worker may take the record up again, like any other worker.
         ("left", left(), in_hand, elsewhere),
-        // That this attempt failed says nothing about the earlier one of unknown fate.
+        // The failure of this attempt says nothing about the earlier one of unknown outcome.
         (
             "in doubt",
             Record { in_doubt: true, ..record(State::Started) },
@@ -96,7 +97,7 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
             resolutions,
             resolutions,
         ),
-        // Once more, or the waiting ends by decision: also that of a worker that has taken the run over.
+        // Another attempt, or the end of the wait by decision, also by a worker that has taken the run over.
         (
             "failed",
             record(State::Failed { failure: failure("first") }),
@@ -109,7 +110,7 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
             &["again", "fail, give up"],
             &["again", "fail, give up"],
         ),
-        // No build writes such a row. If there is one, nothing goes out while its question is open.
+        // No build writes such a row. If there is one, nothing is sent while its question is open.
         (
             "failed and parked",
             Record { escalation: Some(QuestionId(9)), ..record(State::Failed { failure: failure("first") }) },
@@ -117,7 +118,7 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
             &[],
         ),
         ("committed", committed(), &["compensate"], &["compensate"]),
-        // Whoever can look its response up.
+        // Any worker that can look the response up may supply it.
         ("oversized", record(oversized()), &["supply", "compensate"], &["supply", "compensate"]),
         ("partly compensated", compensated(false), &["compensate"], &["compensate"]),
         ("compensated", compensated(true), &[], &[]),
@@ -125,7 +126,8 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
     ]
 }
 
-// R-EXE-6: what a further attempt of unknown fate rests on is kept with it, and a later answer does not lift it.
+// R-EXE-6: the record keeps the basis of a further attempt of unknown outcome, and a later answer does not replace
+// it.
 #[test]
 fn a_further_attempt_is_in_doubt_and_keeps_its_mark() {
     let again = |record: &Record, basis| applied(record, again_by(MINE, basis));
@@ -143,7 +145,7 @@ fn a_further_attempt_is_in_doubt_and_keeps_its_mark() {
     assert!(!again(&failed, Basis::Answer).in_doubt, "it had failed for certain");
 }
 
-// A record that an engine without the field has settled says nothing: when it was settled is not known any more.
+// A record that was settled by an engine without the field has no instant: it is no longer known.
 #[test]
 fn what_was_settled_without_an_instant_gets_none_later() {
     let committed = record(State::Committed { response: json("first") });
@@ -151,7 +153,8 @@ fn what_was_settled_without_an_instant_gets_none_later() {
     assert_eq!((committed.sealed_at, undone.sealed_at), (None, None));
 }
 
-// Of two attempts of which one may have had an effect, the first one's approval is kept; of what failed for certain, the last one's.
+// Of two attempts of which one may have had an effect, the record keeps the first one's approval; after certain
+// failures, the last one's.
 #[test]
 fn an_approval_is_kept_like_the_declaration() {
     let of = |by| Some(Box::new(Approval::of(by, &ApprovalSubject::of("notice", "Dear Ann")).unwrap()));
@@ -172,8 +175,9 @@ fn an_approval_is_kept_like_the_declaration() {
     assert_eq!(again(&failed, "bob").approval, of("bob"));
 }
 
-// What a further attempt rests on is what it is sent on. A provider's word stands while the fate of the earlier attempt is
-// open; a person's word stands for good, for the person may be wrong, however often it is tried.
+// The basis of a further attempt is the reason for which it is sent. The provider's declaration stays the basis while
+// the outcome of the earlier attempt is open; a person's decision stays for good, because the person may be wrong,
+// however often the call is tried.
 #[test]
 fn what_an_attempt_rests_on_stands_under_an_answer() {
     let started = record(State::Started);
@@ -226,7 +230,7 @@ fn a_noted_reference_survives_an_answer_without_one() {
     assert_eq!(applied(&noted, named).external_ref.as_deref(), Some("r2"));
 }
 
-// R-REC-3, invariant 6: the zombie's answer comes too late, and the record says to whom it belongs now.
+// R-REC-3, invariant 6: the answer of the zombie comes too late, and the record names its present worker.
 #[test]
 fn a_worker_that_was_adopted_from_can_report_nothing() {
     let adopted = apply(&started(), Event::Adopt { fence: OTHER }, OTHER, Timestamp(20)).unwrap();
@@ -238,7 +242,7 @@ fn a_worker_that_was_adopted_from_can_report_nothing() {
     assert_eq!((settled.response(), settled.basis), (Some(&json("found")), Basis::Lookup));
 }
 
-// R-EXE-4: each execution has its own budget; what earlier ones spent does not count against it.
+// R-EXE-4: each execution has its own budget; the attempts of earlier executions do not count against it.
 #[test]
 fn giving_up_starts_the_next_execution_with_a_full_budget() {
     let again = |record: &Record| applied(record, again_by(MINE, Basis::Answer));
@@ -252,16 +256,16 @@ fn giving_up_starts_the_next_execution_with_a_full_budget() {
     assert_eq!((ended.attempts, ended.tries()), (2, 0));
     let next = again(&ended);
     assert_eq!((next.attempts, next.tries()), (3, 1));
-    // Ended while it waits: the same.
+    // An execution that ended while it waited is the same.
     assert_eq!(fail(&waiting, None).tries(), 0);
 }
 
-// Invariant 8: a question that is open takes an answer, and each answer closes it.
+// Invariant 8: an open question takes an answer, and each answer closes it.
 #[test]
 fn each_resolution_closes_the_question() {
     let parked = applied(&started(), Event::Park { escalation: QuestionId(9) });
     assert_eq!((parked.escalation, &parked.state), (Some(QuestionId(9)), &State::Started));
-    // A person answers, not a worker: whoever writes it down need not hold the record.
+    // A person answers, not a worker: the writer need not hold the record.
     let resolve = |event| apply(&parked, event, OTHER, Timestamp(30)).unwrap();
     let yes = resolve(Event::ResolveCommitted { response: json("said"), external_ref: Some("r".into()) });
     assert_eq!((yes.response(), yes.basis, yes.escalation), (Some(&json("said")), Basis::Decision, None));
@@ -269,7 +273,7 @@ fn each_resolution_closes_the_question() {
     let no = resolve(Event::ResolveNotCommitted { message: "ann: no".into() });
     assert!(matches!(&no.state, State::Failed { failure } if failure.message == "ann: no"));
     assert_eq!((no.escalation, no.tries()), (None, 0));
-    // What is sent after the answer rests on it, until it is known what became of it; and it can fail for certain.
+    // A send after the answer rests on it until its outcome is known; and the send can fail for certain.
     let again = applied(&no, again_by(MINE, Basis::Answer));
     assert_eq!((again.basis, again.in_doubt), (Basis::Denial, false));
     let failed = applied(&again, Event::Fail { failure: failure("no"), not_before: Some(Timestamp(50)) });
@@ -279,7 +283,7 @@ fn each_resolution_closes_the_question() {
     assert_eq!(left.escalation, None);
 }
 
-// DESIGN 4.12: undone in part, then wholly; the first result is shown throughout.
+// An effect can be undone in part, then wholly; the first result is shown throughout.
 #[test]
 fn undoing_in_part_can_be_completed_and_not_undone() {
     let committed = applied(&started(), commit("first"));
@@ -292,7 +296,7 @@ fn undoing_in_part_can_be_completed_and_not_undone() {
     assert!(undo(&wholly, "more", false).is_err());
 }
 
-// DESIGN 4.13
+// An error names the state of the record.
 #[test]
 fn a_refusal_says_what_the_record_is() {
     let parked = Record { escalation: Some(QuestionId(9)), ..started() };
@@ -343,14 +347,14 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What never changes, whatever happens.
+/// The fields that never change, whatever happens.
 fn same_operation(a: &Record, b: &Record) -> bool {
     (&a.id, &a.tenant, &a.key, &a.operation, &a.class) == (&b.id, &b.tenant, &b.key, &b.operation, &b.class)
         && (&a.request, &a.request_hash) == (&b.request, &b.request_hash)
         && (&a.owner, &a.created_at) == (&b.owner, &b.created_at)
 }
 
-/// What holds of every record, however it came about.
+/// The properties of every record, however it came about.
 fn sound(record: &Record) -> Result<(), TestCaseError> {
     prop_assert_eq!(record.sealed_at.is_some(), record.is_settled(), "sealed is settled");
     let started = record.state == State::Started;
@@ -365,13 +369,13 @@ fn sound(record: &Record) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What holds of every step from one record to the next.
+/// The properties of every step from one record to the next.
 fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(), TestCaseError> {
     prop_assert!(same_operation(before, after));
     prop_assert_eq!(after.revision, before.revision + 1);
     prop_assert!(after.updated_at >= before.updated_at, "time runs backwards");
     prop_assert!(after.spent >= before.spent);
-    // HAZARDS 0.5: what may have happened, happened under the account that is recorded.
+    // An effect that may have happened, happened under the account that is recorded.
     let failed = matches!(before.state, State::Failed { .. });
     prop_assert!(
         after.declaration == before.declaration || failed,
@@ -390,7 +394,7 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
             "a committed effect is gone"
         );
     }
-    // Invariant 6: who does not hold the record cannot say what became of its attempt.
+    // Invariant 6: a worker that does not hold the record cannot report the outcome of its attempt.
     if before.fence != by && before.state == State::Started {
         prop_assert!(
             !matches!(event, Event::Commit { .. } | Event::Fail { .. } | Event::Note { .. }),
@@ -404,12 +408,12 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
     if !matches!(event, Event::Again { .. } | Event::Adopt { .. }) {
         prop_assert_eq!(after.fence, before.fence);
     }
-    // When it was settled does not move by what is learned of it later.
+    // The instant of settlement does not move with later knowledge.
     prop_assert!(
         !(before.is_settled() && after.is_settled()) || before.sealed_at == after.sealed_at,
         "sealed twice"
     );
-    // Invariant 8: an open question is closed by an answer alone, or withdrawn; then it is as open as before.
+    // Invariant 8: an open question is closed only by an answer, or withdrawn; then the record is as open as before.
     let answer = matches!(
         event,
         Event::ResolveCommitted { .. } | Event::ResolveNotCommitted { .. } | Event::ResolveAbandoned { .. }
@@ -419,7 +423,7 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
     prop_assert_eq!(before.escalation.is_some(), answer || withdrawn || waits);
     prop_assert!(!waits || after.escalation == before.escalation, "an answer that waits closes nothing");
     prop_assert!(!withdrawn || after.state == State::Started, "withdrawn is not settled");
-    // Nothing is sent for what is settled, and nothing settled comes undone but by undoing.
+    // Nothing is sent for a settled record, and a settled effect is undone only by a compensation.
     prop_assert!(!again || matches!(before.state, State::Started | State::Failed { .. }), "settled");
     prop_assert!(!matches!(before.state, State::Abandoned { .. }), "left is left");
     prop_assert!(!matches!(before.state, State::Compensated { whole: true, .. }), "undone");

@@ -1,4 +1,4 @@
-//! Approvals: bound to exactly what was seen, and for as long as it was meant.
+//! Approvals: bound to exactly the package that was seen, and for the approved time.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -20,18 +20,17 @@ fn other_content() -> Result<(), ApprovalError> {
     Err(ApprovalError::OtherContent { what: "notice".into(), by: "bob".into() })
 }
 
-// DESIGN 4.4
 #[test]
 fn an_approval_holds_for_what_was_seen() {
     assert_eq!(notice("Dear Ann").what(), "notice");
     let approval = approved(&notice("Dear Ann"));
     assert_eq!(approval.check(&notice("Dear Ann"), NOW), Ok(()));
-    // The same content, told otherwise.
+    // The same content in another spelling.
     let same = ApprovalSubject::of("notice", &json!({"text": "Dear Ann", "to": "ann"}));
     assert_eq!(approval.check(&same, Timestamp::MAX), Ok(()));
 }
 
-// DESIGN 4.4: the draft changed after it was approved.
+// The draft changed after it was approved.
 #[test]
 fn an_approval_does_not_hold_for_other_content() {
     let approval = approved(&notice("Dear Ann"));
@@ -42,7 +41,7 @@ fn an_approval_does_not_hold_for_other_content() {
     assert_eq!(approval.check(&more, NOW), other_content());
 }
 
-// DESIGN 4.4: what was approved as one thing is not done as another.
+// An approval for one kind of action does not count for another kind.
 #[test]
 fn an_approval_does_not_hold_for_another_kind() {
     let content = json!({"id": 7});
@@ -52,7 +51,6 @@ fn an_approval_does_not_hold_for_another_kind() {
     assert!(refused.to_string().contains("ask again"), "{refused}");
 }
 
-// DESIGN 4.4
 #[test]
 fn an_approval_ends_at_its_instant() {
     let package = notice("Dear Ann");
@@ -61,11 +59,11 @@ fn an_approval_ends_at_its_instant() {
     let expired = Err(ApprovalError::Expired { by: "bob".into() });
     assert_eq!(approval.check(&package, NOW), expired);
     assert_eq!(approval.check(&package, Timestamp::MAX), expired);
-    // That the content changed matters more: a new approval of the old content would not help.
+    // The change of the content matters more: a new approval of the old content would not help.
     assert_eq!(approval.check(&notice("Dear Bob"), Timestamp::MAX), other_content());
 }
 
-// DESIGN 4.4: content that cannot be hashed can be neither approved nor sent.
+// Content that cannot be hashed can be neither approved nor sent.
 #[test]
 fn content_without_a_json_form_is_refused() {
     let bad = ApprovalSubject::of("notice", &[f64::NAN]);
@@ -76,7 +74,7 @@ fn content_without_a_json_form_is_refused() {
     assert!(Approval::of("bob", &ApprovalSubject::of("pay", &9_007_199_254_740_993_u64)).is_err());
 }
 
-// An approval waits for days in the store, and comes back as it was.
+// An approval may wait for days in the store and comes back unchanged.
 #[test]
 fn an_approval_round_trips() {
     for approval in [approved(&notice("Dear Ann")), approved(&notice("x")).expires_at(NOW)] {
@@ -96,7 +94,7 @@ fn content() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    // DESIGN 4.4: kind and content have a border that neither can move.
+    // The border between kind and content cannot be moved.
     #[test]
     fn an_approval_is_for_one_package(
         a in ("[ab\",]{0,2}", content()),

@@ -1,4 +1,4 @@
-//! What of a run that did not end well is undone: over all states, owners, policies, sharers and answers.
+//! The compensation of a run that did not end well: over all states, owners, policies, sharers and answers.
 
 use super::{json, record};
 use crate::id::{QuestionId, RunId};
@@ -26,7 +26,7 @@ fn states() -> Vec<Record> {
     ]
 }
 
-// SAGA-1, SAGA-2, SAGA-5, SAGA-6, DESIGN 4.12.
+// SAGA-1, SAGA-2, SAGA-5, SAGA-6.
 #[test]
 fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
     use Compensation::{Approved, Automatic, Reviewed};
@@ -50,7 +50,7 @@ fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
                         let context = format!("{record:?} {policy:?} {sharers:?} {allowed}: {due:?}");
                         assert_eq!(due == Due::Undo, counts && free && may && !asks, "{context}");
                         assert_eq!(due == Due::Ask, counts && free && asks, "{context}");
-                        // What may stand in the world is never passed over in silence.
+                        // An effect that may be in the world is never skipped silently.
                         let stands = matches!(record.state, State::Committed { .. } | State::Started);
                         assert_eq!(due == Due::Nothing, !counts || !stands, "{context}");
                     }
@@ -60,7 +60,8 @@ fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
     }
 }
 
-// SAGA-5, H03: of unknown outcome, and asked about: by its own run it is waited for, never undone.
+// SAGA-5, H03: an effect of unknown outcome with an open question: its own run waits for it and never undoes it
+// before.
 #[test]
 fn what_may_have_happened_is_settled_first() {
     let (run, family) = (Some(RunId(1)), [RunId(1)]);
@@ -72,7 +73,7 @@ fn what_may_have_happened_is_settled_first() {
     assert!(matches!(due(&parked, &family, None, &[], true), Due::Leave(_)));
 }
 
-// A second undoing collides with the first one only if both are ours, and the provider keeps keys apart.
+// A second compensation collides with the first one only if both are ours, and the provider tells keys apart.
 #[test]
 fn an_undoing_is_looked_for_unless_a_second_one_would_collide() {
     for effect in EffectClass::ALL {
@@ -107,7 +108,7 @@ fn the_report_says_when_an_effect_is_undone() {
     assert_eq!(words, ["automatic", "after approval", "never: call them"]);
 }
 
-// Its time was over before anybody could undo it: it is not forgotten.
+// An effect whose retention was over before it could be undone is not forgotten.
 #[test]
 fn what_is_gone_is_told_of_if_it_had_happened() {
     for (was, is_left) in

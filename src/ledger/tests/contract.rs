@@ -1,4 +1,4 @@
-//! What a provider offers, and what follows for lookups.
+//! The contract of a provider, and its consequences for lookups.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ fn contract_classes_have_names_that_people_read() {
     assert_eq!(ContractClass::ALL.map(ContractClass::name), names);
 }
 
-// The network may have doubled the request: a copy is looked for where it would be a second effect that can be seen.
+// The network may have doubled the request: a copy is looked for if it would be a second effect that the lookup can
+// show.
 #[test]
 fn copies_are_looked_for_where_they_would_be_second_effects() {
     for effect in EffectClass::ALL {
@@ -106,7 +107,7 @@ fn a_finding_keeps_what_it_is_whatever_its_output_becomes() {
     assert_eq!(two(u32::MAX).try_map(tenfold), Err(u32::MAX));
 }
 
-// DESIGN 4.2: a miss is believed when nothing of the attempt can be on its way any more. To the instant.
+// A miss is believed when nothing of the attempt can be on its way any more, exactly to the instant.
 #[test]
 fn where_a_send_rests_on_a_miss_an_attempt_must_have_ended_before() {
     let retry = RetryPolicy::default();

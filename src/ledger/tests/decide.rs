@@ -1,11 +1,11 @@
-//! What the ledger answers: every state, against every request, alive or not.
+//! The answers of the ledger: every state, against every request, alive or not.
 
 use super::{failure, json, record, started};
 use crate::clock::Timestamp;
 use crate::id::QuestionId;
 use crate::ledger::{Decision, Facts, FinalState, Record, Request, RequestHash, State, decide};
 
-/// Each state, with the name it has in the table.
+/// Each state, with its name in the table.
 fn states() -> [(&'static str, Record); 10] {
     let compensated =
         |whole| State::Compensated { response: json("first"), compensation: json("undone"), whole };
@@ -43,7 +43,7 @@ fn answer(name: &str, alive: bool) -> Decision {
     }
 }
 
-/// Another payload under the same key.
+/// The hash of another payload under the same key.
 fn other_hash() -> RequestHash {
     RequestHash { version: 1, digest: [7; 32] }
 }
@@ -68,12 +68,13 @@ fn every_state_has_its_answer() {
         let same = record.request_hash;
         let requests = [
             ("same", Request { hash: same, stored_rehashed: None }, true),
-            // R-KEY-5: written by another version of the type, equal as today's.
+            // R-KEY-5: the stored request was written by another version of the type and equals this one in the
+            // present version.
             ("rehashed equal", Request { hash: other_hash(), stored_rehashed: Some(other_hash()) }, true),
-            // The stored one reads otherwise today, but is asked for as it was written.
+            // The stored request reads differently in the present version, but is requested as it was written.
             ("same, rehashed other", Request { hash: same, stored_rehashed: Some(other_hash()) }, true),
             ("other", Request { hash: other_hash(), stored_rehashed: None }, false),
-            // Rehashing that leads back to the old hash says nothing in favour of the new one.
+            // A rehash that leads back to the old hash says nothing about the new one.
             ("rehashed unlike", Request { hash: other_hash(), stored_rehashed: Some(same) }, false),
             (
                 "other scheme",
@@ -91,7 +92,8 @@ fn every_state_has_its_answer() {
     }
 }
 
-// R-REC-3, invariant 4: however often, and whatever was learned since: the first response, byte for byte.
+// R-REC-3, invariant 4: a duplicate gets the first response, byte for byte, however often and whatever was learned
+// since.
 #[test]
 fn a_duplicate_is_answered_with_the_first_result() {
     let committed = record(State::Committed { response: json("first") });
@@ -112,7 +114,7 @@ fn a_duplicate_is_answered_with_the_first_result() {
     }
 }
 
-// D10, invariant 4: the decision reads the record and changes nothing; the same question gets the same answer.
+// D10, invariant 4: the decision reads the record and changes nothing; the same request gets the same answer.
 #[test]
 fn deciding_is_pure() {
     for (name, record) in states() {

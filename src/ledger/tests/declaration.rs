@@ -1,4 +1,4 @@
-//! What binds a call whose tool has changed what it declares: never more than was promised at either time.
+//! The binding of a call whose tool has changed its declaration: never more than was promised at either time.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ fn declared(contract: &Contract, effect: EffectClass) -> Declaration {
     Declaration::of("pay", effect, contract, 1, "blue")
 }
 
-/// How long a key may be counted on, for ever being the longest.
+/// The key window of a contract, where for ever is the longest.
 fn window(contract: &Contract) -> Duration {
     contract.key_window.unwrap_or(Duration::MAX)
 }
 
-/// What a miss is worth.
+/// The rank of a lookup by the trust in its miss.
 fn worth(contract: &Contract) -> u8 {
     match contract.lookup {
         LookupOffer::None => 0,
@@ -79,7 +79,7 @@ fn a_mark_that_was_left_stays_one() {
     }
 }
 
-/// A declaration, and what it was made of, with one thing changed at a time; and how the change is told.
+/// A declaration, and its origin, with one field changed at a time; and the words for the change.
 fn changed() -> Vec<(Declaration, &'static str)> {
     let contract = || Contract::new(ContractClass::ReplaysKey).lookup(LookupOffer::Strong);
     let of = |contract: Contract| declared(&contract, EffectClass::Payment);
@@ -107,7 +107,7 @@ fn changed() -> Vec<(Declaration, &'static str)> {
             "the namespace was \"blue\" and is \"green\"",
         ),
         (of(contract().key_max_len(65)), "the longest key was 64 and is 65"),
-        // No promise: the call goes by what went out.
+        // These are no promises: the call keeps the values under which it went out.
         (Declaration { wire_rule: OperationKey::WIRE_RULE + 1, ..of(contract()) }, ""),
         (Declaration { input_version: 2, ..of(contract()) }, ""),
         (Declaration { sealed_with_effect: true, ..of(contract()) }, ""),
@@ -128,8 +128,8 @@ fn a_tool_that_declares_anything_else_is_declared_anew_and_told_of() {
     assert_eq!(first.changes(&two).as_deref(), Some(told));
 }
 
-// Less stands against a second effect under the weaker class, whichever was declared first; of two that are worth the same,
-// that under which it went out.
+// The weaker class protects less against a second effect and binds, whichever was declared first; of two equal
+// classes, the one under which the call went out binds.
 #[test]
 fn the_weaker_class_binds() {
     use ContractClass::{Blind, Idempotent, Lookup, NaturalKey, RejectsKey, ReplaysKey, Transactional};

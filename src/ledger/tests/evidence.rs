@@ -1,4 +1,4 @@
-//! Which late answers prove an effect beyond the one that a record is of.
+//! Late answers, and the proof of an effect beyond the one that a record is of.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn undone(whole: bool) -> State {
     State::Compensated { response: json("answer"), compensation: json("undone"), whole }
 }
 
-/// The states in which nothing stands, as far as the record knows, and nothing was undone.
+/// The states in which no effect is there, as far as the record knows, and nothing was undone.
 fn denying() -> [State; 3] {
     [
         State::Failed { failure: failure("no") },
@@ -22,7 +22,7 @@ fn denying() -> [State; 3] {
     ]
 }
 
-/// Sent so often, in this state, under this id of the provider's.
+/// A record in this state, with this number of attempts and this external id.
 fn record(state: State, attempts: u32, id: Option<&str>) -> Record {
     Record { state, attempts, external_ref: id.map(ToOwned::to_owned), ..started() }
 }
@@ -71,7 +71,7 @@ fn a_record_that_says_that_nothing_stands_is_contradicted() {
 fn an_effect_that_was_undone_is_not_there_again_because_its_answer_is_late() {
     for contract in ContractClass::ALL {
         let record = record(undone(true), 1, Some("ch_1"));
-        // Under an id that the caller chose, it may have been made once more.
+        // An id that the caller chose may have been used once more.
         let reused = matches!(contract, ContractClass::NaturalKey | ContractClass::RejectsKey);
         assert_eq!(is_second_effect(&record, Some("ch_1"), contract), reused, "{contract:?}");
     }
@@ -95,7 +95,8 @@ fn any_id() -> impl Strategy<Value = Option<&'static str>> {
 }
 
 proptest! {
-    // A started record reads its evidence before anything is asked, and what may be repeated has no second effect.
+    // A started record reads its evidence before anything is asked, and an effect that may be repeated has no second
+    // effect.
     #[test]
     fn nothing_follows_for_what_is_under_way_or_may_be_repeated(
         state in any_state(), kept in any_id(), late in any_id(), attempts in 1..3_u32,

@@ -1,5 +1,5 @@
-//! What is promised of a call (FLOW-10): a table, and random worlds in which it must hold: with late requests, lookups that
-//! lag or do not answer, keys that expire, providers that do not keep their word.
+//! The guarantees of a call (FLOW-10): a table, and random worlds in which they must hold: with late requests,
+//! lookups that lag or do not answer, keys that expire, providers that break their declaration.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn each_class_has_its_worst_case() {
         (looked_up(Blind), WorstCase::Settled),
         (plain(Idempotent), WorstCase::MayOverwrite),
         (plain(Idempotent).versioned(), WorstCase::RepeatsHarmlessly),
-        // No tool's call is a change in the ledger's own database, whatever it declares: `ctx.transaction` is.
+        // No call of a tool is a change in the ledger's own database, whatever it declares: `ctx.transaction` is.
         (plain(Transactional), WorstCase::AtMostOnce),
     ] {
         assert_eq!(worst(&contract), expected, "{contract:?}");
@@ -57,15 +57,16 @@ fn what_is_done_when_an_outcome_is_unknown_ends_as_it_is_promised() {
     assert!(matches!(steps(&keyed, false)[..], [Next::Escalate(_)]));
 }
 
-/// A provider, and how it fares with one operation.
+/// A provider, and its behaviour for one operation.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is one independent fact")]
 struct World {
-    /// It tells a repeat by its key, as its class says, for as long as it remembers the key.
+    /// True if the provider recognises a repeat by its key, as its class says, for as long as it remembers the key.
     keeps_its_word: bool,
-    /// The first request: arrived before its sender died, arrives within the settle time or after it, or never.
+    /// The arrival of the first request: before its sender died, within the settle time or after it, or never.
     first: Arrival,
-    /// The lookup shows what has been applied. A strong one always does, if its provider keeps its word.
+    /// True if the lookup shows the applied effects. A strong lookup always does, if its provider keeps its
+    /// declaration.
     shows: bool,
     answers: bool,
     key_expired: bool,
@@ -79,7 +80,7 @@ enum Arrival {
     Never,
 }
 
-/// What happened, and what was found out of it.
+/// The effects that happened, and the result that was found out.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     effects: u32,
@@ -101,7 +102,7 @@ fn play(effect: EffectClass, contract: &Contract, world: World, mut known: Known
     for _ in 0..8 {
         match next(effect, contract, &known) {
             Next::Look if !world.answers => known.looked = Looked::Unanswered,
-            Next::Look if effects > 0 && world.shows => break, // it is there: recorded
+            Next::Look if effects > 0 && world.shows => break, // the effect is there and recorded
             Next::Look if known.settled => known.looked = Looked::MissedSettled,
             Next::Look => known.looked = Looked::MissedEarly,
             Next::Settle => {
@@ -156,7 +157,7 @@ fn world() -> impl Strategy<Value = World> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-    /// The report never promises more than happens: whatever the world does, what is worse than promised does not come.
+    /// The report never promises too much: whatever the world does, nothing worse than promised happens.
     #[test]
     fn nothing_worse_than_promised_happens(
         contract in contract(),
@@ -166,7 +167,7 @@ proptest! {
         may_send: bool,
         attempts_left: bool,
     ) {
-        // A strong lookup shows what is there; a key expires only where there is a window.
+        // A strong lookup shows the effects that are there; a key expires only if there is a window.
         world.shows |= contract.lookup == LookupOffer::Strong && world.keeps_its_word;
         world.key_expired &= contract.key_window.is_some();
         // Without a settle time nothing is on its way any more.
@@ -195,7 +196,7 @@ proptest! {
     }
 }
 
-// FLOW-10: what a report says of each is another thing, and says what is left to a person.
+// FLOW-10: the report describes each case differently, and says what is left to a person.
 #[test]
 fn each_promise_has_words_of_its_own() {
     let all = [

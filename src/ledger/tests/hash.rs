@@ -1,4 +1,4 @@
-//! What a key is bound to, and what is shown when it is asked for with something else.
+//! The request hash of a key, and the difference that is shown for another request under the key.
 
 use proptest::prelude::*;
 use serde::Serialize;
@@ -15,7 +15,7 @@ fn difference(first: &impl Serialize, other: &impl Serialize) -> Value {
     diff(&Payload::of(first).unwrap(), &Payload::of(other).unwrap()).unwrap().0
 }
 
-// The same of a key that is bound to some fields: SHA-256("counterfoil/request/2\0" "pay" "\0" {"/cents":100,"/to":"ann"}).
+// A key that is bound to some fields: SHA-256("counterfoil/request/2\0" "pay" "\0" {"/cents":100,"/to":"ann"}).
 #[test]
 fn scheme_two_is_pinned() {
     let request = Payload::of(&json!({"to": "ann", "cents": 100, "note": "rent"})).unwrap();
@@ -37,14 +37,14 @@ fn scheme_one_is_pinned() {
     assert_eq!(format!("{hash:?}"), "v1:7222e58f3473f2f6229e1113fcc0eceb30a3767dd8d134ba37b9c37c66e01d7b");
 }
 
-// R-KEY-5, E07: a hash of another scheme never passes for this one's.
+// R-KEY-5, E07: a hash of another scheme never counts as a hash of this one.
 #[test]
 fn the_version_is_part_of_the_hash() {
     let one = hash("pay", &json!(1));
     assert_ne!(one, RequestHash { version: 2, ..one });
 }
 
-// R-KEY-5: operation and request have a border that neither can move.
+// R-KEY-5: the border between operation and request cannot be moved.
 #[test]
 fn operations_have_their_own_hashes() {
     let one = json!(1);
@@ -64,7 +64,7 @@ proptest! {
     }
 }
 
-// R-KEY-6: what differs, and nothing else.
+// R-KEY-6: the fields that differ, and no others.
 #[test]
 fn a_conflict_shows_what_differs() {
     let first = json!({"to": "ann", "cents": 100, "note": "x", "lines": [1, 2]});
@@ -81,12 +81,12 @@ fn a_conflict_shows_what_differs() {
     assert_eq!(difference(&first, &first), json!([]));
 }
 
-/// A secret as the store gives it back.
+/// A secret as the store returns it.
 fn stored(digest: &str) -> Value {
     json!({"$secret": digest})
 }
 
-// R-KEY-6, E09: not even the digest of a secret is shown, wherever the secret stands.
+// R-KEY-6, E09: not even the digest of a secret is shown, wherever the secret is.
 #[test]
 fn a_conflict_shows_no_digest() {
     let (a, b) = ("a".repeat(64), "b".repeat(64));
@@ -116,7 +116,7 @@ fn a_secret_that_is_equal_does_not_differ() {
     assert_eq!(difference(&Secret::new("a"), &Secret::new("a")), json!([]));
 }
 
-// Rows hold it so.
+// Rows hold the hash in this form.
 #[test]
 fn a_hash_is_its_version_and_its_digest() {
     let hash = hash("pay", &json!(1));

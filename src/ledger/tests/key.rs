@@ -1,4 +1,4 @@
-//! Operation keys: two different operations never fall together, on the disk or on the wire.
+//! Operation keys: two different operations never get the same key, on disk or on the wire.
 
 use std::collections::HashMap;
 
@@ -17,14 +17,14 @@ fn text(key: &Key) -> String {
     key.render().unwrap().as_str().to_owned()
 }
 
-/// One call on the builder.
+/// One call of the builder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Call {
     Target(String),
     Operation(String),
 }
 
-/// A key as it was asked for. Two that differ mean two operations.
+/// A key as it was requested. Two that differ mean two operations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Asked {
     kind: String,
@@ -57,7 +57,7 @@ impl Asked {
         built.scope(self.scope.clone()).revision(self.revision)
     }
 
-    /// A tenant-wide key is one key, whatever the operation type.
+    /// The meaning of the request: a tenant-wide key is one key, whatever the operation type.
     fn meaning(&self) -> Self {
         let mut meaning = self.clone();
         if self.scope == Scope::Tenant {
@@ -93,7 +93,7 @@ fn no_two_builders_give_one_key() {
     for (kind, calls) in ["a", "a:~user:a"].into_iter().flat_map(|kind| lists.iter().map(move |l| (kind, l)))
     {
         for first in &firsts {
-            // Long lists after every beginning would be many more keys and no other syntax.
+            // Long lists after every beginning would give many more keys and no other syntax.
             if *first == First::Nothing && calls.is_empty() || *first != First::Nothing && calls.len() > 1 {
                 continue;
             }
@@ -138,7 +138,7 @@ proptest! {
         }
     }
 
-    // R-KEY-7, D02, D13: nothing that a part holds reaches a header.
+    // R-KEY-7, D02, D13: no text of a part reaches a header.
     #[test]
     fn wire_forms_fit_and_are_plain(asked in asked(), max in 25..300_usize) {
         let wire = asked.key().render().unwrap().wire("ns", &tenant(), max).unwrap();
@@ -146,7 +146,7 @@ proptest! {
         prop_assert!(wire.chars().all(|c| c.is_ascii_digit() || c.is_ascii_lowercase()), "{}", wire);
     }
 
-    // R-KEY-2: which values belong to which field counts.
+    // R-KEY-2: the assignment of values to fields counts.
     #[test]
     fn different_fields_give_different_keys(
         a in proptest::collection::vec(("[ab]{0,2}", "[ab]{0,2}"), 1..4),
@@ -159,7 +159,7 @@ proptest! {
     }
 }
 
-// R-KEY-1: what it looks like.
+// R-KEY-1: the text of a key.
 #[test]
 fn a_key_reads_as_its_parts() {
     assert_eq!(text(&Key::of("send").target("case:9").operation("draft 4")), "send:case%3A9:draft 4");
@@ -205,7 +205,7 @@ fn control_characters_are_refused() {
         assert_eq!(Key::given("t", bad).hashed().render(), control("key"));
         assert_eq!(Key::of("t").target("a").scope(Scope::User(bad.into())).render(), control("user"));
     }
-    // A derived key holds a digest of its fields, which may hold anything.
+    // A derived key holds a digest of its fields, which may hold any text.
     assert!(Key::derived("t", [("text", "a\nb")]).render().is_ok());
 }
 
@@ -222,7 +222,7 @@ fn the_length_limit_is_exact_and_counts_what_is_rendered() {
     assert!(of(510).revision(1).render().is_err());
 }
 
-// R-KEY-1, D03: a hash, never a cut; and only where the key would have been refused.
+// R-KEY-1, D03: a long key is hashed, never cut, and only if it would have been refused.
 #[test]
 fn long_keys_can_be_hashed_and_stay_distinct() {
     let long = |last: &str| Key::of("t").target("x".repeat(4000)).operation(last).hashed();
@@ -231,7 +231,7 @@ fn long_keys_can_be_hashed_and_stay_distinct() {
     assert_ne!(text(&long("a")), text(&long("a").revision(1)));
     assert_ne!(text(&long("a").revision(1)), text(&long("a").revision(2)));
     assert_ne!(text(&long("a")), text(&Key::of("t").target("x".repeat(4001)).operation("a").hashed()));
-    // The hash stands for nothing that could be written out.
+    // No written key has the same text as the hash.
     let posing = Key::of(text(&long("a")).split(':').next().unwrap()).target("a");
     assert_ne!(text(&posing), text(&long("a")));
     for n in 480..520 {
@@ -255,7 +255,7 @@ fn wire_forms_differ_by_tenant_and_namespace() {
         assert_eq!(wire("prod", &tenant()), wire("prod", &tenant()));
         assert_ne!(wire("prod", &tenant()), wire("prod", &other));
         assert_ne!(wire("prod", &tenant()), wire("test", &tenant()));
-        // Where one ends and the next begins is part of the hash.
+        // The border between namespace and tenant is part of the hash.
         assert_ne!(wire("s", &tenant()), wire("", &Tenant::new("sacme").unwrap()));
         assert_ne!(wire("", &other), wire("", &tenant()));
     }
@@ -284,7 +284,7 @@ fn client_keys_are_fresh_and_usable() {
     assert!(Key::given("t", &a).render().is_ok());
 }
 
-// The refusals say what to do.
+// The errors say what to do.
 #[test]
 fn refusals_name_the_part_and_the_remedy() {
     let text = |e: KeyError| e.to_string();
@@ -293,7 +293,8 @@ fn refusals_name_the_part_and_the_remedy() {
     assert!(text(Key::of("t").target("\n").render().unwrap_err()).contains("control character"));
 }
 
-// D11: a call without a key of its own has its run, its turn and its id, or its place among those that have none.
+// D11: a call without a key of its own has its run, its turn and its id, or its ordinal among the calls without an
+// id.
 #[test]
 fn a_call_in_a_run_is_told_by_its_id_or_its_ordinal() {
     let run = RunName { id: RunId(7), number: RunNumber(10) };
@@ -316,7 +317,7 @@ fn a_key_read_back_is_the_one_that_was_rendered() {
     assert_eq!(escaped("a:~%b"), "a%3A%7E%25b");
 }
 
-// What was undone may be done once more: under the next revision, whatever the length.
+// An effect that was undone may be made once more: under the next revision, whatever the length.
 #[test]
 fn the_next_revision_is_the_one_that_the_builder_gives() {
     let short = |revision| Key::of("t").target("a").revision(revision).render().unwrap();
@@ -326,7 +327,7 @@ fn the_next_revision_is_the_one_that_the_builder_gives() {
     assert_eq!(unrevised(short(12).as_str()), ("t:a", 12));
     assert_eq!(unrevised("t:a"), ("t:a", 0));
     assert_eq!(unrevised("t:~revision:x"), ("t:~revision:x", 0), "no number");
-    // The longest that fits stays as it is; one more character, and it is hashed as the builder would.
+    // The longest key that fits stays unchanged; with one more character it is hashed, as the builder does.
     for n in 495..=510 {
         let of = |revision| Key::of("t").target("x".repeat(n)).hashed().revision(revision).render().unwrap();
         assert_eq!(of(0).next_revision(), of(1), "{n}");

@@ -1,4 +1,4 @@
-//! When committed records are looked up again, and what the answers mean.
+//! The instants at which committed records are looked up again, and the meaning of the answers.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn contract(settle: Duration) -> Contract {
     Contract::new(ContractClass::Lookup).settle(settle)
 }
 
-/// How long after the seal each look of a series is made, if each is made on time and finds one effect.
+/// The times after the seal of the looks of a series, if each look is made on time and finds one effect.
 fn series(contract: &Contract) -> Vec<Duration> {
     let mut look = Look::first(&committed(), Reason::Doubt, contract, SEALED);
     let mut made = Vec::new();
@@ -75,7 +75,7 @@ fn a_pending_call_is_looked_up_when_the_provider_wants_it_until_its_longest_time
     let due = |look: &Look| SEALED.until(look.due_at.unwrap());
     assert_eq!(due(&look), 3 * MINUTE);
 
-    // A lookup that has no answer is made again, however often; one that answers begins anew.
+    // A lookup without an answer is repeated, however often; after an answer the series of pauses begins again.
     let mut unanswered = look.clone();
     for pause in [10 * SECOND, 20 * SECOND, 40 * SECOND] {
         let now = unanswered.due_at.unwrap();
@@ -87,7 +87,7 @@ fn a_pending_call_is_looked_up_when_the_provider_wants_it_until_its_longest_time
     let pending = unanswered.still_pending(Duration::ZERO, &contract, now);
     assert_eq!((due(&pending), pending.tries), (4 * MINUTE + SECOND, 0), "a pause of nothing is a second");
 
-    // None is made later than at the end of the longest time, and that one asks.
+    // No look is made later than at the end of the longest time, and the look at that end asks a person.
     let last = look.still_pending(Duration::MAX, &contract, now);
     assert_eq!(due(&last), 10 * MINUTE);
     assert!(!look.is_overdue(&contract, now) && last.is_overdue(&contract, last.due_at.unwrap()));
@@ -96,7 +96,7 @@ fn a_pending_call_is_looked_up_when_the_provider_wants_it_until_its_longest_time
     assert!(!asked.is_overdue(&contract, SEALED.after(Duration::from_hours(9))));
 }
 
-// The wall clock was set forward, or the process was away: the steps that are behind are made all the same, at their distances.
+// The wall clock was set forward, or the process was away: the missed steps are still made, at their distances.
 #[test]
 fn no_step_is_left_out_although_its_instant_has_passed() {
     let contract = contract(MINUTE);
@@ -114,8 +114,8 @@ fn no_step_is_left_out_although_its_instant_has_passed() {
 }
 
 proptest! {
-    // A request that lands after the seal and before the horizon is found at the latest when it has been under way twice as
-    // long, or one settle time longer.
+    // A request that lands after the seal and before the horizon is found at the latest when it has been under way
+    // twice as long, or one settle time longer.
     #[test]
     fn whatever_lands_before_the_horizon_is_looked_for_soon_after(settle in 1..10_000_u64, horizon in 1..1_000_000_u64, lands in 1..1_000_000_u64) {
         let contract = contract(Duration::from_secs(settle)).confirm_for(Duration::from_secs(horizon));
@@ -129,7 +129,7 @@ proptest! {
         }
     }
 
-    // However late each look is made, and however the wall clock jumps, a series ends, and does not skip its horizon.
+    // A series ends and does not skip its horizon, however late each look is made, and however the wall clock jumps.
     #[test]
     fn a_series_ends_whatever_the_clock_does(jumps in proptest::collection::vec(-5_000_i64..50_000, 1..60)) {
         let contract = contract(MINUTE);
@@ -235,7 +235,7 @@ fn a_removal_is_known_by_its_target() {
     assert_eq!(removal(Key::of("book").operation("monday")), None);
 }
 
-// Rows of earlier builds hold these numbers.
+// Rows of earlier builds hold these codes.
 #[test]
 fn the_numbers_of_reasons_stand_for_ever() {
     assert_eq!(Reason::ALL.map(Reason::code), [1, 2, 3, 4, 5, 6]);
@@ -266,7 +266,7 @@ fn a_look_was_tried_if_it_had_no_answer_or_showed_nothing() {
     assert!(!taken.answered(&contract, SEALED).was_tried());
 }
 
-// An answer that came before its time says nothing, for or against.
+// An answer that came before its time proves nothing, for or against.
 #[test]
 fn an_answer_that_came_too_early_is_asked_for_again() {
     let contract = contract(MINUTE);

@@ -26,7 +26,7 @@ use crate::id::{DeclarationId, Fence, Name, RecordId, Tenant};
 use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, RequestHash, State};
 use crate::payload::{Payload, Stored};
 
-/// The worker whose records these are.
+/// The worker that owns these records.
 const MINE: Fence = Fence(1);
 
 fn json(text: &str) -> Stored {

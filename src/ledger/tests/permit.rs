@@ -1,4 +1,4 @@
-//! What a send needs: over all combinations of needs and instants.
+//! The needs of a send: over all combinations of needs and instants.
 
 use proptest::option;
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn needs() -> impl Strategy<Value = Needs> {
     )
 }
 
-/// Each need that is there, with its end.
+/// Each need that is set, with its end.
 fn ends(needs: &Needs) -> Vec<(Timestamp, Need)> {
     let key = needs.key.as_ref().map(|window| window.end);
     let all = [
@@ -66,7 +66,7 @@ proptest! {
         prop_assert_eq!(needs.cut_off(), without.earliest());
     }
 
-    // The same question, asked of the contract and of the permit.
+    // The contract and the permit answer the same question alike.
     #[test]
     fn a_key_is_safe_exactly_while_the_permit_says_so(first in at(), now in at(), window in 1_u64..60) {
         let window = std::time::Duration::from_micros(window);

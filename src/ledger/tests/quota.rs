@@ -1,4 +1,4 @@
-//! What a tool declares of what it may use up: what is said counts, and nothing else.
+//! The limits that a tool declares: a value that is set counts, and nothing else.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::ledger::{Breaker, Price, Quota, Rate, Throttle};
 
 const RATE: Rate = Rate::per_second(5);
 
-/// Each thing that can be said, and whether it may hold calls back, and by a breaker.
+/// Each value that can be set; true if it may hold calls back, and true if it does so by a breaker.
 fn said() -> [(Quota, bool, bool); 7] {
     let none = Quota::default;
     let breaker = Breaker::default();

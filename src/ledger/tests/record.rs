@@ -1,11 +1,11 @@
-//! Records: what rows hold of them, and what can be told of one.
+//! Records: the values that rows hold, and the facts that a record shows.
 
 use super::{failure, json, record, started};
 use crate::clock::Timestamp;
 use crate::id::{QuestionId, RunId};
 use crate::ledger::{Basis, Divergence, EffectClass, FinalState, Owner, Record, State};
 
-// Rows of earlier builds hold these numbers and names.
+// Rows of earlier builds hold these codes and names.
 #[test]
 fn the_numbers_and_names_in_rows_stand_for_ever() {
     assert_eq!(Basis::ALL.map(Basis::code), [0, 1, 2, 3, 4, 5]);
@@ -50,7 +50,8 @@ fn effect_classes_have_names_that_people_read() {
     assert_eq!(EffectClass::ALL.map(EffectClass::name), names);
 }
 
-// What cannot be undone, costs money or is shown to somebody is looked for after each send, and asked about where it is left.
+// An effect that cannot be undone, costs money or is shown to somebody is looked up after each send, and a question
+// is asked if it is left behind.
 #[test]
 fn what_cannot_be_taken_back_is_watched() {
     use EffectClass::{Compensation, Deletion, Notification, Payment};

@@ -1,4 +1,4 @@
-//! What is done about a call of unknown outcome: every combination there is, and every way through.
+//! The steps for a call of unknown outcome: every combination, and every path.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const LOOKED: [Looked; 6] = [
     Looked::Foreign,
 ];
 
-/// One question to [`next`], and its answer.
+/// A question to [`next`], and its answer.
 #[derive(Debug)]
 struct Case {
     effect: EffectClass,
@@ -73,7 +73,7 @@ fn sends(next: Next) -> bool {
     matches!(next, Next::Resend { .. } | Next::SendAndConfirm | Next::Repeat)
 }
 
-/// Every combination, with what holds of its answer.
+/// Checks a property of the answer for every combination.
 fn always(holds: impl Fn(&Case, Next) -> bool) {
     let mut seen = 0;
     for case in cases() {
@@ -84,7 +84,7 @@ fn always(holds: impl Fn(&Case, Next) -> bool) {
     assert_eq!(seen, 10 * 42 * 384);
 }
 
-/// The same, where a second effect would be another one.
+/// Checks a property for every combination in which a repeat would be a second effect.
 fn always_when_marking(holds: impl Fn(&Case, Next) -> bool) {
     always(|case, next| case.effect.may_repeat(case.contract.class) || holds(case, next));
 }
@@ -112,7 +112,7 @@ fn the_same_key_goes_again_only_where_it_collides() {
     });
 }
 
-// DESIGN 4.3: *silent* is a duplicate against which stands nothing but the provider's word, and no mark.
+// A duplicate is *silent* if only the provider's declaration prevents it, and no mark is set.
 #[test]
 fn a_send_that_rests_on_the_providers_word_is_marked() {
     always(|case, next| match next {
@@ -121,13 +121,12 @@ fn a_send_that_rests_on_the_providers_word_is_marked() {
     });
 }
 
-// DESIGN 4.3, F07: *duplicate* is not *done*, and what is known to the provider is not sent again.
+// F07: *duplicate* is not *done*, and a call that the provider knows is not sent again.
 #[test]
 fn a_refused_duplicate_is_never_sent_again() {
     always(|case, next| !case.known.refused_as_duplicate || !sends(next));
 }
 
-// DESIGN 4.3
 #[test]
 fn a_blind_call_goes_to_a_person_unless_somebody_opted_in() {
     always_when_marking(|case, next| {
@@ -154,13 +153,13 @@ fn a_lagging_lookup_never_leads_to_a_second_effect() {
     });
 }
 
-// R-EXE-4, DESIGN 4.4
+// R-EXE-4
 #[test]
 fn nothing_is_sent_without_attempts_or_approval() {
     always(|case, next| !sends(next) || case.known.attempts_left && case.known.may_send);
 }
 
-// DESIGN 4.2: an answer that can be had is had before anything else, and nobody waits for nothing.
+// An available answer is fetched before anything else, and no wait is without purpose.
 #[test]
 fn what_can_be_asked_is_asked_first_and_nobody_waits_for_nothing() {
     always_when_marking(|case, next| {
@@ -169,7 +168,7 @@ fn what_can_be_asked_is_asked_first_and_nobody_waits_for_nothing() {
         let waits = next == Next::Settle;
         (!first || next == Next::Look) && (next != Next::Look || can_look) && (!waits || !case.known.settled)
     });
-    // A person is not asked while the world still can be.
+    // A person is not asked while the provider still can be asked.
     always_when_marking(|case, next| {
         let early = case.contract.lookup != LookupOffer::None && case.known.looked == Looked::MissedEarly;
         let collides = case.contract.class.collides() && case.known.key_honoured;
@@ -177,7 +176,7 @@ fn what_can_be_asked_is_asked_first_and_nobody_waits_for_nothing() {
     });
 }
 
-// DESIGN 4.4: what may be repeated is repeated, and disturbs neither provider's lookup nor person.
+// A repeatable effect is repeated, and uses neither the provider's lookup nor a person.
 #[test]
 fn a_repeatable_effect_is_repeated() {
     always(|case, next| {
@@ -188,7 +187,7 @@ fn a_repeatable_effect_is_repeated() {
     });
 }
 
-/// Carries `next` out in every way it can turn out, short of finding the effect, which ends the matter.
+/// Carries `next` out with every possible result except a found effect, which ends the matter.
 fn outcomes(known: Known, next: Next) -> Vec<Known> {
     match next {
         Next::Look => {
@@ -211,15 +210,15 @@ fn longest_way(effect: EffectClass, contract: &Contract, known: Known, steps: u3
         .unwrap_or(steps)
 }
 
-// Invariant 8: from wherever one starts, an end is reached: a send, or a person. No livelock.
+// Invariant 8: every path reaches an end: a send, or a person. There is no livelock.
 #[test]
 fn every_way_ends() {
     let longest = cases().map(|case| longest_way(case.effect, &case.contract, case.known, 0)).max();
-    // Look, settle, look.
+    // The longest path is look, settle, look.
     assert_eq!(longest, Some(3));
 }
 
-/// A fresh start after a crash: nothing asked, nothing settled, all that may be had is there.
+/// The state of knowledge after a crash: nothing is asked, nothing is settled, and all means are available.
 const FRESH: Known = Known {
     looked: Looked::NotYet,
     key_honoured: true,
@@ -230,7 +229,7 @@ const FRESH: Known = Known {
     noted: false,
 };
 
-/// Follows the answers, with every lookup missing.
+/// The steps of a path on which every lookup shows nothing.
 fn way(contract: &Contract, mut known: Known) -> Vec<Next> {
     let mut way = Vec::new();
     loop {
@@ -244,7 +243,7 @@ fn way(contract: &Contract, mut known: Known) -> Vec<Next> {
     }
 }
 
-// R-EXE-6, R-EXE-7: the table of DESIGN 4.3, with a lookup that shows nothing.
+// R-EXE-6, R-EXE-7: the table of the contract classes, with a lookup that shows nothing.
 #[test]
 fn each_class_goes_its_way() {
     use ContractClass::{Blind, Lookup, NaturalKey, RejectsKey, ReplaysKey};
@@ -263,7 +262,7 @@ fn each_class_goes_its_way() {
         assert_eq!(way(&none(class), refused), [person(Why::KeyBurned)]);
     }
     for class in [ReplaysKey, NaturalKey, RejectsKey] {
-        // The second send collides: nothing waits.
+        // The second send collides: no wait is needed.
         assert_eq!(way(&strong(class), FRESH), [Next::Look, marked]);
         assert_eq!(way(&strong(class), expired), believed(Next::SendAndConfirm));
         assert_eq!(way(&eventual(class), expired), believed(person(Why::LookupLags)));
@@ -288,19 +287,19 @@ fn each_class_goes_its_way() {
             assert_eq!(way(&strong(class), Known { settled, ..elsewhere }), [person(Why::OtherScope)]);
         }
     }
-    // What another request has made would be there at the next lookup as well.
+    // An effect of another request would be there at the next lookup as well.
     for class in [ReplaysKey, NaturalKey, RejectsKey, Lookup] {
         for known in [FRESH, expired, refused] {
             let known = Known { looked: Looked::Foreign, ..known };
             assert_eq!(way(&strong(class), known), [person(Why::Foreign)]);
         }
     }
-    // A miss that was believed stands against a duplicate by itself.
+    // A miss that was believed prevents a duplicate by itself.
     let missed = Known { looked: Looked::MissedSettled, settled: true, ..FRESH };
     assert_eq!(way(&strong(ReplaysKey), missed), [Next::Resend { on_declaration: false }]);
 }
 
-// Every question that is put to a person is a question.
+// Every text that is put to a person is a question.
 #[test]
 fn each_reason_has_a_question() {
     let reasons = [
@@ -327,7 +326,7 @@ fn check(contract: &Contract, effect: EffectClass) -> Result<(), ContractError> 
     contract.check(effect, &RetryPolicy::default(), &Retention::default())
 }
 
-// R-EXE-1, DESIGN 4.4: a payment that nobody could find out about.
+// R-EXE-1: a payment whose outcome could not be found out.
 #[test]
 fn a_payment_to_a_blind_provider_is_refused() {
     for effect in EffectClass::ALL {
@@ -348,7 +347,6 @@ fn a_payment_to_a_blind_provider_is_refused() {
     }
 }
 
-// DESIGN 4.3
 #[test]
 fn a_class_that_stands_on_a_lookup_is_refused_without_one() {
     for class in ContractClass::ALL {
@@ -366,7 +364,7 @@ fn keys_too_short_to_be_unique_are_refused() {
     assert_eq!(of(25), Ok(()));
 }
 
-/// Three attempts of 10 s with at most 5 s between them: 40 s.
+/// A policy of three attempts of 10 s with at most 5 s between them: 40 s.
 fn retry() -> RetryPolicy {
     RetryPolicy {
         attempts: 3,
@@ -397,7 +395,7 @@ fn forgetting_before_the_last_retry_is_refused() {
     }
 }
 
-// R-REC-6: the provider answers for its key, and the record for what the provider has answered.
+// R-REC-6: the provider answers for its key, and the record must last as long as the provider's answer.
 #[test]
 fn forgetting_inside_the_key_window_is_refused() {
     let (hour, day) = (Duration::from_hours(1), Duration::from_hours(24));
@@ -419,7 +417,8 @@ fn forgetting_inside_the_key_window_is_refused() {
     assert_eq!(of(ContractClass::Lookup, Retention::forget_after(hour)), Ok(()), "there is no key");
 }
 
-// R-REC-6: what a class says. What may be repeated is forgotten, and never before its retries have ended.
+// R-REC-6: the default of each class. Effects that may be repeated are forgotten, and never before their retries have
+// ended.
 #[test]
 fn each_class_has_its_retention() {
     use EffectClass::{Deletion, InternalMutation, ModelCall, Notification, Payment, Pure, ReadOnly};
@@ -440,7 +439,7 @@ fn each_class_has_its_retention() {
     }
 }
 
-// R-EXE-7, invariant 9: unless a lookup can answer when the provider has forgotten the key.
+// R-EXE-7, invariant 9: the window is refused, unless a lookup can answer when the provider has forgotten the key.
 #[test]
 fn a_key_window_below_the_horizon_is_refused() {
     let horizon = Duration::from_secs(40);
@@ -459,7 +458,7 @@ fn a_key_window_below_the_horizon_is_refused() {
     assert_eq!(of(ContractClass::Lookup, 39, LookupOffer::Strong), Ok(()));
 }
 
-// R-EXE-7: before the last safe instant, which lies ahead of the window's end.
+// R-EXE-7: a key is safe before its last safe instant, which lies ahead of the window's end.
 #[test]
 fn a_key_has_a_last_safe_instant() {
     let hour = Duration::from_hours(1);
@@ -472,13 +471,13 @@ fn a_key_has_a_last_safe_instant() {
     assert!(!contract.key_is_safe(sent, sent.after(hour)));
     assert!(!contract.key_is_safe(sent, Timestamp(sent.0 - 1)), "a clock that ran backwards proves nothing");
     assert!(Contract::new(ContractClass::ReplaysKey).key_is_safe(sent, Timestamp::MAX), "kept for ever");
-    // Short windows keep most of themselves.
+    // A short window keeps most of its length.
     let short = Contract::new(ContractClass::ReplaysKey).key_window(Duration::from_secs(10));
     assert!(short.key_is_safe(sent, sent.after(Duration::from_secs(8))));
     assert!(!short.key_is_safe(sent, sent.after(Duration::from_secs(9))));
 }
 
-// What a contract knows about collisions and lookups must cover each class on purpose.
+// The rules about collisions and lookups must cover each class on purpose.
 #[test]
 fn the_classes_are_what_the_table_says() {
     use ContractClass::{Blind, Idempotent, Lookup, NaturalKey, RejectsKey, ReplaysKey, Transactional};
@@ -493,7 +492,8 @@ fn the_classes_are_what_the_table_says() {
     }
 }
 
-// What is sealed in the transaction of its effect did not happen while it is not sealed; unless somebody else has committed.
+// A call that is sealed in the transaction of its effect did not happen while it is not sealed, unless somebody else
+// has committed.
 #[test]
 fn what_is_sealed_with_its_effect_goes_again_without_a_look() {
     let mut contract = Contract::new(ContractClass::Transactional);
@@ -504,7 +504,7 @@ fn what_is_sealed_with_its_effect_goes_again_without_a_look() {
     assert_eq!(next(&Known { attempts_left: false, ..FRESH }), Next::Escalate(Why::AttemptsUsedUp));
 }
 
-// DESIGN 4.6: the record's mark is the transaction's first write. Where it is seen, the transaction was committed inside.
+// The record's mark is the transaction's first write. If the mark is visible, the transaction was committed inside.
 #[test]
 fn what_is_sealed_with_its_effect_is_done_again_unless_it_was_committed_inside() {
     let contract = Contract::sealed_with_effect();

@@ -1,4 +1,4 @@
-//! Whether a ledger may be older than the world, by what its database says of itself.
+//! The signs in a database that its ledger may be older than the world.
 
 use super::started;
 use crate::clock::Timestamp;
@@ -52,7 +52,7 @@ fn a_server_that_does_not_say_which_it_is_is_the_one_it_was() {
 
 const RESTORED: Restored = Restored { since: Timestamp(100), by: Fence(5), as_of: None };
 
-// What was written since by a worker since is this ledger's own knowledge.
+// A row written since by a later worker is this ledger's own knowledge.
 #[test]
 fn what_came_with_the_backup_may_be_lacking() {
     let lacks = |fence, updated_at| {

@@ -1,4 +1,4 @@
-//! How long records are kept, and what is left of them.
+//! The retention of records, and the part that is left of them.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn an_access_is_worth_a_write_when_a_tenth_of_the_time_has_passed() {
     assert_eq!(retention.touched(&committed(), born.after(DAY * 9)), None, "it is kept for ever");
 }
 
-// REC-6, invariant 9: to the instant.
+// REC-6, invariant 9: the retention holds to the instant.
 #[test]
 fn nothing_goes_before_its_time_nor_before_the_last_retry() {
     let record = Record { updated_at: committed().created_at.after(DAY), ..committed() };
@@ -73,7 +73,7 @@ fn nothing_goes_before_its_time_nor_before_the_last_retry() {
     assert!(matches!(gone.state, State::Gone { .. }), "{gone:?}");
 }
 
-// REC-8: a late retry is told that it is gone, and nothing that was said can be read.
+// REC-8: a late retry is answered `gone`, and no earlier content can be read.
 #[test]
 fn a_tombstone_holds_the_key_and_digests() {
     let owner =

@@ -1,4 +1,4 @@
-//! What an error means for the next attempt, and how long to wait before it.
+//! The decision after an error, and the delay before the next attempt.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use crate::ledger::RetryDecision::{DoNotRetry, Escalate, Reconcile, Retry};
 use crate::ledger::{Backoff, ContractClass, EffectClass, ErrorKind, RetryDecision, RetryPolicy};
 
-/// Each kind, with the decision for an effect that may be repeated, for one that leaves a mark where the
-/// provider's key collides, and for one that leaves a mark where nothing does.
+/// Each kind, with its decision for an effect that may be repeated, for one that leaves a mark at a provider whose
+/// key collides, and for one that leaves a mark at a provider where nothing collides.
 const TABLE: [(ErrorKind, RetryDecision, RetryDecision, RetryDecision); 16] = [
     (ErrorKind::Validation, DoNotRetry, DoNotRetry, DoNotRetry),
     (ErrorKind::PolicyDenied, DoNotRetry, DoNotRetry, DoNotRetry),
@@ -28,7 +28,7 @@ const TABLE: [(ErrorKind, RetryDecision, RetryDecision, RetryDecision); 16] = [
     (ErrorKind::Unknown, Retry, Reconcile, Reconcile),
 ];
 
-/// After these something may have reached the world.
+/// The kinds after which something may have reached the world.
 const AMBIGUOUS: [ErrorKind; 7] = [
     ErrorKind::TimeoutDuringEffect,
     ErrorKind::Disconnected,
@@ -56,7 +56,7 @@ fn every_error_has_one_decision_per_effect_and_contract() {
     }
 }
 
-// R-EXE-2, invariant 3: the table says so, and this says why it must.
+// R-EXE-2, invariant 3: the table says so, and this test gives the reason.
 #[test]
 fn what_may_have_reached_the_world_is_not_simply_sent_again() {
     for kind in AMBIGUOUS {
@@ -74,7 +74,7 @@ fn what_may_have_reached_the_world_is_not_simply_sent_again() {
     }
 }
 
-// R-EXE-1: which effects leave a mark is decided by hand, class by class.
+// R-EXE-1: the effects that leave a mark are decided by hand, class by class.
 #[test]
 fn effect_classes_carry_their_rules() {
     use EffectClass::{Deletion, ModelCall, Notification, Payment, Pure, ReadOnly};
@@ -112,7 +112,7 @@ fn policy() -> RetryPolicy {
     }
 }
 
-// R-EXE-3: full jitter: from nothing to the ceiling, both ends included, and evenly.
+// R-EXE-3: full jitter: from zero to the ceiling, both ends included, and evenly.
 #[test]
 fn backoff_doubles_up_to_its_cap_and_uses_all_of_it() {
     let backoff = policy().backoff;
@@ -156,12 +156,12 @@ fn retry_after_is_obeyed_up_to_its_cap() {
     assert_eq!(delay(millis(10_000), 0), Some(millis(10_000)));
     assert_eq!(delay(Duration::from_hours(10 * 365 * 24), 0), Some(millis(10_000)));
     assert_eq!(delay(Duration::MAX, u64::MAX), Some(millis(10_000)));
-    // Never sooner than the backoff would have it.
+    // The delay is never shorter than the backoff.
     assert_eq!(delay(Duration::ZERO, u64::MAX), Some(millis(100)));
     assert_eq!(policy().next_delay(5, ErrorKind::RateLimited, Some(millis(1)), 0), None);
 }
 
-// R-EXE-3, invariant 9: the defaults fit a provider that keeps its keys for a day, as the usual one does.
+// R-EXE-3, invariant 9: the defaults fit a provider that keeps its keys for a day, as usual.
 #[test]
 fn the_default_policy_fits_the_usual_key_window() {
     assert!(RetryPolicy::default().horizon() < Duration::from_hours(24));
@@ -178,7 +178,7 @@ fn the_horizon_counts_every_attempt() {
     assert_eq!(many(5000), millis(3000 + 4999 * 13_000));
     let by_backoff = RetryPolicy { retry_after_cap: Duration::ZERO, ..policy() };
     assert_eq!(by_backoff.horizon(), millis(5 * 3000 + 100 + 200 + 400 + 800));
-    // From the 33rd attempt on the delays double no more.
+    // From the 33rd attempt on the delays no longer double.
     let doubling = RetryPolicy {
         attempts: 36,
         backoff: Backoff { base: millis(1), cap: Duration::MAX },
@@ -186,7 +186,7 @@ fn the_horizon_counts_every_attempt() {
         retry_after_cap: Duration::ZERO,
     };
     assert_eq!(doubling.horizon(), millis((1 << 32) - 1 + 3 * (1 << 31)));
-    // Whatever is declared, the answer is a number.
+    // The result is a number, whatever is declared.
     let endless = RetryPolicy {
         attempts: u32::MAX,
         backoff: Backoff { base: Duration::MAX, cap: Duration::MAX },
@@ -239,7 +239,7 @@ proptest! {
         policy in any_policy(),
         draws in proptest::collection::vec((any::<u64>(), proptest::option::of(duration())), 20),
     ) {
-        // One without a timeout counts for nothing.
+        // An attempt without a timeout adds nothing.
         let timeout = policy.timeout().unwrap_or_default();
         let (mut made, mut spent) = (1, timeout);
         let mut draws = draws.iter().cycle();

@@ -1,5 +1,5 @@
-//! Reviews, over all sequences of votes: people are counted and not clicks, one who is against it ends it, and what has
-//! ended stays as it is.
+//! Reviews, over all sequences of votes: people are counted, not clicks; one person against it ends the review; and a
+//! review that has ended does not change.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::ledger::{Approval, ApprovalError, Review, ReviewOutcome, Vote, VoteRe
 const PEOPLE: [&str; 5] = ["ann", "bob", "carl", "dora", "mallory"];
 const END: i64 = 20;
 
-/// Of four people, of whom Ann wants it done. Read from its stored form, which stays what it is.
+/// A review by four people, requested by Ann. It is read from its stored form, which must not change.
 fn review(quorum: u32) -> Review {
     let stored = json!({
         "run": RunId(7), "turn": 0, "version": 2, "what": "notice", "content": "granted", "digest": "00",
@@ -68,7 +68,7 @@ proptest! {
     }
 }
 
-// Each refusal has its reason, the first that applies.
+// Each refusal has its reason: the first one that applies.
 #[test]
 fn what_does_not_count_says_why() {
     let open = review(2);
@@ -97,7 +97,8 @@ fn approved_by(people: &[&str]) -> Review {
     review
 }
 
-// HAZARDS I04, I05: what goes out by an approval is what was approved, by people who may still decide, and once where it is for one.
+// I04, I05: an effect goes out as it was approved, by people who may still decide, and only once if the approval is
+// for a single use.
 #[test]
 fn an_approval_is_used_as_it_was_meant() {
     let approved = approved_by(&["bob", "carl"]);

@@ -1,4 +1,4 @@
-//! The arithmetic of throttles and budgets: buckets, circuits, what a run has left.
+//! The arithmetic of throttles and budgets: buckets, circuits, and the rest of a run's budget.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ proptest! {
         prop_assert!(mine.burst * workers <= rate.burst.max(workers));
     }
 
-    // Whoever waits as long as it is told finds a token.
+    // A caller that waits for the returned time finds a token.
     #[test]
     fn what_is_told_to_wait_for_is_there(rate in rates(), pauses in proptest::collection::vec(0..50_u64, 1..50)) {
         let mut bucket = Bucket::beginning(&rate, START);
@@ -112,7 +112,7 @@ proptest! {
         }
     }
 
-    // K06: what records count is what a run has used up, in whatever order, and with whatever is given back.
+    // K06: the usage counted from records is the usage of the run, in any order, and with any attempts given back.
     #[test]
     fn a_run_never_spends_more_than_its_budget(
         allowed in 0..50_u64,
@@ -187,7 +187,7 @@ fn a_closed_circuit_has_forgotten_the_calls_from_before_it_opened() {
     assert_eq!((circuit.state(), circuit.since()), (CircuitState::Closed, at(6_000)));
 }
 
-// Five failures in 30 seconds: so each is remembered for 6 seconds after those before it, or for ten successes.
+// Five failures in 30 seconds: each is remembered for 6 seconds after those before it, or for ten successes.
 #[test]
 fn a_failure_is_forgotten_with_time_and_made_up_for_by_ten_successes() {
     let rule = Breaker::default();
@@ -204,7 +204,7 @@ fn a_failure_is_forgotten_with_time_and_made_up_for_by_ten_successes() {
     assert_eq!(circuit.state(), CircuitState::Closed);
     let remembered = |millis| circuit.failures(&rule, at(millis));
     assert_eq!([0, 1, 6_000, 6_001, 12_000, 23_999, 24_000].map(remembered), [4, 4, 3, 3, 2, 1, 0]);
-    // One that comes when time has made room for it does not open the circuit.
+    // A failure that comes after time has made room for it does not open the circuit.
     for (after, is_open) in [(0, true), (5_999, true), (6_000, false)] {
         let mut circuit = failed(4);
         let through = circuit.pass(&rule, at(after)).unwrap();

@@ -1,4 +1,5 @@
-//! `counterfoil check`: what is unsafe in a policy, or in the guarantee report of an application.
+//! `counterfoil check`: finds unsafe settings in a policy, and unsafe tools in the guarantee report of an
+//! application.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
@@ -10,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::rim::policy::{Policy, PolicyError, PolicyFinding, Severity, check_guarantees, schema};
 
-/// The largest file that is read, in bytes: reports are larger than policies, and neither is larger than this.
+/// The maximum size of a file, in bytes: reports are larger than policies, and both are smaller than this.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
 
-/// What is checked, and how it is told.
+/// The files to check, and the form of the output.
 #[derive(Args)]
 pub(super) struct Options {
     /// The policy, as YAML
@@ -22,7 +23,7 @@ pub(super) struct Options {
     /// A guarantee report as JSON: of `Engine::guarantees`, or of `counterfoil guarantees --json`
     #[arg(long, value_name = "REPORT")]
     guarantees: Vec<PathBuf>,
-    /// How findings are told
+    /// The format of the findings
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// The same as `--format json`
@@ -33,24 +34,24 @@ pub(super) struct Options {
     schema: bool,
 }
 
-/// For whom.
+/// The format of the findings.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people
+    /// Text for people
     Text,
-    /// For programs
+    /// JSON for programs
     Json,
-    /// For GitHub Actions: annotations beside the lines
+    /// Annotations beside the lines, for GitHub Actions
     Github,
 }
 
-/// A file, with what was found in it.
+/// A file with its findings.
 struct Checked {
     file: String,
     read: Result<Vec<PolicyFinding>, io::Error>,
 }
 
-/// 0 if nothing is unsafe, 1 if something is, 2 if a file could not be read.
+/// Checks the files. The exit code is 0 if nothing is unsafe, 1 if something is, and 2 if a file could not be read.
 pub(super) fn run(options: &Options) -> ExitCode {
     if options.schema {
         say(&format!("{:#}", schema()));
@@ -89,7 +90,7 @@ fn findings_of_policy(bytes: &[u8]) -> Vec<PolicyFinding> {
     }
 }
 
-/// What is no UTF-8 is no report either, which the check of reports says.
+/// The findings of a report. Invalid UTF-8 is no report, which the check of reports finds.
 fn findings_of_report(bytes: &[u8]) -> Vec<PolicyFinding> {
     check_guarantees(&String::from_utf8_lossy(bytes))
 }
@@ -98,12 +99,12 @@ fn count<'f>(findings: impl IntoIterator<Item = &'f PolicyFinding>, severity: Se
     findings.into_iter().filter(|finding| finding.severity() == severity).count()
 }
 
-/// Says it on standard output. Whoever reads there may stop at any time (`| head`): that is no failure.
+/// Prints a text on standard output. A reader that closes the pipe early (`| head`) is no failure.
 fn say(what: &str) {
     drop(writeln!(io::stdout(), "{what}"));
 }
 
-/// Standard output is a terminal, and `NO_COLOR` is not set (no-color.org).
+/// True if standard output is a terminal, and `NO_COLOR` is not set (no-color.org).
 fn in_colour() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -165,7 +166,7 @@ fn finding_as_json(finding: &PolicyFinding) -> Value {
     })
 }
 
-/// Workflow commands of GitHub Actions: one a line, so that line breaks in them are escaped.
+/// Prints workflow commands for GitHub Actions. A command is one line, so line breaks in it are escaped.
 fn annotate(Checked { file, read }: &Checked) {
     let at = escaped_property(file);
     match read {

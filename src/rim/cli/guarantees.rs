@@ -1,4 +1,4 @@
-//! `counterfoil guarantees`: what may be promised of the calls of the workflows that this program knows.
+//! `counterfoil guarantees`: the guarantee reports of the workflows that this program knows.
 
 use std::process::ExitCode;
 
@@ -7,10 +7,10 @@ use serde_json::{Map, json};
 
 use crate::sim::Suite;
 
-/// Which of them, and how.
+/// The simulations to report, and the form of the output.
 #[derive(Args)]
 pub(super) struct Options {
-    /// Which simulations; all, if none is named
+    /// The names of the simulations; all, if none is named
     names: Vec<String>,
     /// Prints JSON
     #[arg(long)]

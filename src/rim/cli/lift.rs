@@ -1,4 +1,4 @@
-//! `counterfoil lift-restored`: a ledger that was taken for older than the world is trusted again.
+//! `counterfoil lift-restored`: ends the restored mode, in which a ledger is taken to be older than the world.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -7,18 +7,18 @@ use clap::Args;
 
 use crate::exec::ExecutorBuilder;
 
-/// Which ledger, and who says so.
+/// The ledger, and the person who ends its restored mode.
 #[derive(Args)]
 pub(super) struct Options {
     /// `sqlite:ledger.db`, whose engine must be shut down, or `postgres://user@host/database`
     ledger: String,
-    /// The schema of a PostgreSQL database that engines are told to use
+    /// The schema of a PostgreSQL database that the engines use
     #[arg(long, default_value = "counterfoil")]
     schema: String,
-    /// Who lifts it
+    /// The name of the person who lifts it
     #[arg(long)]
     by: String,
-    /// Why: what was seen to
+    /// The reason: what was checked
     #[arg(long)]
     because: String,
 }

@@ -1,5 +1,5 @@
-//! The command line: a file for each command. Which workflows there are is said by the program that calls
-//! [`main`], for a library knows none.
+//! The command line: a file for each command. The program that calls [`main`] names its workflows, because the
+//! library knows none.
 
 #[cfg(feature = "policy")]
 mod check;
@@ -26,22 +26,22 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Crashes workflows in a simulated world wherever a process can die, and counts what happened
+    /// Crashes workflows in a simulated world wherever a process can die, and counts their effects
     Simulate(Options),
-    /// Tells what may be promised of each call of the workflows, without running any
+    /// Reports the guarantees of each call of the workflows, without running any
     Guarantees(guarantees::Options),
-    /// Fails on what is unsafe in a policy of the doors, or in the guarantee report of an application
+    /// Fails on unsafe settings in a policy of the doors, or in the guarantee report of an application
     #[cfg(feature = "policy")]
     Check(check::Options),
     /// Moves everything from a SQLite file to an empty PostgreSQL database, checks it, and gives the file up
     #[cfg(all(feature = "sqlite", feature = "postgres"))]
     Move(move_::Options),
-    /// Ends what a restore has brought about: first sends of a key are no longer preceded by a lookup
+    /// Ends the restored mode of a ledger: first sends of a key are no longer preceded by a lookup
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     LiftRestored(lift::Options),
 }
 
-/// Does what the arguments of this process say, for a program that knows these workflows.
+/// Runs the command that the arguments of this process name, for a program that knows these workflows.
 pub fn main(suite: Suite) -> ExitCode {
     match Arguments::parse().command {
         Command::Simulate(options) => suite.command("counterfoil simulate").run(&options),

@@ -10,16 +10,16 @@ use serde_json::json;
 use crate::store::postgres::Options as Postgres;
 use crate::store::transfer::{MoveError, Moved, Progress, move_all};
 
-/// What to move, and where to.
+/// The source and the target of a move.
 #[derive(Args)]
 pub(super) struct Options {
-    /// The file that the engine worked on: `sqlite:ledger.db`
+    /// The SQLite file of the ledger: `sqlite:ledger.db`
     #[arg(long, value_parser = sqlite_path)]
     from: PathBuf,
     /// The database to fill, which must be empty: `postgres://user@host/database`
     #[arg(long)]
     to: String,
-    /// The schema in that database that engines are told to use
+    /// The schema in that database that the engines use
     #[arg(long, default_value = "counterfoil")]
     schema: String,
     /// Print one JSON object a line instead of text
@@ -50,11 +50,11 @@ pub(super) fn run(options: Options) -> ExitCode {
     }
 }
 
-/// On a terminal a line for each table, which counts; elsewhere a line for each table that is done.
+/// Prints the progress: on a terminal a counting line for each table; elsewhere a line for each finished table.
 fn tell(Progress { stage, table, rows, of }: Progress) {
     let line = format!("{:<6} {table:<12} {rows:>10} of {of}", stage.name());
     let mut out = std::io::stdout();
-    // Nobody may be reading any more, and the move goes on all the same.
+    // The output may be closed, and the move continues all the same.
     let _ = match (out.is_terminal(), rows >= of) {
         (true, false) => write!(out, "\r{line}").and_then(|()| out.flush()),
         (true, true) => writeln!(out, "\r{line}"),

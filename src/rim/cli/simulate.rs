@@ -1,4 +1,4 @@
-//! `counterfoil simulate`, and the same for a program of your own that does nothing else.
+//! `counterfoil simulate`, also for a program of your own with this single command.
 
 use std::process::ExitCode;
 

@@ -1,24 +1,25 @@
-//! Why a fence gave no answer.
+//! Errors of a fence.
 
 use super::MAX_FENCE_VALUE;
 use crate::exec::ExecError;
 
-/// A fence that gave no answer, or refused. In front of the ledger none of these is an error: the ledger is asked.
+/// An error of a fence that gave no answer or refused. In front of the ledger it fails no request: the ledger is
+/// asked instead.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceError {
-    /// The address is none.
+    /// The address of the fence is invalid.
     #[error("the fence has no usable address: {detail}; write it as redis://user:password@host:6379/0")]
     Address {
-        /// The client's words, without the address.
+        /// The client's error message, without the address.
         detail: String,
     },
-    /// Nobody is there, or the connection was lost, or the server is just starting.
+    /// The server is unreachable, the connection was lost, or the server is starting.
     #[error(
         "the fence is away: {detail}; the claim may have been made or not, it ends with its time to live"
     )]
     Away {
-        /// The client's words.
+        /// The client's error message.
         detail: String,
     },
     /// The answer took too long.
@@ -29,7 +30,7 @@ pub enum FenceError {
         "the fence lets nobody in with these credentials: {detail}; nothing was claimed, mend user, password or rights"
     )]
     Denied {
-        /// The server's words.
+        /// The server's error message.
         detail: String,
     },
     /// The server is a replica, or has become one.
@@ -45,10 +46,10 @@ pub enum FenceError {
         "the value has {bytes} bytes, {MAX_FENCE_VALUE} at most: nothing was sealed; seal a reference to it"
     )]
     TooLarge {
-        /// Its size.
+        /// The size of the value, in bytes.
         bytes: usize,
     },
-    /// Somebody else writes entries under these names.
+    /// Another program writes entries under the names of this fence.
     #[error(
         "the fence holds an entry that no fence has written: nothing was claimed; give the fence a prefix of its own"
     )]
@@ -56,7 +57,7 @@ pub enum FenceError {
     /// The server refused for another reason.
     #[error("the fence refused: {detail}; nothing was claimed")]
     Refused {
-        /// The server's words.
+        /// The server's error message.
         detail: String,
     },
     /// The ledger's database did not take the claim.
@@ -64,7 +65,7 @@ pub enum FenceError {
     Ledger(#[from] ExecError),
 }
 
-/// Why [`once`](super::KeyFence::once) has no value.
+/// The reason why [`once`](super::KeyFence::once) has no value.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceOnceError<E> {
@@ -74,7 +75,7 @@ pub enum FenceOnceError<E> {
     /// The fence did not answer, and the closure was not run.
     #[error("nothing was made, because nobody can say whether it was made before: {0}")]
     Fence(#[from] FenceError),
-    /// It was made before, and its value is of another type.
+    /// The closure ran before, and its value is of another type.
     #[error("it was made before, but its value cannot be read: {0}; use another key for another type")]
     Unreadable(String),
 }

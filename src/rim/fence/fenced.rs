@@ -1,4 +1,4 @@
-//! The fence in front of the ledger: it spares the database the storm, and losing it loses nothing.
+//! The fence in front of the ledger: it relieves the database of duplicates, and losing the fence loses nothing.
 
 use std::fmt;
 use std::future::Future;
@@ -21,15 +21,16 @@ const DIGEST: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum FencedAnswer<T> {
-    /// The ledger has decided about this request before: this is the receipt of it. The ledger was not asked.
+    /// The ledger has decided about this request before: this is the receipt of that decision. The ledger was not
+    /// asked.
     Sealed(Vec<u8>),
     /// Another request with this key is under way. The ledger was not asked. Only with [`Fenced::answer_in_progress`].
     InProgress,
-    /// The ledger was asked.
+    /// The ledger was asked, and this is its decision.
     Ledger(T),
 }
 
-/// What the ledger has decided, and whether that is for ever.
+/// A decision of the ledger, with a receipt if the decision is final.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct LedgerDecision<T> {
@@ -38,12 +39,13 @@ pub struct LedgerDecision<T> {
 }
 
 impl<T> LedgerDecision<T> {
-    /// A decision that stays as it is: each later request is given this receipt, of a few hundred bytes rather than thousands.
+    /// A final decision: each later request gets this receipt, of a few hundred bytes rather than thousands.
     pub fn settled(value: T, receipt: impl Into<Vec<u8>>) -> Self {
         Self { value, receipt: Some(receipt.into()) }
     }
 
-    /// A decision that may change: in progress, failed and free, an open question. The next request asks the ledger again.
+    /// A decision that may change: in progress, failed and free, an open question. The next request asks the ledger
+    /// again.
     pub const fn open(value: T) -> Self {
         Self { value, receipt: None }
     }
@@ -51,10 +53,10 @@ impl<T> LedgerDecision<T> {
 
 /// A fence in front of the ledger.
 ///
-/// A key that is sealed is answered by the fence. In all other cases the ledger decides: at a miss, when the fence is away, late,
-/// full or refuses, and when another request (by its fingerprint) was sealed under the key. A decision that is settled is sealed at
-/// the fence. So the fence can be flushed, killed or replaced at any time: each key costs the ledger one more question, and no
-/// effect is made twice.
+/// A sealed key is answered by the fence. In all other cases the ledger decides: for an unknown key, if the fence is
+/// unreachable, late, full or refuses, and if another request (by its fingerprint) was sealed under the key. A final
+/// decision is sealed at the fence. So the fence can be flushed, killed or replaced at any time: each key costs the
+/// ledger one more question, and no effect is made twice.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -102,11 +104,11 @@ impl fmt::Debug for Fenced {
     }
 }
 
-/// Where a request goes.
+/// The next step for a request.
 enum Way {
     Sealed(Vec<u8>),
     InProgress,
-    /// The token may hold the key: after the decision, it seals or releases it.
+    /// The ledger decides, and the token may hold the key: after the decision, the token seals or releases the key.
     LedgerWithClaim,
     Ledger,
 }
@@ -126,50 +128,52 @@ impl Fenced {
         }
     }
 
-    /// Times to live at the fence; 10 s pending and 24 h sealed by default. Let `sealed` be at most as long as the ledger keeps its
-    /// records: within it the fence answers, whatever becomes of the record.
+    /// Sets the times to live at the fence. Default: 10 s pending and 24 h sealed. Let `sealed` be at most as long as
+    /// the ledger keeps its records: for this time the fence answers, even if the record is gone.
     #[must_use]
     pub fn ttl(self, ttl: FenceTtl) -> Self {
         Self { ttl, ..self }
     }
 
-    /// Time limit of one question to the fence, 50 ms by default. After it the ledger is asked.
+    /// Sets the time limit of one question to the fence. Default: 50 ms. After it the ledger is asked.
     #[must_use]
     pub fn time_limit(self, time_limit: Duration) -> Self {
         Self { time_limit, ..self }
     }
 
-    /// Time for which a fence is not asked again after three questions in a row without an answer, 1 s by default. Then one request
-    /// asks, and the others go to the ledger until that is answered.
+    /// Sets the time for which the fence is not asked after three questions in a row without an answer. Default: 1 s.
+    /// Then one request asks the fence, and the others go to the ledger until the fence answers.
     #[must_use]
     pub fn pause(self, pause: Duration) -> Self {
         Self { pause, ..self }
     }
 
-    /// Time for which a request waits while another one with its key is under way, 1 s by default. It waits at the fence, and does
-    /// not touch the database. After it the ledger is asked, which knows whether the other one is alive.
+    /// Sets the time for which a request waits while another request with its key is in progress. Default: 1 s. The
+    /// request waits at the fence, without touching the database. After that the ledger is asked, which knows whether
+    /// the other request's worker is alive.
     #[must_use]
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// Answers [`FencedAnswer::InProgress`] where the ledger would be asked after the patience is over. Nothing is made twice by
-    /// that, but a request whose process died is said to be in progress until the pending time to live is over, and so is
-    /// another request under the same key.
+    /// Answers [`FencedAnswer::InProgress`] instead of asking the ledger when the patience is over. This causes no
+    /// duplicate effect, but a request whose process died is reported as in progress until the pending time to live
+    /// is over, and so is another request under the same key.
     #[must_use]
     pub fn answer_in_progress(self) -> Self {
         Self { says_in_progress: true, ..self }
     }
 
-    /// Gives the receipt that was sealed for this key and fingerprint, or has the ledger decide. The key is text of any length,
-    /// with everything in it that tells keys apart: the tenant, the kind of door. The fingerprint is whatever tells two requests under
-    /// one key apart; its digest is kept.
+    /// Returns the receipt that was sealed for this key and fingerprint, or lets the ledger decide. The key is text
+    /// of any length that includes all that distinguishes keys: the tenant, the kind of door. The fingerprint
+    /// distinguishes two requests under one key; only its digest is kept.
     ///
     /// # Errors
-    /// Only what `decide` fails with. The key is released then.
+    /// The error of `decide`, and no other. The key is released then.
     ///
     /// # Crash
-    /// Before the seal: the key is pending until its time to live is over. Requests wait for their patience and go on to the ledger.
+    /// Before the seal: the key is pending until its time to live is over. Requests wait for their patience and then
+    /// ask the ledger.
     pub async fn through<T, E, F, Fut>(
         &self,
         key: &str,
@@ -197,7 +201,7 @@ impl Fenced {
         Ok(FencedAnswer::Ledger(decided?.value))
     }
 
-    /// Asks the fence where to go.
+    /// Asks the fence for the next step.
     async fn way(&self, key: &str, token: &FenceToken, digest: &[u8; DIGEST]) -> Way {
         let clock = self.executor.clock();
         let begun = clock.boot();
@@ -208,7 +212,7 @@ impl Fenced {
             }
             match self.answer(self.fence.claim(key, token, self.ttl.pending)).await {
                 Some(Claimed::Sealed(value)) => {
-                    // Another request was sealed under this key: the ledger knows what to say about that.
+                    // Another request was sealed under this key: the ledger decides about the conflict.
                     return match value.strip_prefix(digest) {
                         Some(receipt) => Way::Sealed(receipt.to_vec()),
                         None => Way::Ledger,
@@ -218,16 +222,16 @@ impl Fenced {
                     clock.sleep(poll).await;
                     poll = (poll * 2).min(LONGEST_POLL);
                 }
-                // The holder may be dead, and the ledger alone knows.
+                // The holder may be dead, which only the ledger knows.
                 Some(Claimed::Pending) if self.says_in_progress => return Way::InProgress,
                 Some(Claimed::Pending) => return Way::Ledger,
-                // A claim may have been made although its answer was lost: then nobody but this token can seal it.
+                // A claim may have been made although its answer was lost: then only this token can seal it.
                 Some(Claimed::New) | None => return Way::LedgerWithClaim,
             }
         }
     }
 
-    /// Tells the fence what was decided. What it does not hear costs the ledger one more question.
+    /// Seals or releases the key at the fence. If the fence does not get this, the ledger is asked once more.
     async fn settle(&self, key: &str, token: &FenceToken, digest: &[u8; DIGEST], receipt: Option<&[u8]>) {
         let _ = match receipt {
             Some(receipt) => {
@@ -238,7 +242,7 @@ impl Fenced {
         };
     }
 
-    /// The fence's answer, unless it comes late or is none.
+    /// The fence's answer; `None` if the answer is late or an error.
     async fn answer<A>(&self, asked: impl Future<Output = Result<A, FenceError>>) -> Option<A> {
         let clock = self.executor.clock();
         let answer = tokio::select! {
@@ -254,7 +258,7 @@ impl Fenced {
                 }
                 Some(answer)
             }
-            // About this key alone.
+            // An error about this key alone, and no outage.
             Err(error @ (FenceError::TooLarge { .. } | FenceError::Damaged)) => {
                 tracing::warn!(fence, %error, "key not fenced, the ledger is asked each time");
                 None

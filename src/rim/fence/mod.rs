@@ -1,10 +1,10 @@
 //! The fence: a claim by key with a time to live, on Redis or on the ledger's own database. Feature `fence`; `redis` adds
 //! [`RedisFence`].
 //!
-//! It has two uses. **Alone**, [`KeyFence::once`] keeps duplicates away from what may be lost: a fence forgets when its cache
-//! does, and then the effect is made once more. **In front of the ledger**, [`Fenced`] answers duplicates of what the ledger has
-//! decided without asking the database; losing the fence there loses nothing, because the ledger decides whatever the fence does
-//! not know.
+//! The fence has two uses. **Alone**, [`KeyFence::once`] prevents duplicates of effects that may be lost: a fence
+//! loses keys when its cache does, and then the effect is made once more. **In front of the ledger**, [`Fenced`]
+//! answers duplicates of decided requests without asking the database; losing the fence there loses nothing, because
+//! the ledger decides about every key that the fence does not know.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
@@ -56,12 +56,12 @@ use crate::payload::hex;
 /// The largest value that a fence keeps under a key, in bytes.
 pub const MAX_FENCE_VALUE: usize = 16 * 1024;
 
-/// Proof of a claim: only whoever drew it can seal or release what was claimed with it.
+/// The proof of a claim: only its owner can seal or release the key that was claimed with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FenceToken(String);
 
 impl FenceToken {
-    /// Draws a token that nobody draws again.
+    /// Draws a new, unique token.
     ///
     /// ```
     /// use counterfoil::fence::FenceToken;
@@ -107,7 +107,7 @@ pub struct FenceTtl {
 }
 
 impl Default for FenceTtl {
-    /// 30 seconds pending, 24 hours sealed.
+    /// The default times to live: 30 seconds pending, 24 hours sealed.
     fn default() -> Self {
         Self { pending: Duration::from_secs(30), sealed: Duration::from_hours(24) }
     }
@@ -146,13 +146,14 @@ impl Default for FenceTtl {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait KeyFence: Send + Sync + 'static {
-    /// The kind of fence, as it is logged: `redis`, say.
+    /// The kind of fence, as it is logged, such as `redis`.
     fn kind(&self) -> &'static str;
 
     /// Claims a key for a token, for this long.
     ///
     /// # Errors
-    /// If the fence gave no answer: the claim may have been made or not. Claim again with the same token, or go on without.
+    /// If the fence gave no answer: the claim may have been made or not. Claim again with the same token, or continue
+    /// without.
     fn claim(
         &self,
         key: &str,
@@ -179,9 +180,9 @@ pub trait KeyFence: Send + Sync + 'static {
     fn release(&self, key: &str, token: &FenceToken)
     -> impl Future<Output = Result<bool, FenceError>> + Send;
 
-    /// Runs a closure unless it has run under this key: for effects that may be lost or, rarely, made twice. What a fence loses when
-    /// its cache is lost is listed in `docs/fence.md`; what must never happen twice belongs to
-    /// [`Executor::execute_once`](crate::Executor::execute_once).
+    /// Runs a closure unless it has run under this key: for effects that may be lost or, rarely, made twice. The
+    /// effects of a lost cache are listed in `docs/fence.md`; use
+    /// [`Executor::execute_once`](crate::Executor::execute_once) for an effect that must never happen twice.
     ///
     /// A closure that fails frees the key. One that panics or is dropped leaves the key claimed until its time to live is over.
     ///
@@ -204,7 +205,7 @@ pub trait KeyFence: Send + Sync + 'static {
     }
 }
 
-/// The same, as it is handed around.
+/// A fence behind a trait object.
 pub(crate) trait AnyFence: Send + Sync {
     fn kind(&self) -> &'static str;
     fn claim<'a>(
@@ -252,7 +253,7 @@ impl<K: KeyFence> AnyFence for K {
     }
 }
 
-/// The name of a key's entry: short whatever the key, and without the key's own text, which may be private.
+/// The name of a key's entry: short for any key, and without the key's own text, which may be private.
 fn entry_name(key: &str) -> String {
     hex(&Sha256::digest(key))
 }

@@ -1,4 +1,4 @@
-//! The fence alone: for what may be lost.
+//! The fence alone: for effects that may be lost.
 
 use std::future::Future;
 
@@ -15,10 +15,10 @@ use crate::rim::door::{Decided, DoorDecision, LogFields};
 pub enum OnceAtFence<T> {
     /// The closure has run now.
     Now {
-        /// Its value.
+        /// The value that the closure returned.
         value: T,
-        /// The fence knows it. If not (the closure took longer than the pending time to live, the fence was lost meanwhile, or the
-        /// value is too large), the next call with this key runs its closure again.
+        /// True if the fence has stored the value. Otherwise (the closure took longer than the pending time to live,
+        /// the fence lost the claim, or the value is too large), the next call with this key runs its closure again.
         remembered: bool,
     },
     /// The closure of an earlier call has run, with this value. Nothing was run.

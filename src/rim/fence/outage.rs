@@ -1,27 +1,27 @@
-//! A fence that does not answer is left alone for a while: its outage costs a few time limits per pause, and not one per request.
+//! The pause after failures of a fence: an outage costs a few time limits per pause, and not one per request.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Boot;
 
-/// Questions in a row without an answer, from which on the fence is taken for away. A single late answer is no outage.
+/// The number of consecutive questions without an answer that make an outage. A single late answer is no outage.
 const FAILURES: u32 = 3;
 
-/// The outage of a fence, if there is one.
+/// The state of a fence's outage.
 #[derive(Debug, Default)]
 pub(super) struct Outage(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Questions in a row without an answer.
+    /// The number of consecutive questions without an answer.
     failures: u32,
-    /// During an outage: the end of the pause.
+    /// The end of the pause, during an outage.
     until: Option<Boot>,
 }
 
 impl Outage {
-    /// Whether the fence may be asked. During an outage one request in each pause may, to see whether the fence is back.
+    /// True if the fence may be asked. During an outage one request in each pause may ask, to detect its end.
     pub(super) fn may_ask(&self, now: Boot, pause: Duration) -> bool {
         let mut seen = self.seen();
         match seen.until {
@@ -34,7 +34,7 @@ impl Outage {
         }
     }
 
-    /// The fence gave no answer. `true` if an outage begins here.
+    /// Counts a question without an answer. `true` if an outage begins here.
     pub(super) fn unanswered(&self, now: Boot, pause: Duration) -> bool {
         let mut seen = self.seen();
         seen.failures = seen.failures.saturating_add(1);
@@ -44,7 +44,7 @@ impl Outage {
         seen.until.replace(Boot(now.0.saturating_add(pause))).is_none()
     }
 
-    /// The fence answered. `true` if an outage ends here.
+    /// Resets the count after an answer. `true` if an outage ends here.
     pub(super) fn answered(&self) -> bool {
         let mut seen = self.seen();
         seen.failures = 0;

@@ -1,4 +1,4 @@
-//! The fence on Redis.
+//! The fence on a Redis server.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,15 @@ use redis::{Client, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind,
 
 use super::{Claimed, FenceError, FenceToken, KeyFence, checked_size, entry_name};
 
-/// An entry that is pending begins with this, and goes on with its token.
+/// The prefix of a pending entry; its token follows.
 const PENDING: &[u8] = b"pending ";
-/// An entry that is sealed begins with this, and goes on with its value.
+/// The prefix of a sealed entry; its value follows.
 const SEALED: &[u8] = b"sealed ";
-/// The longest time to live that is asked for: Redis refuses some longer ones.
+/// The maximum time to live: Redis refuses some longer ones.
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
 
-/// A seal that is repeated, because its answer was lost, finds its own value there.
+/// Replaces the pending entry of a token by its sealed value. A seal that is repeated because its answer was lost
+/// finds its own value.
 const SEAL: &str = "
 local now = redis.call('GET', KEYS[1])
 if now == ARGV[1] then
@@ -32,8 +33,8 @@ return 0";
 
 /// A fence on a Redis server, 6 or later. Feature `redis`.
 ///
-/// It connects when it is first asked, and again after each loss of its connection. A connection carries the questions of all
-/// tasks. Entries are named by a prefix and the SHA-256 of the key, in hexadecimal.
+/// The fence connects on first use, and again after each loss of its connection. One connection carries the questions
+/// of all tasks. Entries are named by a prefix and the SHA-256 of the key, in hexadecimal.
 ///
 /// Built without TLS: for `rediss://` add redis 1 with one of its TLS features to your own dependencies.
 ///
@@ -65,7 +66,7 @@ struct Scripts {
     release: Script,
 }
 
-/// The connection that all tasks share, and its number, which counts the ones that were given up.
+/// The connection that all tasks share, with its number, which counts the connections that were dropped.
 #[derive(Default)]
 struct Connection {
     number: u64,
@@ -73,12 +74,12 @@ struct Connection {
 }
 
 impl RedisFence {
-    /// A fence on the server at this address: `redis://user:password@host:6379/0`. Nothing is connected yet.
+    /// A fence on the server at this address: `redis://user:password@host:6379/0`. The constructor does not connect.
     ///
     /// # Errors
-    /// [`FenceError::Address`] if it is no address.
+    /// [`FenceError::Address`] if the address is invalid.
     pub fn new(url: &str) -> Result<Self, FenceError> {
-        // The client's detail may hold the address with its password; its category does not.
+        // The client's error detail may contain the address with its password; the error category does not.
         let client =
             Client::open(url).map_err(|error| FenceError::Address { detail: error.category().to_owned() })?;
         let scripts = Scripts { seal: Script::new(SEAL), release: Script::new(RELEASE) };
@@ -91,16 +92,17 @@ impl RedisFence {
         })
     }
 
-    /// The beginning of the names of all entries, `counterfoil:fence:` by default. Fences with one prefix share their keys.
+    /// Sets the prefix of the names of all entries. Default: `counterfoil:fence:`. Fences with one prefix share their
+    /// keys.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// The time limit of each answer, and of each attempt to connect; 500 ms by default.
+    /// Sets the time limit of each answer, and of each attempt to connect. Default: 500 ms.
     #[must_use]
     pub fn time_limit(self, time_limit: Duration) -> Self {
-        // A connection that is open already has the former limit.
+        // An open connection has the former limit, so it is dropped.
         Self { time_limit, connection: Arc::default(), ..self }
     }
 
@@ -108,13 +110,13 @@ impl RedisFence {
         format!("{}{}", self.prefix, entry_name(key))
     }
 
-    /// The connection, for one question.
+    /// A question on the shared connection.
     fn ask(&self) -> Result<Question<'_>, FenceError> {
         let mut connection = self.connection();
         let open = match &connection.open {
             Some(open) => open.clone(),
             None => {
-                // Attempts are not repeated here: whoever asks next repeats them.
+                // Attempts are not repeated here, but by the next question.
                 let config = ConnectionManagerConfig::new()
                     .set_number_of_retries(0)
                     .set_connection_timeout(Some(self.time_limit))
@@ -131,8 +133,8 @@ impl RedisFence {
     }
 }
 
-/// A question that is under way. If it fails or is given up, its connection is given up as well, and the next question connects anew:
-/// behind the address there may be another server by now, and a network that swallows packets never says so.
+/// A question in flight. If it fails or is dropped, its connection is dropped as well, and the next question connects
+/// again: the address may lead to another server by now, and a network that drops packets reports no error.
 struct Question<'a> {
     fence: &'a RedisFence,
     number: u64,
@@ -143,7 +145,7 @@ struct Question<'a> {
 impl Question<'_> {
     fn answered<A>(mut self, answer: RedisResult<A>) -> Result<A, FenceError> {
         let answer = answer.map_err(|error| failed(&error));
-        // A server that is full or holds something odd is the right one all the same.
+        // A server that is full or holds an unexpected entry is the right server all the same.
         self.answered = matches!(answer, Ok(_) | Err(FenceError::Full | FenceError::Damaged));
         answer
     }
@@ -227,9 +229,10 @@ impl KeyFence for RedisFence {
     }
 }
 
-/// The entry that stands against the claim; nothing if it was made, now or by an earlier try of the same token.
+/// The entry that refuses the claim; `None` if the claim was made, now or by an earlier try of the same token.
 ///
-/// What is sealed counts even if nothing can be set, on a server that is full or a replica: it was true once, and so it is now.
+/// A sealed entry counts even if the SET failed, on a server that is full or a replica: a sealed entry does not
+/// change.
 fn claimed(
     own: &[u8],
     set: RedisResult<bool>,
@@ -241,7 +244,7 @@ fn claimed(
         (_, Ok(Some(entry))) if entry.starts_with(SEALED) => Ok(Some(entry)),
         (Err(error), _) | (_, Err(error)) => Err(error),
         (Ok(false), Ok(Some(entry))) => Ok(Some(entry)),
-        // Its life ended between the two: whoever asks again finds the key free.
+        // The entry expired between the two commands: the next claim finds the key free.
         (Ok(false), Ok(None)) => Ok(Some(PENDING.to_vec())),
     }
 }
@@ -261,7 +264,7 @@ fn milliseconds(ttl: Duration) -> u64 {
 }
 
 fn failed(error: &RedisError) -> FenceError {
-    // The detail of an answer that was not understood holds the answer.
+    // The detail of an answer that was not understood contains the answer.
     let detail = || {
         let words = error.detail().filter(|_| error.code().is_some());
         words.unwrap_or_else(|| error.category()).to_owned()

@@ -1,7 +1,7 @@
-//! The entries of many keys in one row. Pure: the time is passed in.
+//! The entries of many keys in one row. Pure: the time is a parameter.
 //!
-//! Rows of the store are never deleted, and a row for each key would be kept for ever. So the keys share a fixed number of rows,
-//! and whoever writes to a row removes what is over.
+//! Rows of the store are never deleted, so a row for each key would be kept for ever. Instead the keys share a fixed
+//! number of rows, and each write to a row removes the entries that have expired.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) struct Slot {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
-    /// The end of its life.
+    /// The instant at which the entry expires.
     until: Timestamp,
     #[serde(flatten)]
     state: State,
@@ -29,13 +29,13 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// By this token.
+    /// A claim by this token.
     Pending(String),
-    /// With this value, in base 64.
+    /// A sealed value, in base 64.
     Sealed(String),
 }
 
-/// The answer, and whether the row has to be written for it.
+/// The answer of an operation, with a flag that is true if the row must be written.
 pub(super) struct Turned<A> {
     pub(super) answer: A,
     pub(super) changed: bool,

@@ -1,4 +1,5 @@
-//! The fence on the ledger's own database, where there is no Redis: in rows of the store, by compare-and-set on their revisions.
+//! The fence on the ledger's own database, for use without Redis: in rows of the store, by compare-and-set on their
+//! revisions.
 
 use std::time::Duration;
 
@@ -9,18 +10,19 @@ use crate::exec::{ExecError, Executor};
 use crate::id::Tenant;
 use crate::store::{Change, Document, Refusal, Store as _, Verdict};
 
-/// The kind of its rows.
+/// The kind of the fence's rows.
 const KIND: &str = "fence";
-/// The number of rows that the keys of a tenant share, as hexadecimal digits of their names: 4096.
+/// The number of hexadecimal digits of a key's name that select its row: the keys of a tenant share 4096 rows.
 const DIGITS: usize = 3;
-/// Each try that is refused means that somebody else's was taken, so nobody comes near this.
+/// The maximum number of tries. Each refused try means that another writer succeeded, so this number is not reached
+/// in practice.
 const TRIES: u32 = 1000;
 
 /// A fence in the ledger's own database, SQLite or PostgreSQL: for use alone, where there is no Redis. Feature `fence`.
 ///
-/// What it holds is as durable as the ledger, and is erased with its tenant. Times to live are judged by the clock of the ledger.
-/// In front of the ledger it spares nothing: it asks the database that it would spare. All keys of a tenant share 4096 rows, each of
-/// which is written as a whole: for up to a few hundred thousand keys that live at the same time.
+/// Its entries are as durable as the ledger, and are erased with their tenant. The clock of the ledger decides when
+/// they expire. In front of the ledger this fence is useless, because it asks the same database. All keys of a tenant
+/// share 4096 rows, each of which is written as a whole: enough for up to a few hundred thousand live keys.
 #[derive(Clone, Debug)]
 pub struct SqlFence {
     executor: Executor,
@@ -33,7 +35,8 @@ impl SqlFence {
         Self { executor: executor.clone(), tenant }
     }
 
-    /// Turns the row of a name, and writes it if it has changed. If another writer was first, all over again.
+    /// Applies an operation to the row of a name, and writes the row if it has changed. Starts again if another
+    /// writer was first.
     async fn turn<A>(
         &self,
         name: &str,

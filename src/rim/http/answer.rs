@@ -1,4 +1,4 @@
-//! What the ledger decided, as a response.
+//! The response for the ledger's decision.
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
@@ -11,14 +11,14 @@ use super::stored::StoredResponse;
 use crate::exec::{Answer, ExecError, Outcome};
 use crate::ledger::Diff;
 
-/// Marks a response that was given before.
+/// The header that marks a response which was given before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// In seconds: a client whose first request is still being handled may ask again.
+/// The `Retry-After` of a request in progress, in seconds.
 const SOON: u64 = 1;
-/// The same where a person has to answer first.
+/// The `Retry-After` of a request that waits for a person's answer, in seconds.
 const LATER: u64 = 60;
 
-/// The response to a request with this outcome. `answered`: what the handler answered to this very request.
+/// The response to a request with this outcome. `answered` is the handler's response to this very request.
 pub(super) fn response(
     config: &Config,
     outcome: Outcome,
@@ -34,7 +34,7 @@ pub(super) fn response(
         }
         Outcome::Failed(failure) => match answered {
             Some(response) => return response,
-            // Freed between two looks by another request: this one may come again.
+            // Another request freed the key between two reads: this request may be sent again.
             None => Details::of(Problem::InProgress, failure.message).retry_after(SOON),
         },
         Outcome::InProgress | Outcome::Deferred { .. } | Outcome::Pending { .. } => {
@@ -69,7 +69,7 @@ pub(super) fn response(
     details.response(&config.types)
 }
 
-/// The first response once more.
+/// The first response again, marked as replayed.
 fn replayed(config: &Config, answer: &Answer) -> Response<Bytes> {
     let stored = answer.decode::<StoredResponse>().ok().and_then(StoredResponse::response);
     let mut response = stored.unwrap_or_else(|| written_by_hand(answer));
@@ -80,14 +80,14 @@ fn replayed(config: &Config, answer: &Answer) -> Response<Bytes> {
     response
 }
 
-/// A person has answered that it happened, and with which result.
+/// The response that a person gave as the answer to a question.
 fn written_by_hand(answer: &Answer) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(answer.response.as_str().to_owned()));
     response.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// The first request is still being handled.
+/// The response to a request whose first one is still being handled.
 pub(super) fn in_progress(config: &Config, status_url: Option<&str>) -> Response<Bytes> {
     let detail = "The first request under this key is still being handled. Come again with the same key.";
     let details = Details::of(Problem::InProgress, detail).retry_after(SOON);
@@ -106,17 +106,17 @@ fn conflict(config: &Config, diff: &Diff) -> Details {
     let detail =
         "The key was used before with another request. Nothing was done. Send a new key for a new request.";
     let details = Details::of(Problem::KeyReused, detail).status(config.conflict);
-    // The first request's values are shown to whoever has its key and its tenant.
+    // The values of the first request are shown to every client that has its key and its tenant.
     if config.shows_diff { details.member("diff", Value::clone(&diff.0)) } else { details }
 }
 
-/// The ledger could not be asked, or not be written to.
+/// The response if the ledger could not be read or written.
 pub(super) fn failed(config: &Config, error: &ExecError) -> Response<Bytes> {
     let details = match error {
         ExecError::Request(_) | ExecError::Payload(_) => {
             Details::of(Problem::Misconfigured, error.to_string())
         }
-        // Its text names hosts and files.
+        // The error's text contains names of hosts and files.
         _ => {
             let detail = "The ledger does not answer. Come again with the same key: nothing is done twice.";
             Details::of(Problem::Unavailable, detail).retry_after(SOON)

@@ -1,4 +1,5 @@
-//! How a route is guarded: what its keys are bound to, what is kept of its answers, what its callers are told.
+//! The configuration of a guarded route: the fields that a key is bound to, the parts of an answer that are kept, and
+//! the answers to callers.
 
 use std::future::Future;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::ledger::{Contract, ContractClass, EffectClass, LookupResult, Retentio
 use crate::rim::door::LogFields;
 use crate::tool::{RegisterError, ToolError};
 
-/// Whose request it is, and which route it took.
+/// The tenant and the route of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct RequestScope {
@@ -31,26 +32,27 @@ pub struct RequestScope {
 }
 
 impl RequestScope {
-    /// A tenant's request to a route. The tenant comes from the authenticated identity, never from a header that the client writes
-    /// by itself. The route is its template, `/orders/{id}`, and not the path: keys of one template are one scope.
+    /// A request of a tenant to a route. The tenant comes from the authenticated identity, never from a header that
+    /// the client sets by itself. The route is the template, `/orders/{id}`, and not the path: keys of one template
+    /// are one scope.
     pub fn new(tenant: Tenant, route: impl Into<String>) -> Self {
         Self { tenant, route: route.into() }
     }
 }
 
-/// What becomes of the key when the handler has answered.
+/// The fate of a key after the handler's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyFate {
     /// The request took effect, or may have: the answer is kept, and given again.
     Kept,
-    /// Nothing happened: the next request with this key is let in, also with another body.
+    /// The request had no effect: the next request with this key is handled, also with another body.
     Freed,
 }
 
 impl KeyFate {
-    /// The table that counts unless the host has its own. Freed are the statuses with which a request is refused before its effect
-    /// begins: validation (400, 405, 406, 411, 413, 414, 415, 417, 422, 428, 431), authentication (401, 403), rate limits (421,
-    /// 425, 426, 429). Everything else is kept, 5xx included. A handler that answers otherwise than it acts says so with
+    /// The default table. Freed are the statuses by which a request is refused before its effect begins: validation
+    /// (400, 405, 406, 411, 413, 414, 415, 417, 422, 428, 431), authentication (401, 403), rate limits (421, 425,
+    /// 426, 429). All others are kept, 5xx included. A handler whose status does not match its effect sets
     /// [`NothingHappened`](super::NothingHappened) or [`TookEffect`](super::TookEffect).
     ///
     /// ```
@@ -68,7 +70,7 @@ impl KeyFate {
     }
 }
 
-/// What a client is told whose first request is still being handled.
+/// The answer to a client whose first request is still being handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InFlight {
     Conflict,
@@ -80,7 +82,7 @@ pub(super) type ReconcileFn = dyn Fn(HandlerCall, Value) -> BoxFuture<'static, R
     + Send
     + Sync;
 
-/// What the host has said about its guarded routes.
+/// The configuration of guarded routes.
 pub(super) struct Config {
     pub(super) scope: Box<ScopeFn>,
     pub(super) is_required: bool,
@@ -103,64 +105,64 @@ pub(super) struct Config {
     pub(super) retention: Retention,
     pub(super) types: String,
     pub(super) log: LogFields,
-    /// The longest payload that the ledger takes, in bytes.
+    /// The maximum size of a payload in the ledger, in bytes.
     pub(super) max_payload: usize,
 }
 
 impl Config {
-    /// A client is told where the first answer will be, instead of that it is to come again.
+    /// True if a client gets the URL of the first answer, instead of being told to repeat the request.
     pub(super) fn accepts(&self) -> bool {
         self.in_flight == InFlight::Accepted
     }
 }
 
-/// Why a layer was not made.
+/// The reason why a layer was not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A header of this name cannot be kept or compared.
     #[error("{name:?} is no name of a header that can be kept or compared: leave it out")]
     Header {
-        /// The name.
+        /// The name as given.
         name: String,
     },
-    /// A field of the body is named by something else than a JSON pointer.
+    /// The text that names a field of the body is not a JSON pointer.
     #[error("{pointer:?} is no JSON pointer (RFC 6901): begin it with a slash, `/metadata/sent_at`")]
     Pointer {
-        /// The text.
+        /// The text as given.
         pointer: String,
     },
-    /// Responses could be longer than what the ledger takes.
+    /// The limit of responses exceeds the limit of the ledger.
     #[error(
         "responses of {bytes} bytes do not fit the ledger's limit of {max}: raise `Limits::max_bytes`, or lower this one"
     )]
     TooLong {
-        /// The limit of responses.
+        /// The limit of responses, in bytes.
         bytes: usize,
-        /// The ledger's limit.
+        /// The limit of the ledger, in bytes.
         max: usize,
     },
     /// Clients are to be sent to a status URL, and there is none.
     #[error("clients are to be sent to a status URL, and the layer serves none: say where with `status_at`")]
     NoStatusUrl,
-    /// Conflicts are answered with a status that is none of a client's errors.
+    /// The status for conflicts is not a client error.
     #[error("{status} does not say that a request is refused: answer conflicts with 409 or 422")]
     Status {
-        /// The status.
+        /// The status as given.
         status: u16,
     },
-    /// An effect of this class needs an approval, and a request brings none.
+    /// An effect of this class needs an approval, which a request cannot bring.
     #[error(
         "a {class} needs an approval, which an HTTP request cannot bring: let the handler call a registered tool"
     )]
     ApprovalRequired {
-        /// The class.
+        /// The effect class.
         class: &'static str,
     },
-    /// What the route declares is unsafe.
+    /// The declaration of the route is unsafe.
     #[error("{reason}")]
     Unsafe {
-        /// Why.
+        /// The reason why the declaration is unsafe.
         reason: String,
     },
 }
@@ -171,7 +173,7 @@ impl From<RegisterError> for ConfigError {
     }
 }
 
-/// An idempotency layer to be: see the [module](super). What is not said is as Stripe has it.
+/// The configuration of an idempotency layer: see the [module](super). The defaults are those of Stripe.
 #[must_use]
 pub struct Idempotency {
     executor: Executor,
@@ -182,7 +184,7 @@ pub struct Idempotency {
     settled_by: Option<SettledBy>,
 }
 
-/// What a policy says that the program does about a handler that died.
+/// The means by which the program settles requests of a dead handler, as a policy requires.
 #[cfg(feature = "policy")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::rim) enum SettledBy {
@@ -191,8 +193,9 @@ pub(in crate::rim) enum SettledBy {
 }
 
 impl Idempotency {
-    /// A layer on an executor's ledger. The closure says whose request it is, from what the host's authentication has left in its
-    /// extensions, and which route it took; without an answer the request is refused with 401.
+    /// A layer on an executor's ledger. The closure returns the request's tenant, from the extensions that the host's
+    /// authentication has set, and the route of the request; if the closure returns `None`, the request is refused
+    /// with 401.
     pub fn new(
         executor: &Executor,
         scope: impl Fn(&Parts) -> Option<RequestScope> + Send + Sync + 'static,
@@ -231,13 +234,13 @@ impl Idempotency {
         }
     }
 
-    /// A request without a key is let through unguarded, instead of being refused with 400.
+    /// Lets a request without a key through unguarded, instead of refusing it with 400.
     pub fn optional(mut self) -> Self {
         self.config.is_required = false;
         self
     }
 
-    /// Binds a header to the key: a request with another value of it is a conflict.
+    /// Binds a header to the key: a request with another value of the header is a conflict.
     pub fn bind_header(mut self, name: impl Into<String>) -> Self {
         self.headers.push(name.into());
         self
@@ -249,94 +252,97 @@ impl Idempotency {
         self
     }
 
-    /// Leaves a field of a JSON body out of the comparison, by its JSON pointer: a time of sending, say. The exclusion is part of
-    /// the record.
+    /// Leaves a field of a JSON body, named by its JSON pointer, out of the comparison: for example the time of
+    /// sending. The exclusion is part of the record.
     pub fn exclude(mut self, pointer: impl Into<String>) -> Self {
         self.config.bound.excluded.push(pointer.into());
         self
     }
 
-    /// Does not compare the body: another one under a known key gets the first answer. What a client changed between two tries is
-    /// lost without a word, so this is for bodies that differ from try to try as a whole. It is part of the record.
+    /// Leaves the body out of the comparison: another body under a known key gets the first answer. Changes by a
+    /// client between two tries are lost silently, so this is for bodies that differ as a whole in each try. The
+    /// exclusion is part of the record.
     pub fn ignore_body(mut self) -> Self {
         self.config.bound.ignores_body = true;
         self
     }
 
-    /// Keeps a digest of a field of a JSON body instead of the field itself, by its JSON pointer: a card number, say. It is
-    /// compared all the same, and never shown.
+    /// Keeps a digest of a field of a JSON body, named by its JSON pointer, instead of the field itself: for example
+    /// a card number. The field is compared all the same, and never shown.
     pub fn redact(mut self, pointer: impl Into<String>) -> Self {
         self.config.bound.secret.push(pointer.into());
         self
     }
 
-    /// Keeps this header of the response, beside those that describe its content.
+    /// Keeps a header of the response, besides those that describe its content.
     pub fn keep_header(mut self, name: impl Into<String>) -> Self {
         self.kept.push(name.into());
         self
     }
 
-    /// The longest body of a request, in bytes; 1 MiB unless it is said. A longer one is refused with 413.
+    /// Sets the maximum size of a request body, in bytes. Default: 1 MiB. A longer body is refused with 413.
     pub fn max_request(mut self, bytes: usize) -> Self {
         self.config.max_request = bytes;
         self
     }
 
-    /// The longest body of a response, in bytes; 1 MiB unless it is said. Of a longer one, or a stream of events, the client is
-    /// told that the request took effect and that its response could not be kept.
+    /// Sets the maximum size of a response body, in bytes. Default: 1 MiB. If a body is longer, or a stream of
+    /// events, the client learns that the request took effect and that its response could not be kept.
     pub fn max_response(mut self, bytes: usize) -> Self {
         self.config.max_response = bytes;
         self
     }
 
-    /// The status with which another request under a known key is refused: 409 unless it is said, 422 as the IETF draft has it.
+    /// Sets the status for another request under a known key. Default: 409; the IETF draft uses 422.
     pub fn conflict_status(mut self, status: StatusCode) -> Self {
         self.config.conflict = status;
         self
     }
 
-    /// Does not show what differs from the first request under a key.
+    /// Hides the difference from the first request under a key in the answer to a conflict.
     pub fn without_diff(mut self) -> Self {
         self.config.shows_diff = false;
         self
     }
 
-    /// Has a request wait for the first one under its key, at most for so long, instead of refusing it at once with 409.
+    /// Lets a request wait for the first one under its key, at most for this time, instead of refusing it at once
+    /// with 409.
     pub fn wait_at_most(mut self, wait: Duration) -> Self {
         self.config.wait = Wait::AtMost(wait);
         self
     }
 
-    /// Serves a status URL for each operation under this path: 202 while it is being handled, then its response.
+    /// Serves a status URL for each operation under this path: 202 while the request is being handled, then its
+    /// response.
     pub fn status_at(mut self, path: impl Into<String>) -> Self {
         self.config.status_at = Some(path.into());
         self
     }
 
-    /// Answers a request whose first one is still being handled with 202 and its status URL, instead of 409.
+    /// Answers a repeat of a request that is still being handled with 202 and its status URL, instead of 409.
     pub fn accept_in_flight(mut self) -> Self {
         self.config.in_flight = InFlight::Accepted;
         self
     }
 
-    /// Gives 201 the first time, and 200 when the response is given again.
+    /// Changes a first answer of 201 to 200 when the response is given again.
     pub fn created_then_ok(mut self) -> Self {
         self.config.created_then_ok = true;
         self
     }
 
-    /// Another table of what becomes of the key, by the status of the handler's answer, than [`KeyFate::of`].
+    /// Sets another table for the fate of the key, by the status of the handler's answer, than [`KeyFate::of`].
     pub fn key_fate(mut self, fate: impl Fn(StatusCode) -> KeyFate + Send + Sync + 'static) -> Self {
         self.config.fate = Box::new(fate);
         self
     }
 
-    /// How to find out what became of a request whose handler died: by the key that the handler sent on, or by what the request
-    /// says. The closure gets the recorded request (`method`, `path`, `query`, `headers`, `body`) and gives the response that the
-    /// handler would have given. Without it such a request is an open question.
+    /// Sets the lookup for a request whose handler died: by the key that the handler sent on, or by the content of
+    /// the request. The closure gets the recorded request (`method`, `path`, `query`, `headers`, `body`) and returns
+    /// the response that the handler would have given. Without a lookup such a request becomes an open question.
     ///
-    /// The contract says what the lookup is worth, and how long a call of the handler may still be on its way after its process has
-    /// died.
+    /// The contract declares the reliability of the lookup, and the time for which a call of the handler may still be
+    /// in flight after its process has died.
     pub fn reconcile<F>(
         mut self,
         contract: Contract,
@@ -351,9 +357,10 @@ impl Idempotency {
         self
     }
 
-    /// The handlers change nothing but the ledger's own database, by the [`LedgerTransaction`](super::LedgerTransaction) among a
-    /// request's extensions: what a handler changes and its answer are committed together, exactly once. An answer other than 2xx and
-    /// 3xx rolls back and frees the key. A handler that dies has done nothing, and the next request is handled.
+    /// Declares that the handlers change nothing but the ledger's own database, by the
+    /// [`LedgerTransaction`](super::LedgerTransaction) among a request's extensions: the changes of a handler and its
+    /// answer are committed together, exactly once. An answer other than 2xx and 3xx rolls back and frees the key. A
+    /// handler that dies has done nothing, and the next request is handled.
     pub fn transactional<C: OwnConnection + 'static>(mut self) -> Self {
         self.config.transactions = Some(Box::new(On::<C>::default()));
         self.config.contract = Contract::sealed_with_effect();
@@ -361,39 +368,40 @@ impl Idempotency {
         self
     }
 
-    /// What the handler does to the world; changes its own system unless it is said. A payment without a lookup is refused.
+    /// Sets the effect class of the handler. Default: internal mutation. A payment without a lookup is refused.
     pub fn effect(mut self, class: EffectClass) -> Self {
         self.config.effect = class;
         self
     }
 
-    /// How long a handler may take, its response included; five minutes unless it is said. Then it is cut off, and what became of
-    /// its request is unknown.
+    /// Sets the time limit of the handler, its response included. Default: five minutes. A handler that exceeds the
+    /// limit is stopped, and the outcome of its request is unknown.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.config.timeout = timeout;
         self
     }
 
-    /// How long responses are kept, and what is left of them; tombstones after 30 days unless it is said.
+    /// Sets the retention of responses. Default: tombstones after 30 days.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.config.retention = retention;
         self
     }
 
-    /// The prefix of the types of problems: where the host's documentation has a page for each [`Problem`](super::Problem).
+    /// Sets the prefix of the types of problems: a URL where the host's documentation has a page for each
+    /// [`Problem`](super::Problem).
     pub fn problem_types(mut self, prefix: impl Into<String>) -> Self {
         self.config.types = prefix.into();
         self
     }
 
-    /// Logs these fields alone.
+    /// Sets the fields that are logged.
     #[cfg(feature = "policy")]
     pub(in crate::rim) fn logging(mut self, fields: LogFields) -> Self {
         self.config.log = fields;
         self
     }
 
-    /// The policy counts on the program for this: without it there is no layer.
+    /// Requires that the program settles requests as its policy says: otherwise no layer is made.
     #[cfg(feature = "policy")]
     pub(in crate::rim) fn settled_by(mut self, what: SettledBy) -> Self {
         self.settled_by = Some(what);
@@ -414,10 +422,10 @@ impl Idempotency {
         Err(ConfigError::Unsafe { reason: format!("the policy says {missing}") })
     }
 
-    /// The layer.
+    /// Builds the idempotency layer.
     ///
     /// # Errors
-    /// If what was said is unsafe, or does not fit the ledger.
+    /// If the configuration is unsafe, or does not fit the ledger.
     pub fn layer(self) -> Result<IdempotencyLayer, ConfigError> {
         #[cfg(feature = "policy")]
         self.keeps_policy()?;

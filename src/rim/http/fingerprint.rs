@@ -1,4 +1,4 @@
-//! What a key is bound to: method, path, query, chosen headers and the body of the first request under it.
+//! The fingerprint that a key is bound to: method, path, query, chosen headers and the body of its first request.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use sha2::{Digest, Sha256};
 
 use crate::payload::{Secret, hex, is_exact, parse};
 
-/// What of a request is compared, and what is left out of it.
+/// The parts of a request that are compared, and the exclusions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bound {
     /// The names of headers, in lower case.
     pub(super) headers: Vec<String>,
-    /// The names of query parameters; all of the query if absent.
+    /// The names of query parameters; the whole query if absent.
     pub(super) query: Option<Vec<String>>,
-    /// JSON pointers (RFC 6901) into the body: fields that may differ from try to try.
+    /// JSON pointers (RFC 6901) into the body: fields that may differ between tries.
     pub(super) excluded: Vec<String>,
     /// JSON pointers into the body: fields of which the ledger keeps keyed digests.
     pub(super) secret: Vec<String>,
-    /// The body is not compared.
+    /// True if the body is not compared.
     pub(super) ignores_body: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Fingerprint {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     headers: BTreeMap<String, Vec<String>>,
     body: Body,
-    /// Part of what is compared: a request that was bound without a field is no other one's retry.
+    /// Part of the comparison: a request that was bound without a field is no retry of one with the field.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     excluded: Vec<String>,
 }
@@ -46,7 +46,7 @@ enum Body {
     None,
     /// JSON, compared by value.
     Json(Redacted),
-    /// The SHA-256 digest of anything else, and its length in bytes.
+    /// The SHA-256 digest of any other body, and its length in bytes.
     #[serde(untagged)]
     Bytes {
         sha256: String,
@@ -55,8 +55,9 @@ enum Body {
 }
 
 impl Fingerprint {
-    /// The fingerprint of a request. A body that says that it is JSON is compared by value, if it has one value: one that is
-    /// malformed, repeats a member, nests too deep or holds a number that JSON cannot carry exactly is compared byte for byte.
+    /// The fingerprint of a request. A body of a JSON content type is compared by value, if it has one value: a body
+    /// that is malformed, repeats a member, nests too deep or contains a number that JSON cannot carry exactly is
+    /// compared byte for byte.
     pub(super) fn of(parts: &Parts, body: &[u8], bound: &Bound) -> Self {
         Self {
             method: parts.method.as_str().to_owned(),
@@ -84,7 +85,7 @@ fn query(text: &str, chosen: Option<&[String]>) -> BTreeMap<String, Vec<String>>
 fn headers(parts: &Parts, chosen: &[String]) -> BTreeMap<String, Vec<String>> {
     let values = |name: &String| {
         let values = parts.headers.get_all(name.as_str()).iter();
-        // What is no text is compared by its bytes.
+        // A value that is not text is compared by its bytes.
         values.map(|value| value.to_str().map_or_else(|_| hex(value.as_bytes()), str::to_owned)).collect()
     };
     chosen
@@ -111,7 +112,7 @@ fn body_of(parts: &Parts, body: &[u8], bound: &Bound) -> Body {
     Body::Json(Redacted { value, secret })
 }
 
-/// Whether the request says that its body is JSON: `application/json`, or a type with the suffix `+json` (RFC 6839).
+/// True if the content type is JSON: `application/json`, or a type with the suffix `+json` (RFC 6839).
 fn says_json(parts: &Parts) -> bool {
     let Some(value) = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
         return false;
@@ -120,7 +121,7 @@ fn says_json(parts: &Parts) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
-/// The body's value, if JSON carries it exactly where it stands in the fingerprint, which is two levels deep.
+/// The body's value, if JSON carries it exactly at its position in the fingerprint, which is two levels deep.
 fn exact(body: &[u8]) -> Option<Value> {
     let value = parse(std::str::from_utf8(body).ok()?).ok()?;
     is_exact(&[[&value]]).then_some(value)
@@ -133,14 +134,14 @@ fn remove(value: &mut Value, pointer: &str) {
         Some(Value::Object(fields)) => drop(fields.remove(&last)),
         Some(Value::Array(items)) => {
             if let Some(item) = last.parse().ok().and_then(|at: usize| items.get_mut(at)) {
-                *item = Value::Null; // removed, it would shift the others
+                *item = Value::Null; // a removal would shift the other items
             }
         }
         _ => {}
     }
 }
 
-/// JSON whose secrets are written down as digests keyed by the tenant.
+/// JSON whose secret fields are serialized as digests by the tenant's key.
 struct Redacted {
     value: Value,
     secret: Vec<String>,

@@ -1,4 +1,4 @@
-//! From a write to the ledger's decision about it, and back to a response.
+//! The path from a write to the ledger's decision about it, and back to a response.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -24,11 +24,11 @@ use crate::ledger::Key;
 use crate::rim::body::{BoxError, Cut, collect};
 use crate::rim::door::{Decided, DoorDecision};
 
-/// A client waits for so long for a handler to be called, unless the host lets it wait longer: another request may be handled, or what
-/// became of an earlier one be found out.
+/// The time that a client waits for its handler to be called, unless the host sets a longer wait: meanwhile another
+/// request is handled, or the outcome of an earlier one is looked up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What all requests share.
+/// The state that all requests share.
 pub(super) struct Guard {
     pub(super) executor: Executor,
     pub(super) config: Arc<Config>,
@@ -67,7 +67,7 @@ impl Guard {
         }
     }
 
-    /// Reads what the request says, or refuses it.
+    /// Reads the scope and the body of a request, or refuses it.
     async fn admit<B>(&self, parts: &Parts, body: B, key: String) -> Result<Admitted, Response<Bytes>>
     where
         B: Body<Data = Bytes>,
@@ -97,7 +97,7 @@ impl Guard {
         }
     }
 
-    /// Has the ledger decide, and the handler answer if it is the first request under its key.
+    /// Lets the ledger decide, and the handler answer if the request is the first under its key.
     async fn carry_out<S, B>(&self, admitted: Admitted, parts: Parts, handler: S) -> Response<Bytes>
     where
         S: Handler<B>,
@@ -145,8 +145,8 @@ impl Guard {
         response
     }
 
-    /// The outcome, however long the handler takes. `None` if it was not called in time: another request is handled, or it is being
-    /// found out what became of an earlier one.
+    /// The outcome, however long the handler takes. `None` if the handler was not called in time: another request is
+    /// being handled, or the outcome of an earlier one is being looked up.
     async fn patiently(
         &self,
         executing: impl Future<Output = Result<Outcome, ExecError>>,
@@ -174,7 +174,7 @@ impl Guard {
     }
 }
 
-/// What kind of door this is.
+/// The kind of door, as it is logged.
 const SOURCE: &str = "http";
 
 fn incomplete(config: &Config, cut: Cut) -> Details {

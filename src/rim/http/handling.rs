@@ -1,4 +1,5 @@
-//! One request under its key: the handler is called at most once, and its answer is kept whole or not at all.
+//! The handling of one request under its key: the handler is called at most once, and its answer is kept as a whole
+//! or not at all.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,20 +26,21 @@ use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::rim::body::{BoxError, Cut, collect};
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec, canonical};
 
-/// Among the extensions of a handler's response: nothing happened, whatever its status. The key is free.
+/// A mark in the extensions of a handler's response: the request had no effect, whatever its status. The key is free.
 #[derive(Clone, Copy, Debug)]
 pub struct NothingHappened;
 
-/// Among the extensions of a handler's response: the request took effect, whatever its status. The answer is kept.
+/// A mark in the extensions of a handler's response: the request took effect, whatever its status. The answer is
+/// kept.
 #[derive(Clone, Copy, Debug)]
 pub struct TookEffect;
 
-/// What whoever waits for the request learns beside its outcome.
+/// The state of a request that its waiting caller sees besides the outcome.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// The handler was called.
+    /// True once the handler was called.
     began: AtomicBool,
-    /// Its answer, with the headers that are not kept.
+    /// The handler's answer, with the headers that are not kept.
     answer: Mutex<Option<Response<Bytes>>>,
 }
 
@@ -56,7 +58,7 @@ impl Progress {
     }
 }
 
-/// A request with the handler that it is for.
+/// A request with its handler.
 pub(super) struct Handling<S, B> {
     pub(super) route: Arc<Route>,
     pub(super) fingerprint: Fingerprint,
@@ -68,22 +70,22 @@ pub(super) struct Handling<S, B> {
     pub(super) _body: PhantomData<fn() -> B>,
 }
 
-/// A handler's answer, and what becomes of it.
+/// A handler's answer, and the fate of its key.
 pub(super) struct Handled {
     response: Response<Bytes>,
-    /// As it is kept; absent if nothing happened.
+    /// The answer as it is kept; absent if the request had no effect.
     kept: Option<Payload>,
-    /// A transaction that it was answered in is committed.
+    /// True if the answer lets its transaction commit.
     commits: bool,
 }
 
 impl Handled {
-    /// What is kept of it, if its transaction is to be committed.
+    /// The kept answer, if its transaction is to be committed.
     pub(super) fn kept_in_transaction(&self) -> Option<&Payload> {
         self.kept.as_ref().filter(|_| self.commits)
     }
 
-    /// Its transaction was rolled back.
+    /// The answer after its transaction was rolled back.
     pub(super) fn undone(self) -> Self {
         Self { kept: None, ..self }
     }
@@ -168,7 +170,7 @@ fn unknown(error: impl Into<BoxError>) -> ToolError {
     ToolError::new(ErrorKind::Unknown, format!("the handler failed without an answer: {}", error.into()))
 }
 
-/// What the handler itself says of the key.
+/// The fate of the key, if the handler has marked its response.
 fn says<R>(response: &Response<R>) -> Option<KeyFate> {
     let extensions = response.extensions();
     if extensions.get::<TookEffect>().is_some() {
@@ -189,7 +191,7 @@ fn not_kept(why: &str, types: &str) -> Response<Bytes> {
     Details::of(Problem::ResponseNotKept, detail).response(types)
 }
 
-/// The response with its body read to the end, or why it cannot be.
+/// The response with its body read to the end, or the reason why it cannot be kept.
 async fn whole<R>(response: Response<R>, max: usize) -> Result<Response<Bytes>, String>
 where
     R: Body<Data = Bytes>,

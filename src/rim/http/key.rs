@@ -4,14 +4,14 @@ use http::HeaderMap;
 
 /// The name of the header.
 pub(super) const HEADER: &str = "idempotency-key";
-/// The longest key, in characters.
+/// The maximum length of a key, in characters.
 pub(super) const LONGEST: usize = 255;
 
-/// Why a header is no key. Nothing was recorded, and the handler was not called.
+/// The reason why a header is not a key. Nothing was recorded, and the handler was not called.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyHeaderError {
-    /// The header stands more than once.
+    /// The request has the header more than once.
     #[error("the request has {count} Idempotency-Key headers: send one")]
     Several {
         /// The number of headers.
@@ -23,13 +23,13 @@ pub enum KeyHeaderError {
     /// The key is too long.
     #[error("the Idempotency-Key has {chars} characters, {LONGEST} at most: send a UUID or a hash")]
     TooLong {
-        /// Its length.
+        /// The length of the key, in characters.
         chars: usize,
     },
-    /// The key holds something else than printable ASCII.
+    /// The key contains other characters than printable ASCII.
     #[error("the Idempotency-Key holds something else than printable ASCII: send a UUID or a hash")]
     NotPrintable,
-    /// The key begins as a quoted string and is none.
+    /// The key begins as a quoted string, and is not one.
     #[error(
         "the Idempotency-Key begins with a quotation mark and is no quoted string (RFC 8941): close it, or send the key bare"
     )]
@@ -42,7 +42,7 @@ pub enum KeyHeaderError {
 /// others send the key bare. Both spellings are one key.
 ///
 /// # Errors
-/// If the header is no key.
+/// If the header is not a key.
 ///
 /// ```
 /// use counterfoil::http::idempotency_key;
@@ -62,7 +62,7 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, KeyHeaderE
     }
     let text = value.to_str().map_err(|_| KeyHeaderError::NotPrintable)?.trim();
     if text.contains(|c: char| c.is_control()) {
-        return Err(KeyHeaderError::NotPrintable); // a tab is a visible character to `to_str`
+        return Err(KeyHeaderError::NotPrintable); // `to_str` accepts a tab as a visible character
     }
     let key = match text.strip_prefix('"') {
         Some(quoted) => unquoted(quoted).ok_or(KeyHeaderError::Unquotable)?,
@@ -75,8 +75,8 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, KeyHeaderE
     }
 }
 
-/// The content of a structured-field string behind its first quotation mark (RFC 8941, 4.2.5). What follows the string would be its
-/// parameters, and the draft defines none.
+/// The content of a structured-field string after its first quotation mark (RFC 8941, 4.2.5). Text after the string
+/// would be its parameters, and the draft defines none.
 fn unquoted(text: &str) -> Option<String> {
     let mut key = String::with_capacity(text.len());
     let mut chars = text.chars();

@@ -22,9 +22,9 @@ use crate::exec::Executor;
 use crate::ledger::OperationKey;
 use crate::rim::body::BoxError;
 use crate::rim::door::DoorDecision;
-/// The body of a request on its way to the handler: as it came, or read whole.
+/// The body of a request on its way to the handler: the original, or read as a whole.
 pub type RequestBody<B> = Either<B, Full<Bytes>>;
-/// The body of a response on its way to the client: the handler's, or a whole one.
+/// The body of a response on its way to the client: the handler's own, or read as a whole.
 pub type ResponseBody<R> = Either<R, Full<Bytes>>;
 
 /// Guards the write requests of a service: see the [module](super).
@@ -68,7 +68,8 @@ impl<S: std::fmt::Debug> std::fmt::Debug for IdempotencyService<S> {
     }
 }
 
-/// A service that handles guarded requests: any that takes them, can be cloned, and answers with a body of bytes.
+/// A service that handles guarded requests: any service that accepts them, can be cloned, and answers with a body of
+/// bytes.
 pub trait Handler<B>:
     Service<
         Request<RequestBody<B>>,
@@ -79,7 +80,7 @@ pub trait Handler<B>:
     + Send
     + 'static
 {
-    /// The body of its answers.
+    /// The type of the response body.
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
 }
 
@@ -109,7 +110,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The clone may not be ready yet, and the service that is goes with the request.
+        // The clone may not be ready yet, so the request gets the service that was polled ready.
         let clone = self.inner.clone();
         let mut handler = std::mem::replace(&mut self.inner, clone);
         let guard = self.guard.clone();
@@ -128,22 +129,22 @@ where
     }
 }
 
-/// What is to be done about a request that is not let through.
+/// The treatment of a request that is not let through.
 pub(super) enum What {
-    /// It asks what became of an operation.
+    /// The request asks for the status of an operation.
     Status(OperationKey),
-    /// It is refused.
+    /// The request is refused.
     Refused(Details),
-    /// It writes, under this key.
+    /// The request writes, under this key.
     Write(String),
 }
 
-/// What is to be done about a request; nothing if it is let through.
+/// The treatment of a request; `None` if the request is let through.
 fn what(config: &Config, parts: &Parts) -> Option<What> {
     if let Some(key) = status::asked(config, parts) {
         return Some(What::Status(key));
     }
-    // They change nothing (RFC 9110, 9.2.1).
+    // These methods change nothing (RFC 9110, 9.2.1).
     if matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE) {
         return None;
     }

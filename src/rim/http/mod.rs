@@ -1,9 +1,10 @@
 //! HTTP writes under an `Idempotency-Key`: a [`tower::Layer`](https://docs.rs/tower) that lets each request take effect once.
 //! Feature `http`.
 //!
-//! The first request under a key is recorded before the handler is called, and the handler's answer is kept before the client gets
-//! it. A request that comes again (a double click, a proxy's retry, a client that timed out) gets the first answer byte for byte,
-//! marked `Idempotent-Replayed: true`. The layer has no memory of its own: the ledger decides, and the layer translates.
+//! The first request under a key is recorded before the handler is called, and the handler's answer is kept before
+//! the client gets it. A repeated request (a double click, a proxy's retry, a client that timed out) gets the first
+//! answer byte for byte, marked `Idempotent-Replayed: true`. The layer has no memory of its own: the ledger decides,
+//! and the layer translates.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {

@@ -1,19 +1,19 @@
-//! What the layer itself answers: problem details (RFC 9457) with stable types.
+//! The answers of the layer itself: problem details (RFC 9457) with stable types.
 
 use http::StatusCode;
 
 use crate::rim::problem::Kind;
 pub(super) use crate::rim::problem::TYPES;
 
-/// The problems that the layer answers with. The name of each, behind the prefix of its type URI, is stable.
+/// The problems that the layer answers with. The name of each, after the prefix of its type URI, is stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
     /// The route requires a key, and the request has none.
     KeyMissing,
-    /// The `Idempotency-Key` header is no key.
+    /// The `Idempotency-Key` header is not a key.
     KeyMalformed,
-    /// The host's closure does not say whose request it is.
+    /// The host's closure returns no tenant for the request.
     Unauthenticated,
     /// The request's body is longer than the limit.
     RequestTooLarge,
@@ -23,9 +23,9 @@ pub enum Problem {
     KeyReused,
     /// The first request under the key is still being handled.
     InProgress,
-    /// Nobody knows whether the first request under the key took effect. The question is open.
+    /// The outcome of the first request under the key is unknown. A question is open.
     OutcomeUnknown,
-    /// Nobody knew whether the first request took effect, and somebody decided to leave it at that.
+    /// The outcome of the first request is unknown, and a person has abandoned it.
     Abandoned,
     /// The first request took effect, and its effect was undone.
     Undone,
@@ -33,7 +33,7 @@ pub enum Problem {
     ResponseGone,
     /// The request took effect, and its response cannot be kept: it is a stream, too long, or broke off.
     ResponseNotKept,
-    /// The request's transaction was rolled back: nothing happened.
+    /// The request's transaction was rolled back: the request had no effect.
     RolledBack,
     /// There is no operation of this name.
     NoSuchOperation,
@@ -44,7 +44,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// The stable name.
+    /// The stable name of the problem.
     pub const fn name(self) -> &'static str {
         match self {
             Self::KeyMissing => "idempotency-key-missing",
@@ -66,7 +66,7 @@ impl Problem {
         }
     }
 
-    /// The status that goes with it.
+    /// The HTTP status of the problem.
     pub const fn status(self) -> StatusCode {
         match self {
             Self::KeyMissing | Self::KeyMalformed | Self::RequestIncomplete => StatusCode::BAD_REQUEST,

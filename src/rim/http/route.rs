@@ -1,4 +1,4 @@
-//! A guarded route as a tool of the ledger: its declaration, and its requests without their callers.
+//! A guarded route as a tool of the ledger: its declaration, and its requests after their callers are gone.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -17,17 +17,18 @@ use crate::ledger::{Backoff, ErrorKind, LookupResult, Record, RequestHash, Retry
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::tool::{Call, Done, Prepared, RegisterError, ToolError, ToolSpec, Unprepared};
 
-/// What a handler is told about its request, among the request's extensions.
+/// The call that a handler carries out, among the request's extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandlerCall {
-    /// Whose request it is.
+    /// The tenant that owns the request.
     pub tenant: Tenant,
-    /// The key as it goes downstream: the same in every attempt, for the provider's own idempotency key or client reference.
+    /// The key for downstream calls: the same in every attempt, for the provider's own idempotency key or client
+    /// reference.
     pub key: String,
-    /// The readable key of the ledger, made of method, route and the client's key.
+    /// The readable key in the ledger, made of method, route and the client's key.
     pub operation_key: String,
-    /// Which attempt it is, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
 }
 
@@ -42,14 +43,14 @@ impl HandlerCall {
     }
 }
 
-/// Routes beyond this number are paths that were taken for templates.
+/// The maximum number of routes. A host that exceeds it passes paths instead of templates.
 const MOST: usize = 1000;
 
-/// The routes that were met so far.
+/// The routes of the requests so far.
 #[derive(Default)]
 pub(super) struct Routes(RwLock<HashMap<String, Arc<Route>>>);
 
-/// Why a request's route cannot be guarded.
+/// The reason why a request's route cannot be guarded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RouteError {
     #[error(transparent)]
@@ -63,7 +64,7 @@ pub(super) enum RouteError {
 }
 
 impl Routes {
-    /// The route of this name. Its records are looked after from its first request on.
+    /// The route of this name. From its first request on, the executor reconciles the route's records.
     pub(super) fn named(
         &self,
         name: &str,
@@ -83,14 +84,14 @@ impl Routes {
     }
 }
 
-/// A route with its method. The ledger holds it, so it must not hold the ledger.
+/// A route with its method. The ledger holds the route, so the route must not hold the ledger.
 pub(super) struct Route {
     pub(super) config: Arc<Config>,
     pub(super) spec: Arc<ToolSpec>,
 }
 
 impl Route {
-    /// What became of a request, by the host's lookup.
+    /// The outcome of a request, by the host's lookup.
     pub(super) fn reconcile<'a>(
         &self,
         call: &Call,
@@ -110,11 +111,11 @@ impl Route {
     }
 }
 
-/// What a route of this configuration declares.
+/// The declaration of a route with this configuration.
 pub(super) fn spec(config: &Config, name: &str) -> Result<ToolSpec, IdError> {
     let pause = Duration::from_secs(1);
     let retry = RetryPolicy {
-        attempts: 5, // beyond the first only where a lookup has shown that nothing happened
+        attempts: 5, // further attempts are made only after a lookup has shown that nothing happened
         backoff: Backoff { base: pause, cap: pause },
         attempt_timeout: config.timeout,
         retry_after_cap: pause,
@@ -124,7 +125,8 @@ pub(super) fn spec(config: &Config, name: &str) -> Result<ToolSpec, IdError> {
     Ok(ToolSpec { retention: config.retention, ..spec })
 }
 
-/// A request that was freed binds its key no longer, and a later one may bring another body.
+/// True if the request was freed and differs: a freed key is bound no longer, and a later request may bring another
+/// body.
 pub(super) fn outlives(record: &Record, request: &RequestHash) -> bool {
     matches!(record.state, State::Failed { .. }) && record.request_hash != *request
 }

@@ -1,4 +1,4 @@
-//! The status URL of an operation: what is known of it, without doing anything.
+//! The status URL of an operation: shows its outcome, and does nothing.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +12,7 @@ use super::problem::{Details, Problem};
 use crate::exec::{Executor, Outcome};
 use crate::ledger::{Key, OperationKey};
 
-/// Where the client finds what became of an operation.
+/// The status URL of an operation.
 pub(super) fn url(config: &Config, key: &Key) -> Option<String> {
     let path = config.status_at.as_ref()?;
     let key = key.render().ok()?;
@@ -27,11 +27,11 @@ pub(super) fn asked(config: &Config, parts: &Parts) -> Option<OperationKey> {
     }
     let name = parts.uri.path().strip_prefix(path.trim_end_matches('/'))?.strip_prefix('/')?;
     let key = URL_SAFE_NO_PAD.decode(name).ok().and_then(|key| String::from_utf8(key).ok());
-    // What is no name of an operation is the name of none.
+    // A text that is not an encoded name becomes the name of no operation.
     Some(OperationKey::stored(key.unwrap_or_default()))
 }
 
-/// 202 while it is being handled, its response once it has one. A tenant sees its own operations only.
+/// Answers 202 while the request is being handled, and then its response. A tenant sees only its own operations.
 pub(super) async fn answer(
     executor: &Executor,
     config: &Config,

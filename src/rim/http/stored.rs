@@ -10,7 +10,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
-/// The headers that are kept, beside those that the host names: they describe the answer, and not its delivery.
+/// The headers that are kept, besides those that the host names: they describe the answer, and not its delivery.
 pub(super) const KEPT: [HeaderName; 13] = [
     CACHE_CONTROL,
     CONTENT_DISPOSITION,
@@ -44,7 +44,7 @@ pub(super) const NEVER: [&str; 13] = [
     "content-length",
 ];
 
-/// A whole response.
+/// A whole response as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoredResponse {
@@ -54,7 +54,7 @@ pub(super) struct StoredResponse {
     body: Octets,
 }
 
-/// Bytes: as text where they are some, which a person can read in the ledger.
+/// Bytes, as text if they are valid UTF-8, so that a person can read them in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Octets {
@@ -80,7 +80,7 @@ impl Octets {
 }
 
 impl StoredResponse {
-    /// What is kept of a response: its status, its body, and the headers that describe it.
+    /// The kept part of a response: its status, its body, and the headers that describe it.
     pub(super) fn of(response: &Response<Bytes>, also: &[HeaderName]) -> Self {
         let kept = |name: &HeaderName| {
             !NEVER.contains(&name.as_str()) && (KEPT.contains(name) || also.contains(name))
@@ -93,7 +93,7 @@ impl StoredResponse {
         }
     }
 
-    /// The response, as it was. `None` if what is stored is none: somebody wrote it by hand.
+    /// The response as it was. `None` if a person has answered with another value.
     pub(super) fn response(self) -> Option<Response<Bytes>> {
         let mut headers = HeaderMap::with_capacity(self.headers.len() + 1);
         for (name, value) in self.headers {

@@ -1,4 +1,5 @@
-//! A handler's transaction on the ledger's own database: what it changes and its answer are committed together, or neither.
+//! A handler's transaction on the ledger's own database: its changes and its answer are committed together, or
+//! neither.
 
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
@@ -17,10 +18,11 @@ use crate::tool::{Call, ToolError};
 type Job<C> = Box<dyn for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, ()> + Send>;
 
 /// A connection to the ledger's own database, among the extensions of a request to a
-/// [transactional](super::Idempotency::transactional) route: sqlx's `SqliteConnection` or `PgConnection`, as the store is.
+/// [transactional](super::Idempotency::transactional) route: sqlx's `SqliteConnection` or `PgConnection`, according
+/// to the store.
 ///
-/// The first use begins a transaction. It is committed together with the handler's answer once that is whole, if the answer is 2xx or
-/// 3xx; otherwise it is rolled back. From the first use on the handler has five seconds.
+/// The first use begins a transaction. The transaction is committed together with the handler's complete answer if
+/// that is 2xx or 3xx; otherwise it is rolled back. The handler has five seconds from the first use on.
 #[derive(Debug)]
 pub struct LedgerTransaction<C> {
     jobs: mpsc::Sender<Job<C>>,
@@ -32,26 +34,27 @@ impl<C> Clone for LedgerTransaction<C> {
     }
 }
 
-/// Why a handler's work on the connection has no result.
+/// The reason why a handler's work on the connection has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerTransactionError<E> {
-    /// The closure failed. Answer the request with an error, and everything is rolled back.
+    /// The closure failed. Answer the request with an error to roll everything back.
     #[error("the work in the transaction failed: {0}")]
     Failed(E),
-    /// The transaction has ended: its handler has answered, or taken too long.
+    /// The transaction has ended, because its handler has answered or has exceeded its time.
     #[error("the request's transaction has ended: nothing was done")]
     Over,
 }
 
 impl<C: OwnConnection + 'static> LedgerTransaction<C> {
-    /// Works on the connection. The closure must leave the transaction open: no COMMIT, no ROLLBACK.
+    /// Runs a closure on the connection. The closure must leave the transaction open: no COMMIT, no ROLLBACK.
     ///
     /// # Errors
     /// If the closure fails, or the transaction has ended.
     ///
     /// # Crash
-    /// Before the answer is sealed: nothing of it is there, and the next request with the key is handled from the beginning.
+    /// Before the answer is sealed: the database holds none of the changes, and the next request with the key is
+    /// handled from the beginning.
     pub async fn run<T, E, F>(&self, work: F) -> Result<T, LedgerTransactionError<E>>
     where
         T: Send + 'static,
@@ -70,15 +73,15 @@ impl<C: OwnConnection + 'static> LedgerTransaction<C> {
     }
 }
 
-/// Hands handlers their transactions, whatever kind of connection they are on.
+/// A source of transactions for handlers, on any kind of connection.
 pub(super) trait Transactions: Send + Sync {
-    /// Puts the handle of a transaction to be among the extensions of a request.
+    /// Adds the handle of a transaction to the extensions of a request. The transaction is not begun.
     fn offer(&self, extensions: &mut Extensions) -> Box<dyn Offered>;
 }
 
 /// A transaction that the handler may begin.
 pub(super) trait Offered: Send {
-    /// Has the handler answer, in its transaction if it uses one.
+    /// Runs the handler, in its transaction if the handler uses it.
     fn carry_out<'a>(
         self: Box<Self>,
         handled: BoxFuture<'static, Result<Handled, ToolError>>,
@@ -104,9 +107,9 @@ impl<C: OwnConnection + 'static> Transactions for On<C> {
     }
 }
 
-/// Why a transaction was rolled back.
+/// The reason why a transaction was rolled back.
 enum Undone {
-    /// The handler's answer says so.
+    /// The handler answered with an error.
     Answered(Handled),
     /// The handler ended without an answer.
     Died(String),
@@ -155,7 +158,7 @@ impl<C: OwnConnection + 'static> Offered for mpsc::Receiver<Job<C>> {
     }
 }
 
-/// What a handler has answered, or in what it ended.
+/// The handler's answer, or the reason why it ended without one.
 fn or_died(
     handled: Result<Result<Handled, ToolError>, Box<dyn std::any::Any + Send>>,
 ) -> Result<Handled, String> {
@@ -166,7 +169,7 @@ fn or_died(
     }
 }
 
-/// Nothing happened: the kind of error that frees the key.
+/// The error for a rollback: its kind frees the key, because nothing happened.
 fn rolled_back(why: String) -> ToolError {
     ToolError::new(ErrorKind::Validation, why)
 }

@@ -1,4 +1,5 @@
-//! A sink for search indexes and warehouses that take documents by id and version: an older version never overwrites a newer one.
+//! A sink for search indexes and warehouses that accept documents by id and version: an older version never
+//! overwrites a newer one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,34 +10,35 @@ use reqwest::{Client, StatusCode, Url};
 use super::{by_aggregate, client, headers, send, taken};
 use crate::exec::outbox::{Event, PublishResult, Sink, SinkError};
 
-/// A document, as an index keeps it.
+/// A document of a search index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexDocument {
-    /// Its id in the index. It holds whatever tells tenants apart, if the index is shared.
+    /// The id of the document in the index. In a shared index the id must distinguish tenants.
     pub id: String,
-    /// Its version: the index keeps the highest one that it has seen.
+    /// The version of the document: the index keeps the highest version that it has seen.
     pub version: i64,
-    /// JSON.
+    /// The content of the document, as JSON.
     pub body: String,
 }
 
 impl IndexDocument {
-    /// The document of an event's aggregate: its id is tenant and aggregate, its version the event's sequence, its body the
-    /// event's payload. So the index holds the newest payload of each aggregate.
+    /// The document of an event's aggregate: its id is tenant and aggregate, its version the event's sequence, its
+    /// body the event's payload. So the index holds the newest payload of each aggregate.
     pub fn of(event: &Event) -> Self {
-        // A slash in a tenant's name is none that ends it, or two tenants could share an id.
+        // A slash in a tenant's name is escaped, because otherwise two tenants could share an id.
         let tenant = event.tenant.as_str().replace('%', "%25").replace('/', "%2F");
         let id = format!("{tenant}/{}", event.aggregate);
         Self { id, version: event.seq, body: event.payload.as_str().to_owned() }
     }
 }
 
-/// Puts each event as a document, by id and version: `PUT <url>/<id>?version=<n>&version_type=external`, as Elasticsearch and
-/// OpenSearch take them. Feature `sink-http`.
+/// Puts each event as a document, by id and version: `PUT <url>/<id>?version=<n>&version_type=external`, as
+/// Elasticsearch and OpenSearch accept them. Feature `sink-http`.
 ///
-/// Any 2xx takes the document, and so does 409: the index has this version or a newer one. So a replay changes nothing, and an older
-/// version never overwrites a newer one. 408, 429 and 5xx put it off, for as long as `Retry-After` says (in seconds); any other
-/// answer refuses it. The headers are those of [`HttpSink`](crate::HttpSink).
+/// Any 2xx accepts the document, and so does 409: the index has this version or a newer one. So a replay changes
+/// nothing, and an older version never overwrites a newer one. 408, 429 and 5xx defer the event, for as long as
+/// `Retry-After` says (in seconds); any other answer refuses the event. The headers are those of
+/// [`HttpSink`](crate::HttpSink).
 ///
 /// ```
 /// # fn engine() -> Result<(), Box<dyn std::error::Error>> {
@@ -55,7 +57,7 @@ pub struct DocumentSink {
     document: Arc<Make>,
 }
 
-/// Makes the document of an event, if it has one.
+/// The function that makes the document of an event, if the event has one.
 type Make = dyn Fn(&Event) -> Option<IndexDocument> + Send + Sync;
 
 impl fmt::Debug for DocumentSink {
@@ -65,19 +67,19 @@ impl fmt::Debug for DocumentSink {
 }
 
 impl DocumentSink {
-    /// To the documents below this URL. A document that is not answered within `timeout` is put off.
+    /// A sink for documents below this URL. A document without an answer within `timeout` is deferred.
     ///
     /// # Errors
-    /// If the URL is none, or the client cannot be built.
+    /// If the URL is invalid, or the client cannot be built.
     pub fn new(url: &str, timeout: Duration) -> Result<Self, SinkError> {
         let client = client(timeout).map_err(|error| SinkError::unavailable(error.to_string()))?;
         Self::with(client, url)
     }
 
-    /// By a client of your own, with its proxies, certificates, headers and timeouts.
+    /// A sink with a client of your own, with its proxies, certificates, headers and timeouts.
     ///
     /// # Errors
-    /// If the URL is none.
+    /// If the URL is invalid.
     pub fn with(client: Client, url: &str) -> Result<Self, SinkError> {
         let no_url = |why: &str| SinkError::unavailable(format!("the index has no usable URL: {why}"));
         let url = Url::parse(url).map_err(|error| no_url(&error.to_string()))?;
@@ -87,7 +89,8 @@ impl DocumentSink {
         Ok(Self { client, url, document: Arc::new(|event| Some(IndexDocument::of(event))) })
     }
 
-    /// Makes the documents by a function of your own; [`IndexDocument::of`] by default. An event without a document counts as taken.
+    /// Sets the function that makes the documents. Default: [`IndexDocument::of`]. An event without a document counts
+    /// as published.
     #[must_use]
     pub fn documents(
         self,
@@ -108,7 +111,7 @@ impl DocumentSink {
 
     fn place(&self, document: &IndexDocument) -> Result<Url, SinkError> {
         let IndexDocument { id, version, .. } = document;
-        // As parts of a path these three mean another place, however they are written.
+        // As path segments these three ids mean another path, in any encoding.
         if matches!(id.as_str(), "" | "." | "..") {
             return Err(SinkError::refused(format!("{id:?} cannot be the id of a document")));
         }

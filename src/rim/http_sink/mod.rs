@@ -1,5 +1,5 @@
-//! Sinks over HTTP: one request for each event, those of one aggregate one after the other. To any service by POST, and to search
-//! indexes by PUT with a version.
+//! Sinks over HTTP: one request for each event, and the events of one aggregate one after the other. To any service
+//! by POST, and to search indexes by PUT with a version.
 
 mod document;
 
@@ -16,9 +16,10 @@ use crate::tool::{retry_after, sends_once};
 
 /// Posts each event as JSON to one URL. Feature `sink-http`.
 ///
-/// The body holds `id`, `tenant`, `aggregate`, `seq`, `kind`, `created_at` (microseconds UTC) and `payload`; the headers
-/// `Idempotency-Key` and `Event-Id` hold the id, `Event-Aggregate` and `Event-Sequence` its place. Any 2xx takes the event.
-/// 408, 429 and 5xx put it off, for as long as `Retry-After` says (in seconds); any other answer refuses it.
+/// The body holds `id`, `tenant`, `aggregate`, `seq`, `kind`, `created_at` (microseconds UTC) and `payload`; the
+/// headers `Idempotency-Key` and `Event-Id` hold the id, `Event-Aggregate` and `Event-Sequence` its position. Any 2xx
+/// accepts the event. 408, 429 and 5xx defer the event, for as long as `Retry-After` says (in seconds); any other
+/// answer refuses the event.
 ///
 /// Built without TLS: for `https` add reqwest 0.13 with one of its TLS features to your own dependencies.
 ///
@@ -38,7 +39,7 @@ pub struct HttpSink {
 }
 
 impl HttpSink {
-    /// To this URL. An event that is not answered within `timeout` is put off.
+    /// A sink for this URL. An event without an answer within `timeout` is deferred.
     ///
     /// # Errors
     /// If the client cannot be built.
@@ -46,7 +47,7 @@ impl HttpSink {
         Ok(Self::with(client(timeout)?, url))
     }
 
-    /// By a client of your own, with its proxies, certificates, headers and timeouts.
+    /// A sink with a client of your own, with its proxies, certificates, headers and timeouts.
     pub fn with(client: Client, url: impl Into<String>) -> Self {
         Self { client, url: url.into() }
     }
@@ -64,15 +65,15 @@ impl Sink for HttpSink {
 }
 
 fn client(timeout: Duration) -> Result<Client, reqwest::Error> {
-    sends_once().timeout(timeout).build() // who sends again is the publisher
+    sends_once().timeout(timeout).build() // retries are the publisher's task
 }
 
 async fn send(request: RequestBuilder) -> Result<Response, SinkError> {
-    // The client's own words name the URL, which may hold a password.
+    // The client's error message contains the URL, which may hold a password.
     request.send().await.map_err(|error| SinkError::unavailable(error.without_url().to_string()))
 }
 
-/// Whether the answer says that the event was taken.
+/// Fails unless the answer accepts the event.
 fn taken(answer: &Response) -> Result<(), SinkError> {
     let status = answer.status();
     if status.is_success() {

@@ -1,4 +1,4 @@
-//! What a nonce looks like.
+//! The form of a nonce.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::Entropy;
 
-/// The longest nonce, in characters.
+/// The maximum length of a nonce, in characters.
 const LONGEST: usize = 25;
 
 /// A nonce: a text or an integer of at most 25 characters. In JSON, `"5"` and `5` are one nonce.
@@ -22,26 +22,26 @@ enum Written {
     Text(String),
 }
 
-/// Why something is no nonce. Nothing was made.
+/// The reason why a text is not a nonce. Nothing was made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NonceFormError {
-    /// It has no characters.
+    /// The nonce has no characters.
     #[error("the nonce is empty: draw one for each message, and send it with every try")]
     Empty,
-    /// It is too long.
+    /// The nonce is too long.
     #[error("the nonce has {chars} characters, {LONGEST} at most")]
     TooLong {
-        /// Its length.
+        /// The length of the nonce, in characters.
         chars: usize,
     },
-    /// It holds a control character.
+    /// The nonce contains a control character.
     #[error("the nonce holds a control character: remove it")]
     Control,
 }
 
 impl Nonce {
-    /// One that no client can send: it would be too long.
+    /// A drawn nonce that no client can send, because it is too long.
     pub(super) fn drawn(entropy: &dyn Entropy) -> Self {
         Self(format!("drawn {:032x}", entropy.wide_bits()))
     }

@@ -1,9 +1,9 @@
-//! Short windows: what a client sends twice within minutes is made once, and the original is given back, whatever the transport.
-//! Feature `nonce`.
+//! Short windows: a request that a client repeats within minutes has one effect, and the original result is returned,
+//! over any transport. Feature `nonce`.
 //!
-//! A chat client draws a nonce for each message and sends it with every try. With `enforce_nonce` the second try gets the first
-//! message; without it the nonce is an ornament and nothing is deduplicated. Nonces are short-lived: after the window the same
-//! one makes another message.
+//! A chat client draws a nonce for each message and sends the nonce with every try. With `enforce_nonce` the second
+//! try gets the first message; without it the nonce is ignored and nothing is deduplicated. Nonces are short-lived:
+//! after the window the same nonce makes another message.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
@@ -46,21 +46,21 @@ use crate::ledger::{
 use crate::payload::{Payload, PayloadError};
 use crate::tool::{Call, Prepared as _, RegisterError, ToolError, ToolSpec};
 
-/// The window unless another one is set.
+/// The default window.
 const WINDOW: Duration = Duration::from_mins(5);
 
-/// What a request has come to.
+/// The result of a request with a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Made<T> {
-    /// It was made now.
+    /// The value was made now.
     Now(T),
-    /// It was made within the window, by an earlier request with this nonce: the original. Nothing was made.
+    /// The original value, made within the window by an earlier request with this nonce. Nothing was made now.
     Before(T),
 }
 
 impl<T> Made<T> {
-    /// What was made, now or before.
+    /// The value that was made, now or before.
     pub fn into_inner(self) -> T {
         match self {
             Self::Now(made) | Self::Before(made) => made,
@@ -68,31 +68,31 @@ impl<T> Made<T> {
     }
 }
 
-/// Why a request has come to nothing.
+/// The reason why a request has no value.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NonceError {
-    /// The closure failed, and says that nothing was made. The nonce may be sent again.
+    /// The closure failed, and reports that nothing was made. The nonce may be sent again.
     #[error("nothing was made: {}; send the nonce again", .0.message)]
     Failed(RecordedFailure),
-    /// The closure ended without saying whether it was made. Nothing is made under this nonce until the question is answered.
+    /// The closure ended with an unknown outcome. Nothing is made under this nonce until the question is answered.
     #[error("nobody knows whether it was made: the question {0} is open; send the same nonce again later")]
     Unknown(QuestionId),
-    /// Nobody knew whether it was made, and somebody has decided to leave it at that, or it was undone.
+    /// The outcome was unknown and a person has abandoned it, or the effect was undone.
     #[error("it was settled by hand: {0}; send another nonce to have it made once more")]
     Settled(String),
     /// It was made, and is over the limit of what is kept. Another nonce would make it once more.
     #[error(transparent)]
     TooLarge(Box<ResponseTooLarge>),
-    /// What was made cannot be written down, or not be read as this type.
+    /// The value cannot be serialized, or cannot be read as this type.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// The ledger did not answer, or took nothing.
+    /// The ledger could not be read or written.
     #[error(transparent)]
     Exec(#[from] ExecError),
 }
 
-/// Makes things of one kind, each nonce's once within the window.
+/// Makes values of one kind, one for each nonce within the window.
 #[derive(Clone)]
 pub struct Nonces {
     executor: Executor,
@@ -108,18 +108,18 @@ impl fmt::Debug for Nonces {
 }
 
 impl Nonces {
-    /// For things of this kind, `message` say, with a window of 300 seconds.
+    /// Nonces for values of this kind, such as `message`, with a window of 300 seconds.
     ///
     /// # Errors
-    /// If the kind is no name, or that of a registered tool.
+    /// If the kind is not a name, or is the name of a registered tool.
     pub fn new(executor: &Executor, kind: &str) -> Result<Self, RegisterError> {
         Self::within(executor, kind, WINDOW)
     }
 
-    /// The same with another window, counted from the first request with a nonce: at least eight seconds.
+    /// Nonces with another window, counted from the first request with a nonce: at least eight seconds.
     ///
     /// # Errors
-    /// If the window is too short for a try and its retries, or as [`new`](Self::new).
+    /// If the window is too short for a try and its retries, or as for [`new`](Self::new).
     pub fn within(executor: &Executor, kind: &str, window: Duration) -> Result<Self, RegisterError> {
         let spec = |kind: &str, contract| Ok::<_, RegisterError>(Arc::new(spec(kind, contract, window)?));
         let plain = spec(kind, Contract::new(ContractClass::Blind))?;
@@ -130,21 +130,23 @@ impl Nonces {
         Ok(Self { executor: executor.clone(), spec: plain, sealed, log: LogFields::ALL })
     }
 
-    /// Logs these fields alone.
+    /// Sets the fields that are logged.
     #[cfg(feature = "policy")]
     pub(super) fn logging(mut self, fields: LogFields) -> Self {
         self.log = fields;
         self
     }
 
-    /// Makes it, unless the author has sent this nonce within the window: then the original is given back, whatever else the
-    /// request says. Without a nonce, or without `enforce`, it is made in any case.
+    /// Runs the closure, unless the author has sent this nonce within the window: then the original value is
+    /// returned, whatever else the request contains. Without a nonce, or without `enforce`, the closure runs in any
+    /// case.
     ///
-    /// Of two requests at once one makes it, and the other one waits for it. A closure that ends without an answer (a panic, a
-    /// crash, an error that does not say that nothing happened) leaves an open question.
+    /// Of two concurrent requests one runs its closure, and the other one waits for the result. A closure that ends
+    /// without an answer (a panic, a crash, an error that does not say that nothing happened) leaves an open
+    /// question.
     ///
     /// # Errors
-    /// If it was not made, or nobody knows.
+    /// If nothing was made, or the outcome is unknown.
     pub async fn once<T, F, Fut>(
         &self,
         tenant: &Tenant,
@@ -168,12 +170,12 @@ impl Nonces {
         self.made(tenant, author, nonce, Under::new(self.spec.clone(), make)).await
     }
 
-    /// The same in a transaction on the ledger's own database: what the closure changes and the record of it are committed
-    /// together, exactly once. It must leave the transaction open, and has five seconds. It shares no nonces with
-    /// [`once`](Self::once).
+    /// Runs the closure in a transaction on the ledger's own database: its changes and its record are committed
+    /// together, exactly once. The closure must leave the transaction open, and has five seconds. This method shares
+    /// no nonces with [`once`](Self::once).
     ///
     /// # Errors
-    /// If it was not made: what the closure had changed was rolled back.
+    /// If nothing was made: the changes of the closure were rolled back.
     pub async fn once_in_transaction<C, T, E, F>(
         &self,
         tenant: &Tenant,
@@ -189,7 +191,7 @@ impl Nonces {
         F: for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
     {
         let executor = self.executor.clone();
-        // One that no client has, where nothing is to be deduplicated.
+        // Without deduplication, a drawn nonce that no client has.
         let drawn = || Nonce::drawn(self.executor.entropy());
         let nonce = nonce.filter(|_| enforce).cloned().unwrap_or_else(drawn);
         let make = InTransaction::new(executor, make);
@@ -238,7 +240,7 @@ fn spec(kind: &str, contract: Contract, window: Duration) -> Result<ToolSpec, Id
     checked("kind of things", kind, Name::MAX_BYTES)?;
     let second = Duration::from_secs(1);
     let retry = RetryPolicy {
-        attempts: 3, // beyond the first only where it is certain that nothing was made
+        attempts: 3, // further attempts are made only if it is certain that nothing was made
         backoff: Backoff { base: second, cap: second },
         attempt_timeout: (window / 4).min(Duration::from_secs(30)),
         retry_after_cap: second,
@@ -249,7 +251,7 @@ fn spec(kind: &str, contract: Contract, window: Duration) -> Result<ToolSpec, Id
 }
 
 fn written<T: Serialize>(made: &T) -> Result<Payload, ToolError> {
-    // It was made: that it cannot be written down leaves it in doubt.
+    // The value was made, so a failure to serialize it leaves the outcome unknown.
     Payload::of(made).map_err(|error| ToolError::new(ErrorKind::Unknown, error.to_string()))
 }
 

@@ -1,4 +1,4 @@
-//! Something that is made under a nonce, as the ledger carries it out.
+//! A value that is made under a nonce, as the ledger carries it out.
 
 use std::any::Any;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec, Unprepared};
 
 type Making<'a> = BoxFuture<'a, Result<Payload, ToolError>>;
 
-/// How something is made.
+/// A way to make a value.
 pub(super) trait Make: Send {
     fn make<'a>(self, call: &'a Call) -> Making<'a>
     where
@@ -36,7 +36,7 @@ where
     }
 }
 
-/// In a transaction that seals the record.
+/// A value that is made in a transaction which seals the record.
 pub(super) struct InTransaction<C, T, E, F> {
     executor: Executor,
     make: F,
@@ -77,7 +77,7 @@ where
     }
 }
 
-/// A kind of things, as the ledger knows it.
+/// A kind of values, as the ledger knows it.
 pub(super) struct Met(pub(super) Arc<ToolSpec>);
 
 impl Unprepared for Met {
@@ -95,7 +95,7 @@ impl Unprepared for Met {
     }
 }
 
-/// Something to be made under a nonce; without a closure if its caller is gone.
+/// A value to be made under a nonce; without a closure if its caller is gone.
 pub(super) struct Under<M> {
     spec: Arc<ToolSpec>,
     make: Mutex<Option<M>>,
@@ -112,7 +112,7 @@ impl<M: Make> Prepared for Under<M> {
         &self.spec
     }
 
-    /// Whatever else the request says, the nonce alone is what counts.
+    /// The request is a constant: only the nonce is compared, whatever else the request contains.
     fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
         Ok((Payload::stored("null"), false))
     }
@@ -131,7 +131,7 @@ impl<M: Make> Prepared for Under<M> {
         self.make.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
-    /// The window is over, to the second, and not when the next sweep comes.
+    /// True once the window is over, to the second, and not only after the next sweep.
     fn outlives(&self, record: &Record, _: &RequestHash, now: Timestamp) -> bool {
         !matches!(record.state, State::Started)
             && record.created_at.after(self.spec.retention.keep_for) <= now

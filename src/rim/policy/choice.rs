@@ -1,4 +1,4 @@
-//! Fields that take one of a few values.
+//! Fields that accept one of a few values.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ pub(super) enum WhileInFlight {
     Accepted,
 }
 
-/// The status of a conflict.
+/// The HTTP status of a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Count", into = "u16")]
 pub(super) struct ConflictStatus(u16);

@@ -1,4 +1,4 @@
-//! Builders of doors that a policy fills in.
+//! Builders of doors with the settings of a policy.
 
 #[cfg(feature = "fence")]
 mod fence;

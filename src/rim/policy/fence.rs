@@ -1,4 +1,4 @@
-//! What the fence is given.
+//! The settings of the fence in a policy.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::file::FenceSection;
 use super::span::Span;
 use super::word::EnvName;
 
-/// What a policy says of the fence.
+/// The settings of the fence in a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct FencePolicy<'p> {
     policy: &'p Policy,
@@ -20,12 +20,12 @@ impl<'p> FencePolicy<'p> {
         Self { policy, section }
     }
 
-    /// Where it keeps its claims, if `stores.fence` says it.
+    /// The store of the claims, if `stores.fence` is set.
     pub fn store(&self) -> Option<FenceStore> {
         self.policy.file.stores.as_ref().and_then(|stores| stores.fence)
     }
 
-    /// What it is for.
+    /// The role of the fence. Default: in front of the ledger.
     pub fn role(&self) -> FenceRole {
         self.section.role.unwrap_or(FenceRole::InFrontOfLedger)
     }
@@ -35,12 +35,12 @@ impl<'p> FencePolicy<'p> {
         self.section.url.as_ref().map_or("REDIS_URL", EnvName::as_str)
     }
 
-    /// How long a claim holds whose holder says nothing more.
+    /// The time to live of a claim that is not sealed. Default: 30 s.
     pub fn pending(&self) -> Duration {
         self.section.pending.map_or(Duration::from_secs(30), Span::duration)
     }
 
-    /// How long it is known that something was done.
+    /// The time to live of a sealed value. Default: 24 h.
     pub fn sealed(&self) -> Duration {
         self.section.sealed.map_or(Duration::from_hours(24), Span::duration)
     }

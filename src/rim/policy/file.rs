@@ -1,4 +1,4 @@
-//! The file as it is written: sections, and what each of their fields means.
+//! The file as it is written: its sections, and the meaning of their fields.
 
 use std::collections::BTreeMap;
 

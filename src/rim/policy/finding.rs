@@ -1,4 +1,4 @@
-//! What is wrong with a policy: by a stable code, with the place, the reason and what to write instead.
+//! The findings about a policy: each has a stable code, the place, the reason and the text to write instead.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use serde::Serialize;
 
 use super::place::Place;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It is unsafe, or cannot be read: the check fails.
+    /// The policy is unsafe, or cannot be read: the check fails.
     Error,
-    /// It is safe and may not be what was meant: the check passes.
+    /// The policy is safe and may not be what its author meant: the check passes.
     Warning,
 }
 
 impl Severity {
-    /// As it is written in output.
+    /// The stable name of the severity in output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -36,17 +36,17 @@ macro_rules! rules {
         }
 
         impl PolicyRule {
-            /// All of them.
+            /// All variants of the enum.
             pub const ALL: &'static [Self] = &[$(Self::$rule),*];
 
-            /// The code: it stays the same over versions.
+            /// The code, which is stable over versions.
             pub const fn code(self) -> &'static str {
                 match self {
                     $(Self::$rule => $code,)*
                 }
             }
 
-            /// How bad it is to break it.
+            /// The severity of a finding about this rule.
             pub const fn severity(self) -> Severity {
                 match self {
                     $(Self::$rule => Severity::$severity,)*
@@ -61,17 +61,18 @@ rules! {
     TooLarge = "too-large" Error,
     /// The file is not UTF-8.
     NotUtf8 = "not-utf-8" Error,
-    /// The file is no YAML, or uses what a policy does not need: anchors, merges, tags, several documents.
+    /// The file is not valid YAML, or uses features that a policy does not need: anchors, merges, tags, several
+    /// documents.
     Syntax = "syntax" Error,
-    /// A field stands twice.
+    /// A field occurs twice.
     DuplicateField = "duplicate-field" Error,
-    /// A field is not known.
+    /// A field is unknown.
     UnknownField = "unknown-field" Error,
-    /// A value is not one of those that a field takes.
+    /// A value is not one of those that a field accepts.
     UnknownValue = "unknown-value" Error,
     /// A value is of the wrong kind, has the wrong unit, or is missing.
     WrongValue = "wrong-value" Error,
-    /// A secret may stand in the file.
+    /// A secret may be written in the file.
     SecretInFile = "secret-in-file" Error,
     /// The ttl ends before the last retry may come.
     WindowBelowHorizon = "window-below-horizon" Error,
@@ -79,7 +80,7 @@ rules! {
     WebhookWindowBelowSender = "webhook-window-below-sender" Error,
     /// A payment of unknown outcome cannot be looked up.
     PaymentWithoutLookup = "payment-without-lookup" Error,
-    /// A payment goes through without a key.
+    /// A payment without a key is let through.
     PaymentWithoutKey = "payment-without-key" Error,
     /// The key of a payment is new after its ttl.
     PaymentForgotten = "payment-forgotten" Error,
@@ -91,74 +92,74 @@ rules! {
     BodyNotCompared = "body-not-compared" Warning,
     /// Requests without a key are let through.
     KeyNotRequired = "key-not-required" Warning,
-    /// It is not said where the tenant is known from.
+    /// The source of the tenant is not set.
     MissingTenant = "missing-tenant" Error,
-    /// The tenant is taken from what the client writes by itself.
+    /// The tenant comes from a header that the client sets by itself.
     TenantFromClient = "tenant-from-client" Error,
-    /// A part of a key differs from try to try.
+    /// A part of a key changes with each try.
     KeyOfTimeOrChance = "key-of-time-or-chance" Error,
-    /// A part of a key looks as if it could differ from try to try.
+    /// A part of a key looks as if it could change with each try.
     KeyMayDrift = "key-may-drift" Warning,
-    /// A key does not tell two events or messages apart.
+    /// A key does not distinguish two events or messages.
     KeyWithoutIdentity = "key-without-identity" Error,
     /// Clients are sent to a status URL that is not served.
     NoStatusUrl = "no-status-url" Error,
-    /// Webhooks are taken without a signature.
+    /// Webhooks are accepted without a signature.
     WebhookWithoutSecret = "webhook-without-secret" Error,
-    /// It is not said in which header the signature stands.
+    /// The header of the signature is not set.
     WebhookWithoutHeader = "webhook-without-header" Error,
     /// A captured delivery can be sent again after it was forgotten.
     ToleranceBeyondWindow = "tolerance-beyond-window" Error,
-    /// A captured delivery can be sent again for longer than clocks are off.
+    /// A captured delivery can be sent again for longer than clocks deviate.
     ToleranceWide = "tolerance-wide" Warning,
-    /// The broker stops delivering or keeping a message before it is set aside.
+    /// The broker stops delivering a message, or drops it, before it is set aside.
     BrokerEndsFirst = "broker-ends-first" Error,
     /// A window is too short for a try and its retries.
     NonceWindowShort = "nonce-window-short" Error,
     /// A nonce is used where a key belongs.
     NonceWindowLong = "nonce-window-long" Warning,
-    /// The fence stands alone, and payments come through the doors.
+    /// The fence is used without a ledger, and payments come through the doors.
     FenceAloneWithPayments = "fence-alone-with-payments" Error,
-    /// The fence stands alone: what it knows is lost with its memory.
+    /// The fence is used without a ledger: its keys are lost with its memory.
     FenceAlone = "fence-alone" Warning,
-    /// A claim of a fence that stands alone ends while its holder is at work.
+    /// A claim of a fence without a ledger ends while its holder is at work.
     FencePendingBelowTimeout = "fence-pending-below-timeout" Error,
-    /// What was done is known for less time than what is being done.
+    /// A sealed key is known for less time than a pending one.
     FenceSealedBelowPending = "fence-sealed-below-pending" Error,
-    /// A fence that stands alone forgets before the last retry may come.
+    /// A fence without a ledger forgets before the last retry may come.
     FenceSealedBelowHorizon = "fence-sealed-below-horizon" Error,
-    /// It is not said where the fence keeps its claims.
+    /// The store of the fence is not set.
     FenceWithoutStore = "fence-without-store" Error,
     /// The policy configures nothing.
     NoSources = "no-sources" Warning,
-    /// The log does not say which record a duplicate was answered from.
+    /// The log does not name the record from which a duplicate was answered.
     LogWithoutEvidence = "log-without-evidence" Warning,
     /// An effect may happen again after a crash.
     EffectMayRepeat = "effect-may-repeat" Error,
     /// The lookup of a payment lags, so that its miss proves nothing.
     PaymentLookupLags = "payment-lookup-lags" Warning,
-    /// A payment rests on its provider's word alone.
+    /// A payment rests on its provider's declaration alone.
     PaymentOnDeclaration = "payment-on-declaration" Warning,
-    /// A workflow does not say which tools it calls.
+    /// A workflow does not declare the tools that it calls.
     CallsUndeclared = "calls-undeclared" Warning,
 }
 
-/// Something that is wrong with a policy or with a guarantee report.
+/// A violation of a rule in a policy or in a guarantee report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PolicyFinding {
     /// The rule that is broken.
     pub rule: PolicyRule,
-    /// Which field it is about: `http.orders.ttl`; empty for the file as a whole. A field that the file leaves out is named as it
-    /// would stand there.
+    /// The path of the field: `http.orders.ttl`; empty for the file as a whole. A missing field has the path that it
+    /// would have in the file.
     pub path: String,
-    /// The line of that field, counted from 1, or of the section that it is missing in.
+    /// The line of the field, counted from 1, or of the section in which the field is missing.
     pub line: u64,
-    /// The column, in characters, counted from 1.
+    /// The column of the field, in characters, counted from 1.
     pub column: u64,
-    /// What could happen.
+    /// Description of the possible harm.
     pub why: String,
-    /// What to write instead.
+    /// The text to write instead.
     pub instead: String,
 }
 
@@ -168,7 +169,7 @@ impl PolicyFinding {
         Self { rule, path: plain(path), line, column, why: plain(why), instead: plain(instead) }
     }
 
-    /// How bad it is.
+    /// The severity of the finding.
     pub const fn severity(&self) -> Severity {
         self.rule.severity()
     }
@@ -187,7 +188,7 @@ impl fmt::Display for PolicyFinding {
     }
 }
 
-/// What a file says reaches terminals and the logs of builds: without the characters that command them.
+/// Replaces control characters of a text from the file, because findings are written to terminals and build logs.
 fn plain(text: &str) -> String {
     text.chars().map(|one| if one.is_control() { '\u{fffd}' } else { one }).collect()
 }

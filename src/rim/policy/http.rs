@@ -1,4 +1,4 @@
-//! What the HTTP layer is given.
+//! The settings of the HTTP layer in a policy.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::span::Span;
 use super::word::UrlPath;
 use crate::ledger::{EffectClass, Retention};
 
-/// What a policy says of HTTP writes under an `Idempotency-Key`.
+/// The settings of HTTP writes under an `Idempotency-Key` in a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpPolicy<'p> {
     policy: &'p Policy,
@@ -25,33 +25,33 @@ impl<'p> HttpPolicy<'p> {
         Self { policy, name, section }
     }
 
-    /// Its name in the file.
+    /// The name of the source in the file.
     pub const fn name(&self) -> &'p str {
         self.name
     }
 
-    /// The kind of source.
+    /// The kind of source. Default: `api`.
     pub fn preset(&self) -> Preset {
         self.section.preset.unwrap_or(Preset::Api)
     }
 
-    /// What the handler does to the world: a payment moves money, anything else changes the program's own system.
+    /// The effect class of the handler: payment for the preset `payment`, internal mutation otherwise.
     pub fn effect(&self) -> EffectClass {
         if self.preset() == Preset::Payment { EffectClass::Payment } else { EffectClass::InternalMutation }
     }
 
-    /// Where the tenant is known from, if it is said.
+    /// The source of the tenant, if set.
     pub const fn tenant(&self) -> Option<TenantFrom> {
         self.section.tenant
     }
 
-    /// Whether a request without a key is refused.
+    /// True if a request without a key is refused. Default: true.
     pub fn requires_key(&self) -> bool {
         let said = self.section.require_headers.as_ref().or(self.policy.file.require_headers.as_ref());
         said.is_none_or(|headers| headers.contains(&RequiredHeader::IdempotencyKey))
     }
 
-    /// Whether another body under a known key is refused.
+    /// True if another body under a known key is refused. Default: true.
     pub fn rejects_body_mismatch(&self) -> bool {
         self.section
             .reject_on_body_mismatch
@@ -59,17 +59,17 @@ impl<'p> HttpPolicy<'p> {
             .is_none_or(Truth::is_true)
     }
 
-    /// How long first answers are kept.
+    /// The time for which first answers are kept.
     pub fn ttl(&self) -> Duration {
         self.policy.ttl(self.section.ttl, self.preset())
     }
 
-    /// The same, with what is left afterwards.
+    /// The retention of first answers: their ttl, and the remainder after it.
     pub fn retention(&self) -> Retention {
         retention(self.section.after_ttl, self.ttl())
     }
 
-    /// Until when clients may retry, counted from the first try.
+    /// The time until which clients may retry, counted from the first try.
     pub fn retry_horizon(&self) -> Duration {
         self.section.retry_horizon.map_or_else(|| self.preset().retry_horizon(), Span::duration)
     }
@@ -79,42 +79,42 @@ impl<'p> HttpPolicy<'p> {
         of_source.or_else(|| self.policy.file.on_conflict.as_ref().and_then(&field))
     }
 
-    /// The status with which another request under a known key is refused.
+    /// The HTTP status for another request under a known key. Default: 409.
     pub fn conflict_status(&self) -> u16 {
         self.on_conflict(|conflict| conflict.status).map_or(409, super::choice::ConflictStatus::code)
     }
 
-    /// Whether it is shown what differs.
+    /// True if the difference from the first request is shown. Default: true.
     pub fn includes_diff(&self) -> bool {
         self.on_conflict(|conflict| conflict.include_diff).is_none_or(Truth::is_true)
     }
 
-    /// What becomes of a request whose handler died.
+    /// The treatment of a request whose handler died. Default: ask.
     pub fn on_unknown(&self) -> OnUnknown {
         self.section.on_unknown.unwrap_or(OnUnknown::Ask)
     }
 
-    /// How long a handler may take.
+    /// The time limit of a handler. Default: five minutes.
     pub fn timeout(&self) -> Duration {
         self.section.timeout.map_or(Duration::from_mins(5), Span::duration)
     }
 
-    /// How long a request waits for the first one under its key.
+    /// The time for which a request waits for the first one under its key; `None` if it does not wait.
     pub fn wait(&self) -> Option<Duration> {
         self.section.wait.map(Span::duration)
     }
 
-    /// Under which path the status of operations is served.
+    /// The path under which the status of operations is served; `None` if none is served.
     pub fn status_at(&self) -> Option<&'p str> {
         self.section.status_at.as_ref().map(UrlPath::as_str)
     }
 
-    /// The longest body of a request, in bytes.
+    /// The maximum size of a request body, in bytes. Default: 1 MiB.
     pub fn max_request_bytes(&self) -> u32 {
         self.section.max_request_bytes.map_or(1 << 20, Count::get)
     }
 
-    /// The longest body of a response, in bytes.
+    /// The maximum size of a response body, in bytes. Default: 1 MiB.
     pub fn max_response_bytes(&self) -> u32 {
         self.section.max_response_bytes.map_or(1 << 20, Count::get)
     }
@@ -133,9 +133,10 @@ mod layer {
     use crate::rim::policy::word::{Header, Pointer};
 
     impl HttpPolicy<'_> {
-        /// A layer to be, with all that the policy says. The program adds what only code can say: the executor, whose request it is,
-        /// and what `on_unknown` promises: [`reconcile`](Idempotency::reconcile) for `lookup`,
-        /// [`transactional`](Idempotency::transactional) for `transaction`. Without that [`layer`](Idempotency::layer) is an error.
+        /// A builder of a layer, with the settings of the policy. The program adds the settings that only code can
+        /// supply: the executor, the tenant of a request, and the means that `on_unknown` promises:
+        /// [`reconcile`](Idempotency::reconcile) for `lookup`, [`transactional`](Idempotency::transactional) for
+        /// `transaction`. Without these means [`layer`](Idempotency::layer) fails.
         ///
         /// ```
         /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -176,7 +177,7 @@ mod layer {
             self.answering(self.binding(layer))
         }
 
-        /// What its keys are bound to.
+        /// Adds the fields that keys are bound to.
         fn binding(&self, mut layer: Idempotency) -> Idempotency {
             if !self.requires_key() {
                 layer = layer.optional();
@@ -198,7 +199,7 @@ mod layer {
             section.redact.iter().flatten().map(Pointer::as_str).fold(layer, Idempotency::redact)
         }
 
-        /// What its callers are told.
+        /// Adds the answers to callers.
         fn answering(&self, mut layer: Idempotency) -> Idempotency {
             let section = self.section;
             if !self.includes_diff() {

@@ -1,7 +1,9 @@
-//! One file for all doors: what they require, remember and answer, and a check that fails on what is unsafe. Feature `policy`.
+//! One file for all doors: their requirements, retention and answers, with a check that fails on unsafe settings.
+//! Feature `policy`.
 //!
-//! The file says what is data: windows, tries, headers. The program says what is code: the executor, whose request it is, how to
-//! look something up. `counterfoil check policy.yml` tells in a build what would otherwise be found out at night.
+//! The file holds data: windows, tries, headers. The program holds code: the executor, the tenant of a request, the
+//! lookup of an outcome. `counterfoil check policy.yml` finds in a build the mistakes that would otherwise show in
+//! production.
 //!
 //! ```
 //! use counterfoil::policy::Policy;
@@ -23,8 +25,8 @@
 //! # Ok::<(), counterfoil::policy::PolicyError>(())
 //! ```
 //!
-//! The library reads no files and no environment: the program gives the text (`include_str!`, or what it has read), and fetches the
-//! secrets that the file names.
+//! The library reads no files and no environment: the program passes the text (`include_str!`, or the bytes that it
+//! has read), and fetches the secrets that the file names.
 
 mod check;
 mod choice;
@@ -61,29 +63,29 @@ pub use webhook::WebhookPolicy;
 use file::File;
 use place::Places;
 
-/// A policy that could be read. Whether it is safe is said by [`check`](Self::check); take [`checked`](Self::checked) before the
-/// doors are opened.
+/// A policy that could be read. [`check`](Self::check) finds its unsafe settings; call [`checked`](Self::checked)
+/// before the doors are opened.
 #[derive(Clone, Debug)]
 pub struct Policy {
     file: File,
     places: Places,
 }
 
-/// Two policies are the same if they say the same, wherever it stands in their files.
+/// Compares the settings, and not their places in the files.
 impl PartialEq for Policy {
     fn eq(&self, other: &Self) -> bool {
         self.file == other.file
     }
 }
 
-/// Why there is no policy.
+/// The reason why a policy cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// The file cannot be understood.
+    /// The file cannot be read as a policy.
     #[error("the policy cannot be read: {0}")]
     Malformed(Box<PolicyFinding>),
-    /// The file can be understood, and is unsafe.
+    /// The policy can be read, and is unsafe.
     #[error("the policy is unsafe: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Unsafe(Vec<PolicyFinding>),
     /// The policy has no such source.
@@ -91,18 +93,20 @@ pub enum PolicyError {
     NoSuchSource {
         /// The section: `http`, `webhooks`, `queues` or `nonces`.
         section: &'static str,
-        /// The name.
+        /// The name that was requested.
         name: String,
-        /// The names that there are.
+        /// The names of all sources in the section.
         known: String,
     },
 }
 
 impl Policy {
-    /// Reads a policy from the bytes of its file: UTF-8, YAML, at most 256 KiB. A policy that can be read may still be unsafe.
+    /// Reads a policy from the bytes of its file: UTF-8, YAML, at most 256 KiB. A policy that can be read may still
+    /// be unsafe.
     ///
     /// # Errors
-    /// If a field is not known or stands twice, or a value is not of its form, with the line, the column and the nearest known name.
+    /// If a field is unknown or occurs twice, or a value has the wrong form, with the line, the column and the
+    /// nearest known name.
     ///
     /// ```
     /// use counterfoil::policy::{Policy, PolicyError, PolicyRule};
@@ -116,22 +120,22 @@ impl Policy {
         Ok(Self { file, places })
     }
 
-    /// What is unsafe or may not be what was meant, in the order of the file.
+    /// The findings about unsafe or doubtful settings, in the order of the file.
     pub fn check(&self) -> Vec<PolicyFinding> {
         check::policy(self)
     }
 
-    /// The policy, if nothing in it is unsafe. Warnings do not hold it up.
+    /// The policy, if it has no unsafe settings. Warnings are allowed.
     ///
     /// # Errors
-    /// With everything that is unsafe.
+    /// With all findings of severity error.
     pub fn checked(self) -> Result<Self, PolicyError> {
         let mut findings = self.check();
         findings.retain(|finding| finding.severity() == Severity::Error);
         if findings.is_empty() { Ok(self) } else { Err(PolicyError::Unsafe(findings)) }
     }
 
-    /// The policy as YAML: what its file said, without defaults and comments.
+    /// The policy as YAML: the settings of its file, without defaults and comments.
     #[allow(clippy::expect_used, clippy::missing_panics_doc, reason = "see the message")]
     pub fn to_yaml(&self) -> String {
         let written = serde_saphyr::to_string(&self.file);
@@ -141,7 +145,7 @@ impl Policy {
     /// The HTTP writes of this name.
     ///
     /// # Errors
-    /// If the policy has none of that name.
+    /// If the policy has no source of that name.
     pub fn http(&self, name: &str) -> Result<HttpPolicy<'_>, PolicyError> {
         let (name, section) = source::named("http", self.file.http.as_ref(), name)?;
         Ok(HttpPolicy::of(self, name, section))
@@ -150,7 +154,7 @@ impl Policy {
     /// The sender of webhooks of this name.
     ///
     /// # Errors
-    /// If the policy has none of that name.
+    /// If the policy has no source of that name.
     pub fn webhook(&self, name: &str) -> Result<WebhookPolicy<'_>, PolicyError> {
         let (name, section) = source::named("webhooks", self.file.webhooks.as_ref(), name)?;
         Ok(WebhookPolicy::of(self, name, section))
@@ -159,7 +163,7 @@ impl Policy {
     /// The queue consumer of this name.
     ///
     /// # Errors
-    /// If the policy has none of that name.
+    /// If the policy has no source of that name.
     pub fn queue(&self, name: &str) -> Result<QueuePolicy<'_>, PolicyError> {
         let (name, section) = source::named("queues", self.file.queues.as_ref(), name)?;
         Ok(QueuePolicy::of(self, name, section))
@@ -168,7 +172,7 @@ impl Policy {
     /// The nonces of this kind.
     ///
     /// # Errors
-    /// If the policy has none of that kind.
+    /// If the policy has no source of that kind.
     pub fn nonce(&self, kind: &str) -> Result<NoncePolicy<'_>, PolicyError> {
         let (name, section) = source::named("nonces", self.file.nonces.as_ref(), kind)?;
         Ok(NoncePolicy::of(self, name, section))
@@ -179,12 +183,12 @@ impl Policy {
         self.file.fence.as_ref().map(|section| FencePolicy::of(self, section))
     }
 
-    /// The database of the ledger, if the policy says it.
+    /// The database of the ledger, if set.
     pub fn ledger_store(&self) -> Option<LedgerStore> {
         self.file.stores.as_ref().and_then(|stores| stores.ledger)
     }
 
-    /// How many sources it configures, the fence not counted.
+    /// The number of sources in the policy, without the fence.
     pub fn sources(&self) -> usize {
         self.https().count() + self.webhooks().count() + self.queues().count() + self.nonces().count()
     }

@@ -1,6 +1,6 @@
-//! What somebody may have meant who wrote a name that is not known.
+//! Suggestions for unknown names.
 
-/// The known name that is nearest to this one, if it is near.
+/// The known name that is most similar to this one, if it is similar enough.
 pub(super) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let name: String = name.chars().take(64).collect::<String>().to_lowercase();
     let near = |known: &'n str| (strsim::jaro_winkler(&name, &known.to_lowercase()), known);

@@ -1,4 +1,4 @@
-//! What the makers of nonces are given.
+//! The settings of nonces in a policy.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::choice::TenantFrom;
 use super::file::NonceSection;
 use super::span::Span;
 
-/// What a policy says of a kind of things that are made once within minutes.
+/// The settings of a kind of values that are made once within minutes.
 #[derive(Clone, Copy, Debug)]
 pub struct NoncePolicy<'p> {
     #[cfg_attr(not(feature = "nonce"), allow(dead_code))]
@@ -21,27 +21,27 @@ impl<'p> NoncePolicy<'p> {
         Self { policy, kind, section }
     }
 
-    /// What is made: the name in the file.
+    /// The kind of values: the name in the file.
     pub const fn kind(&self) -> &'p str {
         self.kind
     }
 
-    /// Within which time a nonce is known, counted from its first request.
+    /// The window of a nonce, counted from its first request. Default: five minutes.
     pub fn window(&self) -> Duration {
         self.section.window.map_or(Duration::from_mins(5), Span::duration)
     }
 
-    /// Where the tenant is known from, if it is said.
+    /// The source of the tenant, if set.
     pub const fn tenant(&self) -> Option<TenantFrom> {
         self.section.tenant
     }
 
-    /// Until when clients may retry, counted from the first try.
+    /// The time until which clients may retry, counted from the first try. Default: one minute.
     pub fn retry_horizon(&self) -> Duration {
         self.section.retry_horizon.map_or(Duration::from_mins(1), Span::duration)
     }
 
-    /// What makes them, on an executor's ledger.
+    /// The `Nonces` of this kind, on an executor's ledger.
     ///
     /// # Errors
     /// If the kind is the name of a registered tool, or the window is too short for a try and its retries.

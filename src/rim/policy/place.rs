@@ -1,4 +1,4 @@
-//! Where each field of the file stands, so that what is said of it names a line.
+//! The place of each field in the file, so that a finding can name a line.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Where a file begins: for what is said of it as a whole.
+    /// The beginning of a file: the place of findings about the file as a whole.
     pub(super) const START: Self = Self { line: 1, column: 1 };
 
     pub(super) fn of(location: serde_saphyr::Location) -> Self {
@@ -55,12 +55,12 @@ impl Places {
         }
     }
 
-    /// Whether the file has this field.
+    /// True if the file has this field.
     pub(super) fn has(&self, path: &str) -> bool {
         self.0.contains_key(path)
     }
 
-    /// Where it stands; where the field stands that it would belong to, if it is not there.
+    /// The place of a field; if the field is missing, the place of the section that it belongs to.
     pub(super) fn find(&self, path: &str) -> Place {
         let mut path = path;
         loop {
@@ -74,14 +74,14 @@ impl Places {
         }
     }
 
-    /// The last field that begins at this place or before it.
+    /// The last field that begins at or before this place.
     pub(super) fn at(&self, place: Place) -> Option<&str> {
         let before = self.0.iter().filter(|(_, begins)| **begins <= place);
         before.max_by_key(|(_, begins)| **begins).map(|(path, _)| path.as_str())
     }
 }
 
-/// What a file holds, without its values.
+/// The structure of a file, without its values.
 pub(super) enum Tree {
     Map(Vec<(Spanned<String>, Self)>),
     List(Vec<Spanned<Self>>),

@@ -1,4 +1,4 @@
-//! Truth values and numbers as they are, and not as texts that look like them.
+//! Truth values and numbers in the file. A text that looks like one of them is refused.
 
 use std::fmt;
 use std::num::NonZeroU32;

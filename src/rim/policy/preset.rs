@@ -1,4 +1,4 @@
-//! What is right for a kind of source unless the file says otherwise, and why.
+//! The defaults for each kind of source, with their reasons.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// All of them.
+    /// All variants of the enum.
     pub const ALL: [Self; 4] = [Self::Api, Self::Webhook, Self::Batch, Self::Payment];
 
     /// The name in the file.
@@ -43,7 +43,7 @@ impl Preset {
         }
     }
 
-    /// How long a first answer is kept, unless the file says otherwise.
+    /// The default time for which a first answer is kept.
     pub const fn ttl(self) -> Duration {
         Duration::from_secs(match self {
             Self::Api => 3 * DAY,
@@ -53,7 +53,8 @@ impl Preset {
         })
     }
 
-    /// Until when a retry of a request may come, counted from its first try, unless the file or the sender's scheme says otherwise.
+    /// The default time until which a retry of a request may come, counted from its first try, unless the sender's
+    /// scheme has another.
     pub const fn retry_horizon(self) -> Duration {
         Duration::from_secs(match self {
             Self::Api => DAY,
@@ -62,7 +63,7 @@ impl Preset {
         })
     }
 
-    /// Why these numbers.
+    /// The reasons for these defaults.
     pub const fn why(self) -> &'static str {
         match self {
             Self::Api => {

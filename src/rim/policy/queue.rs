@@ -1,4 +1,4 @@
-//! What a queue consumer is given.
+//! The settings of a queue consumer in a policy.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::source::retention;
 use super::span::Span;
 use crate::ledger::Retention;
 
-/// What a policy says of a queue consumer.
+/// The settings of a queue consumer in a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuePolicy<'p> {
     pub(super) policy: &'p Policy,
@@ -24,32 +24,33 @@ impl<'p> QueuePolicy<'p> {
         Self { policy, name, section }
     }
 
-    /// Its name in the file.
+    /// The name of the source in the file.
     pub const fn name(&self) -> &'p str {
         self.name
     }
 
-    /// The broker.
+    /// The kind of broker. Default: NATS.
     pub fn broker(&self) -> BrokerKind {
         self.section.broker.unwrap_or(BrokerKind::Nats)
     }
 
-    /// The subject or queue.
+    /// The name of the subject or queue. Default: the name of the source.
     pub fn subject(&self) -> &'p str {
         self.section.subject.as_deref().unwrap_or(self.name)
     }
 
-    /// The kind of source.
+    /// The kind of source. Default: `batch`.
     pub fn preset(&self) -> Preset {
         self.section.preset.unwrap_or(Preset::Batch)
     }
 
-    /// Where the tenant is known from, if it is said.
+    /// The source of the tenant, if set.
     pub const fn tenant(&self) -> Option<TenantFrom> {
         self.section.tenant
     }
 
-    /// What makes two messages one: names that doors know, `/pointers` into the body, and `header:Name`.
+    /// The parts of the key that identifies a message: names that doors know, `/pointers` into the body, and
+    /// `header:Name`.
     pub fn key(&self) -> Vec<&'p str> {
         match &self.section.key {
             Some(parts) => parts.iter().map(super::word::KeyPart::as_str).collect(),
@@ -57,60 +58,62 @@ impl<'p> QueuePolicy<'p> {
         }
     }
 
-    /// How often a message is tried before it is set aside.
+    /// The number of tries before a message is set aside. Default: 10.
     pub fn tries(&self) -> u32 {
         self.section.tries.map_or(10, Count::get)
     }
 
-    /// The pause before a message is tried again.
+    /// The pause before a message is tried again. Default: 30 s.
     pub fn retry_delay(&self) -> Duration {
         self.section.retry_delay.map_or(Duration::from_secs(30), Span::duration)
     }
 
-    /// How long a handler may take.
+    /// The time limit of a handler. Default: five minutes.
     pub fn timeout(&self) -> Duration {
         self.section.timeout.map_or(Duration::from_mins(5), Span::duration)
     }
 
-    /// Where messages are set aside that fail each time; in the ledger if absent.
+    /// The place where messages that fail each time are set aside; in the ledger if absent.
     pub fn set_aside(&self) -> Option<&'p str> {
         self.section.set_aside.as_deref()
     }
 
-    /// How often the broker delivers a message, if that is said.
+    /// The number of times that the broker delivers a message, if set.
     pub fn broker_deliveries(&self) -> Option<u32> {
         self.section.broker_deliveries.map(Count::get)
     }
 
-    /// How long the broker keeps a message, if that is said.
+    /// The time for which the broker keeps a message, if set.
     pub fn broker_retention(&self) -> Option<Duration> {
         self.section.broker_retention.map(Span::duration)
     }
 
-    /// How long messages are remembered.
+    /// The time for which messages are remembered.
     pub fn ttl(&self) -> Duration {
         self.policy.ttl(self.section.ttl, self.preset())
     }
 
-    /// The same, with what is left afterwards.
+    /// The retention of messages: their ttl, and the remainder after it.
     pub fn retention(&self) -> Retention {
         retention(self.section.after_ttl, self.ttl())
     }
 
-    /// Until when a message may come again, counted from its first delivery: as long as the broker keeps it unless it is said.
+    /// The time until which a message may come again, counted from its first delivery. Default: as long as the broker
+    /// keeps it, or else the default of the preset.
     pub fn retry_horizon(&self) -> Duration {
         let said = self.section.retry_horizon.or(self.section.broker_retention);
         said.map_or_else(|| self.preset().retry_horizon(), Span::duration)
     }
 
-    /// For how long a message is tried: all its tries, each for as long as a handler may take, and the pauses between them.
+    /// The longest time that the tries of a message may take: the time limit of a handler for each, and the pauses
+    /// between them.
     pub fn tried_for(&self) -> Duration {
         let tries = self.tries();
         let handling = self.timeout().saturating_mul(tries);
         handling.saturating_add(self.retry_delay().saturating_mul(tries - 1))
     }
 
-    /// What becomes of a message whose handler died.
+    /// The treatment of a message whose handler died. Default: transaction.
     pub fn on_unknown(&self) -> OnUnknown {
         self.section.on_unknown.unwrap_or(OnUnknown::Transaction)
     }

@@ -1,4 +1,4 @@
-//! From the file's bytes to its sections, strictly: what is not understood is an error with its place.
+//! The strict reading of a file's bytes into sections: anything unknown is an error with its place.
 
 use serde::de::DeserializeOwned;
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
@@ -10,13 +10,13 @@ use super::nearest::nearest;
 use super::place::{Place, Places, Tree};
 use super::word::SECRET;
 
-/// The largest file that is read, in bytes.
+/// The maximum size of a file, in bytes.
 pub(super) const MAX_BYTES: usize = 256 * 1024;
 
-/// Sections in sections: a policy has four levels.
+/// The maximum depth of nested sections: a policy has four levels.
 const MAX_DEPTH: usize = 16;
 
-/// Reads a file.
+/// Reads the bytes of a policy file.
 pub(super) fn read(bytes: &[u8]) -> Result<(File, Places), PolicyFinding> {
     let text = text(bytes)?;
     let places = places(text)?;
@@ -51,7 +51,7 @@ fn text(bytes: &[u8]) -> Result<&str, PolicyFinding> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// Nothing is expanded, guessed or passed over: no anchors and aliases, no merges, no tags, one document.
+/// The strict options of the parser: no anchors and aliases, no merges, no tags, one document, and no guessed types.
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -64,10 +64,10 @@ fn options() -> Options {
         duplicate_keys: DuplicateKeyPolicy::Error,
         merge_keys: MergeKeyPolicy::Error,
         strict_booleans: true,
-        no_schema: true, // a text that looks like a number is quoted
+        no_schema: true, // a text that looks like a number must be quoted
         reject_unsupported_tags: true,
         reject_tagged_field_names: true,
-        with_snippet: false, // a snippet would show what stands there, which may be a secret
+        with_snippet: false, // a snippet would show the value, which may be a secret
     }
 }
 
@@ -75,7 +75,7 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     serde_saphyr::from_str_with_options(text, options())
 }
 
-/// What is wrong, in the words of a policy.
+/// The finding for an error of the parser, in the words of a policy.
 fn finding(error: &Error, places: &Places) -> PolicyFinding {
     let error = error.without_snippet();
     let place = error.location().map_or(Place::START, Place::of);
@@ -87,10 +87,10 @@ fn finding(error: &Error, places: &Places) -> PolicyFinding {
     PolicyFinding::new(rule, path, place, &why, &instead)
 }
 
-/// Where nothing better is known.
+/// The advice for an error without a better one.
 const AS_DOCUMENTED: &str = "what docs/policy.md shows";
 
-/// Errors that have a rule of their own.
+/// The rule, the reason and the advice for errors that have a rule of their own.
 fn named(error: &Error) -> Option<(PolicyRule, String, String)> {
     Some(match error {
         Error::SerdeUnknownField { field, expected, .. } => {
@@ -124,7 +124,7 @@ fn named(error: &Error) -> Option<(PolicyRule, String, String)> {
     })
 }
 
-/// Why a value is wrong, and what to write instead. Values are not repeated: they may be secrets that stand in the wrong place.
+/// The reason why a value is wrong, and the advice. The value is not repeated, because it may be a misplaced secret.
 fn value(error: &Error) -> Option<(String, String)> {
     let (why, instead) = match error {
         Error::Message { msg, .. } => msg.split_once("; write ").unwrap_or((msg, AS_DOCUMENTED)),
@@ -154,13 +154,13 @@ fn value(error: &Error) -> Option<(String, String)> {
     Some((why.to_owned(), instead.to_owned()))
 }
 
-/// The parser's own words; where it was is said elsewhere.
+/// The parser's error message without its place, which the finding holds.
 fn without_place(error: &Error) -> String {
     let why = error.to_string();
     why.split_once(" at line ").map_or(why.as_str(), |(why, _)| why).to_owned()
 }
 
-/// As few characters of it as a message needs.
+/// The first characters of a text, as many as a message needs.
 fn shown(text: &str) -> String {
     format!("{:?}", text.chars().take(64).collect::<String>())
 }

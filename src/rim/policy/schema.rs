@@ -1,11 +1,11 @@
-//! The file's JSON Schema, for editors and for whoever writes policies by program.
+//! The JSON Schema of the policy file, for editors and for programs that write policies.
 
 use serde_json::{Value, json};
 
 use super::file::File;
 
-/// The JSON Schema (2020-12) of the policy file. It knows the fields and their forms; what is unsafe is known to
-/// [`Policy::check`](super::Policy::check) alone.
+/// The JSON Schema (2020-12) of the policy file. The schema describes the fields and their forms; only
+/// [`Policy::check`](super::Policy::check) finds unsafe settings.
 ///
 /// ```
 /// let schema = counterfoil::policy::schema();
@@ -21,8 +21,8 @@ pub fn schema() -> Value {
     schema
 }
 
-/// A field may be absent and not be empty, which a derived schema does not tell apart. What types say by examples is for
-/// programmers alone.
+/// Changes the derived schema: a field may be absent, and may not be null. Removes the examples from descriptions,
+/// because they are for programmers only.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

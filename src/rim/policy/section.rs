@@ -1,8 +1,8 @@
-//! How a section of the file is read: every field may be absent, none may be empty, and no other field is known.
+//! The form of a section in the file: every field may be absent, none may be empty, and an unknown field is an error.
 
 use serde::{Deserialize, Deserializer};
 
-/// A section of the file. Each field is optional, for the preset or the file's own default stands in for it.
+/// A section of the file. Each field is optional: the preset or the file has a default for it.
 macro_rules! section {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $kind:ty,)* }) => {
         $(#[$about])*
@@ -23,7 +23,7 @@ macro_rules! section {
 }
 pub(super) use section;
 
-/// A field that is there has a value: `ttl:` with nothing after it is a mistake, and not a default.
+/// Reads a field that is present. It must have a value: `ttl:` with nothing after it is a mistake, and not a default.
 pub(super) fn said<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

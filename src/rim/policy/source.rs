@@ -1,4 +1,4 @@
-//! What all sources have: a name, a kind, and what stands in for what they do not say.
+//! The common settings of all sources: their names, kinds and defaults.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,14 +45,14 @@ impl Policy {
         all(self.file.nonces.as_ref()).map(|(name, section)| NoncePolicy::of(self, name, section))
     }
 
-    /// Some source moves money.
+    /// True if a source moves money.
     pub(super) fn has_payments(&self) -> bool {
         let kinds = self.https().map(|source| source.preset());
         let kinds = kinds.chain(self.webhooks().map(|source| source.preset()));
         kinds.chain(self.queues().map(|source| source.preset())).any(|preset| preset == Preset::Payment)
     }
 
-    /// How long first answers are kept: by the source, by the file for its kind, by the kind.
+    /// The time for which first answers are kept: set by the source, else by the file for the kind, else by the kind.
     pub(super) fn ttl(&self, of_source: Option<Ttl>, preset: Preset) -> Duration {
         let of_file = self.file.ttl.as_ref().and_then(|ttl| match preset {
             Preset::Api => ttl.api,
@@ -80,7 +80,7 @@ impl Policy {
         }
     }
 
-    /// Whether doors log this field; they do unless it is said.
+    /// True if doors log this field. Default: true.
     pub(super) fn logs(&self, field: LoggedField) -> bool {
         let fields = self.file.logging.as_ref().and_then(|logging| logging.include_fields.as_ref());
         fields.is_none_or(|fields| fields.contains(&field))
@@ -92,7 +92,7 @@ fn all<S>(sources: Option<&BTreeMap<SourceName, S>>) -> impl Iterator<Item = (&s
     sources.into_iter().flatten().map(|(name, source)| (name.as_str(), source))
 }
 
-/// How records are kept.
+/// The retention of records with this ttl.
 pub(super) fn retention(after: Option<AfterTtl>, ttl: Duration) -> Retention {
     match after.unwrap_or(AfterTtl::Tombstone) {
         AfterTtl::Tombstone => Retention::tombstone_after(ttl),

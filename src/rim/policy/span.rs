@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::nearest::nearest;
 use super::word::word;
 
-/// The units, by the first of their names.
+/// The units of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Seconds,
@@ -17,7 +17,7 @@ enum Unit {
     Days,
 }
 
-/// The names of each unit: in the singular, in the plural, and others that are understood.
+/// The names of each unit: the singular, the plural, and other accepted names.
 const UNITS: [(Unit, [&str; 2], &[&str]); 4] = [
     (Unit::Seconds, ["s", "s"], &["sec", "second", "seconds"]),
     (Unit::Minutes, ["min", "min"], &["minute", "minutes"]),
@@ -43,7 +43,7 @@ impl Unit {
     }
 }
 
-/// A span of time that is not empty, as it was written.
+/// A span of time that is not empty, in the amount and the unit of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(super) struct Span {
@@ -107,7 +107,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// How long something is remembered: in days or hours, for a window that is counted in minutes is a nonce's.
+/// The time for which requests are remembered, in days or hours: a shorter window is that of a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(super) struct Ttl(Span);
@@ -140,7 +140,7 @@ impl From<Ttl> for String {
     }
 }
 
-/// A duration as people say it, to the minute: `75 h 35 min`.
+/// A duration for people, to the minute: `75 h 35 min`.
 pub(super) fn told(duration: Duration) -> String {
     let exact = written(duration);
     let (hours, minutes) = (duration.as_secs() / 3600, duration.as_secs() / 60 % 60);
@@ -148,7 +148,7 @@ pub(super) fn told(duration: Duration) -> String {
     if is_short || hours == 0 { exact } else { format!("{hours} h {minutes} min") }
 }
 
-/// A duration as the file would write it, in the largest unit that divides it.
+/// A duration in the form of the file, in the largest unit that divides it.
 pub(super) fn written(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (unit, names) = UNITS

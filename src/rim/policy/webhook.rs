@@ -1,4 +1,4 @@
-//! What a sender of webhooks is given.
+//! The settings of a sender of webhooks in a policy.
 
 use std::time::Duration;
 
@@ -14,8 +14,9 @@ use crate::ledger::Retention;
 const HOUR: u64 = 3600;
 
 impl WebhookScheme {
-    /// Until when the sender retries, where its schedule is known: Standard Webhooks waits 5 s, 5 min, 30 min, 2, 5, 10, 14, 20 and
-    /// 24 h between its tries; Stripe goes on for three days; GitHub lets its deliveries be sent again for three days.
+    /// The time until which the sender retries, if its schedule is known: Standard Webhooks waits 5 s, 5 min, 30 min,
+    /// 2, 5, 10, 14, 20 and 24 h between its tries; Stripe retries for three days; GitHub allows redeliveries for
+    /// three days.
     pub const fn retry_horizon(self) -> Option<Duration> {
         match self {
             Self::Standard => Some(Duration::from_secs(75 * HOUR + 35 * 60 + 5)),
@@ -24,7 +25,7 @@ impl WebhookScheme {
         }
     }
 
-    /// The name in the file.
+    /// The name of the scheme in the file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
@@ -34,13 +35,13 @@ impl WebhookScheme {
         }
     }
 
-    /// Signs the time of sending with the body.
+    /// True if the scheme signs the time of sending together with the body.
     pub(super) const fn signs_time(self) -> bool {
         matches!(self, Self::Standard | Self::Stripe)
     }
 }
 
-/// What a policy says of a sender of webhooks.
+/// The settings of a sender of webhooks in a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct WebhookPolicy<'p> {
     pub(super) policy: &'p Policy,
@@ -53,42 +54,43 @@ impl<'p> WebhookPolicy<'p> {
         Self { policy, name, section }
     }
 
-    /// Its name in the file.
+    /// The name of the source in the file.
     pub const fn name(&self) -> &'p str {
         self.name
     }
 
-    /// How it signs.
+    /// The scheme of the signatures. Default: Standard Webhooks.
     pub fn scheme(&self) -> WebhookScheme {
         self.section.scheme.unwrap_or(WebhookScheme::Standard)
     }
 
-    /// The environment variables that hold its secrets. A delivery is taken that one of them has signed.
+    /// The environment variables that hold the sender's secrets. A delivery is accepted if one of them has signed it.
     pub fn secret_variables(&self) -> impl Iterator<Item = &'p str> {
         self.section.secrets.iter().flatten().map(super::word::EnvName::as_str)
     }
 
-    /// The header of the signature, where the scheme leaves it open.
+    /// The header of the signature, for a scheme that leaves it open.
     pub fn signature_header(&self) -> Option<&'p str> {
         self.section.signature_header.as_ref().map(super::word::Header::as_str)
     }
 
-    /// How far the sender's clock may be off, in both directions.
+    /// The maximum deviation of the sender's clock, in both directions. Default: five minutes.
     pub fn tolerance(&self) -> Duration {
         self.section.tolerance.map_or(Duration::from_mins(5), Span::duration)
     }
 
-    /// Where the tenant is known from, if it is said.
+    /// The source of the tenant, if set.
     pub const fn tenant(&self) -> Option<TenantFrom> {
         self.section.tenant
     }
 
-    /// The kind of source.
+    /// The kind of source. Default: `webhook`.
     pub fn preset(&self) -> Preset {
         self.section.preset.unwrap_or(Preset::Webhook)
     }
 
-    /// What makes two deliveries one: names that doors know, `/pointers` into the body, and `header:Name`.
+    /// The parts of the key that identifies a delivery: names that doors know, `/pointers` into the body, and
+    /// `header:Name`.
     pub fn key(&self) -> Vec<&'p str> {
         match &self.section.key {
             Some(parts) => parts.iter().map(super::word::KeyPart::as_str).collect(),
@@ -96,38 +98,38 @@ impl<'p> WebhookPolicy<'p> {
         }
     }
 
-    /// Where the version of an event's subject stands in its body, as a JSON pointer.
+    /// The JSON pointer to the version of an event's subject in its body.
     pub fn version(&self) -> Option<&'p str> {
         self.section.version.as_ref().map(super::word::Pointer::as_str)
     }
 
-    /// For senders without an id: within which time equal bodies are one delivery.
+    /// The time within which equal bodies are one delivery, for senders without an id.
     pub fn body_window(&self) -> Option<Duration> {
         self.section.body_window.map(Span::duration)
     }
 
-    /// The longest body, in bytes.
+    /// The maximum size of a body, in bytes. Default: 1 MiB.
     pub fn max_body_bytes(&self) -> u32 {
         self.section.max_body_bytes.map_or(1 << 20, Count::get)
     }
 
-    /// How long deliveries are remembered.
+    /// The time for which deliveries are remembered.
     pub fn ttl(&self) -> Duration {
         self.policy.ttl(self.section.ttl, self.preset())
     }
 
-    /// The same, with what is left afterwards.
+    /// The retention of deliveries: their ttl, and the remainder after it.
     pub fn retention(&self) -> Retention {
         retention(self.section.after_ttl, self.ttl())
     }
 
-    /// Until when the sender retries, counted from the first try.
+    /// The time until which the sender retries, counted from the first try.
     pub fn retry_horizon(&self) -> Duration {
         let of_scheme = || self.scheme().retry_horizon().unwrap_or_else(|| self.preset().retry_horizon());
         self.section.retry_horizon.map_or_else(of_scheme, Span::duration)
     }
 
-    /// What becomes of a delivery whose handler died.
+    /// The treatment of a delivery whose handler died. Default: transaction.
     pub fn on_unknown(&self) -> OnUnknown {
         self.section.on_unknown.unwrap_or(OnUnknown::Transaction)
     }

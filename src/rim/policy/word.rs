@@ -1,10 +1,11 @@
-//! Values that are text of a certain form: names, pointers, headers, parts of keys. A wrong one is refused where it is read.
+//! Values that are text of a certain form: names, pointers, headers, parts of keys. A wrong value is refused when it
+//! is read.
 
 use std::borrow::Borrow;
 
 use serde::{Deserialize, Serialize};
 
-/// What editors are told of a value that is text of a certain form.
+/// The JSON Schema, for editors, of a value that is text of a certain form.
 macro_rules! word {
     ($name:ident, $pattern:literal, $about:literal) => {
         impl schemars::JsonSchema for $name {
@@ -20,7 +21,7 @@ macro_rules! word {
 }
 pub(super) use word;
 
-/// A text that has been looked at.
+/// A text whose form is checked when it is read.
 macro_rules! checked {
     ($(#[$doc:meta])* $name:ident, $pattern:literal, $about:literal, $check:expr) => {
         $(#[$doc])*
@@ -57,7 +58,7 @@ fn unless(is_right: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if is_right { Ok(()) } else { Err(why()) }
 }
 
-/// As few characters of it as a message needs.
+/// The first characters of a text, as many as a message needs.
 fn shown(text: &str) -> String {
     format!("{:?}", text.chars().take(64).collect::<String>())
 }
@@ -83,7 +84,8 @@ impl Borrow<str> for SourceName {
 }
 
 checked!(
-    /// The name of an environment variable that holds a secret. The message does not repeat what was written: it may be the secret.
+    /// The name of an environment variable that holds a secret. The error message does not repeat the text, which may
+    /// be the secret.
     EnvName,
     "^[A-Z_][A-Z0-9_]{0,127}$",
     "The name of an environment variable, in capitals: `STRIPE_WEBHOOK_SECRET`. Never the secret itself.",
@@ -96,7 +98,7 @@ checked!(
     }
 );
 
-/// How the message of a secret in the file begins.
+/// The beginning of the message about a secret in the file.
 pub(super) const SECRET: &str =
     "a secret is named by its environment variable, in capitals, and never written here";
 
@@ -124,7 +126,7 @@ checked!(
 );
 
 checked!(
-    /// A path of a URL under which something is served.
+    /// The path of a URL under which a resource is served.
     UrlPath,
     "^/[^ ]*$",
     "A path: `/operations`.",
@@ -146,12 +148,12 @@ pub(super) const NAMED: [&str; 9] = [
     "dedupe_id",
 ];
 
-/// Parts that are understood, so that it can be said why they make no key.
+/// The parts that are recognized only to explain why they make no key.
 pub(super) const UNSTABLE: [&str; 8] =
     ["now", "timestamp", "received_at", "attempt", "random", "uuid", "redelivered", "sequence"];
 
 checked!(
-    /// A part of a key: one that doors know by name, a JSON pointer into the body, or a header.
+    /// A part of a key: a name that doors know, a JSON pointer into the body, or a header.
     KeyPart,
     "^(provider|event_id|version|action|body_digest|topic|partition|message_key|dedupe_id|/.*|header:.+)$",
     "A part of a key: `provider`, `event_id`, `version`, `action`, `body_digest`, `topic`, `partition`, `message_key`, `dedupe_id`, a JSON pointer into the body, or `header:Name`.",

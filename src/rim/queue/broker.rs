@@ -1,4 +1,4 @@
-//! The interface between the consumer and a broker, whichever it is. No broker's client is known here.
+//! The interface between the consumer and any broker. This file depends on no broker's client.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,13 +7,15 @@ use super::incoming::Incoming;
 use super::limits::{BrokerLimit, BrokerLimits};
 use crate::clock::SharedClock;
 
-/// A broker must have answered after this time. Its client may leave a call without an answer when the connection is lost in the middle.
+/// The time limit for an answer of a broker. A client may never finish a call if the connection is lost in the
+/// middle.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// One place in a broker that messages are consumed from: a consumer of a stream, a queue.
 ///
-/// [`NatsQueue`](super::NatsQueue) and [`RabbitQueue`](super::RabbitQueue) are two. A broker of your own is a third: what it promises
-/// is in the words of these three traits, and [`BrokerLimits`] says what it does not.
+/// [`NatsQueue`](super::NatsQueue) and [`RabbitQueue`](super::RabbitQueue) implement it. For a broker of your own,
+/// these three traits define the promises that it must keep, and [`BrokerLimits`] declares the ones that it does not
+/// keep.
 pub trait Broker: Send + Sync + 'static {
     /// Consumption from opening to the first error of the connection.
     type Session: BrokerSession;
@@ -27,7 +29,7 @@ pub trait Broker: Send + Sync + 'static {
     /// The name of the setting behind a limit, in the words of the broker's documentation, for messages that say what to change.
     fn setting(&self, limit: BrokerLimit) -> String;
 
-    /// Reads the limits and begins to consume. The loop opens the place again after each error of a session.
+    /// Reads the limits and begins to consume. The consumer opens the place again after each error of a session.
     ///
     /// # Errors
     /// If the broker cannot be reached, or there is no such place.
@@ -38,7 +40,7 @@ pub trait Broker: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OpenTerms {
-    /// Number of messages that are handled at the same time.
+    /// The number of messages that are handled concurrently.
     pub in_hand: usize,
     /// The ledger's clock.
     pub clock: SharedClock,
@@ -58,48 +60,53 @@ pub trait BrokerSession: Send + 'static {
     /// The limits as they were when the session was opened.
     fn limits(&self) -> &BrokerLimits;
 
-    /// The next message. `room` is the number of messages that there is room for: the session must not ask the broker for more. Zero
-    /// of them: it asks for none, and gives what it has asked for before. A call that is dropped loses no message.
+    /// Receives the next message. `room` is the number of messages that there is room for: the session must not ask
+    /// the broker for more. With zero, the session asks for none, and returns messages that it has asked for before.
+    /// A dropped call loses no message.
     ///
     /// # Errors
-    /// If the session is over: the connection was closed, the place was deleted. Messages in hand may still be settled.
+    /// If the session has ended: the connection was closed, the place was deleted. Messages in hand may still be
+    /// settled.
     fn receive(&mut self, room: usize) -> impl Future<Output = Result<Self::Delivery, BrokerError>> + Send;
 
-    /// Asks for no more messages. What has arrived and was not received goes back to the broker at once.
+    /// Stops asking for messages. Messages that have arrived and were not received go back to the broker at once.
     fn stop(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Returns when what was said about messages has been sent. What is in hand then may be delivered to others.
+    /// Returns after all acknowledgements have been sent. Messages in hand may then be delivered to others.
     fn close(self) -> impl Future<Output = ()> + Send;
 }
 
-/// A message that this consumer is to settle. One that is dropped without a word is delivered again by the broker.
+/// A message that this consumer is to settle. If it is dropped unsettled, the broker delivers it again.
 pub trait BrokerDelivery: Send + Sync + 'static {
-    /// The message.
+    /// The content of the message.
     fn message(&self) -> &Incoming;
 
-    /// Its effect is sealed: the broker need not keep it.
+    /// Acknowledges the message: its effect is sealed, and the broker need not keep it.
     ///
     /// # Errors
-    /// If the broker was not told. It delivers the message again, and the ledger answers.
+    /// If the broker did not get the acknowledgement. It delivers the message again, and the ledger answers.
     fn acknowledge(self) -> impl Future<Output = Result<(), BrokerError>> + Send;
 
-    /// It is to be delivered again, not before `after`. A broker whose limits say that it does not
-    /// [delay](BrokerLimits::delays) is always given zero.
+    /// Requests a redelivery, not before `after`. For a broker whose limits declare that it does not
+    /// [delay](BrokerLimits::delays), `after` is always zero.
     ///
     /// # Errors
-    /// If the broker was not told. It delivers the message again when the time for its acknowledgement is over.
+    /// If the broker did not get the request. It delivers the message again when the time for its acknowledgement is
+    /// over.
     fn give_back(self, after: Duration) -> impl Future<Output = Result<(), BrokerError>> + Send;
 
-    /// It is to be delivered no more, and kept where a person finds it. `why` holds the id of the question about it.
+    /// Ends the delivery of the message, which must be kept where a person finds it. `why` holds the id of the
+    /// question about it.
     ///
     /// # Errors
-    /// If the broker was not told. It delivers the message again, and the ledger answers that it is set aside.
+    /// If the broker did not get the request. It delivers the message again, and the ledger answers that it is set
+    /// aside.
     fn set_aside(self, why: &str) -> impl Future<Output = Result<(), BrokerError>> + Send;
 
-    /// It is still being handled: the time for its acknowledgement begins anew.
+    /// Extends the time for the acknowledgement, which begins again, because the message is still being handled.
     ///
     /// # Errors
-    /// If the broker was not told. The handler goes on.
+    /// If the broker did not get the request. The handler continues.
     fn keep_alive(&self) -> impl Future<Output = Result<(), BrokerError>> + Send;
 }
 
@@ -112,13 +119,13 @@ pub struct BrokerError {
 }
 
 impl BrokerError {
-    /// With this message, which is logged.
+    /// An error with this message, which is logged.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }
 }
 
-/// The broker's answer, if it gives one.
+/// The broker's answer, or an error after the time limit.
 pub(super) async fn answered<T>(
     clock: &SharedClock,
     call: impl Future<Output = T>,

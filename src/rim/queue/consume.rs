@@ -1,4 +1,5 @@
-//! The consumer's life: it hands out messages until it is stopped, and opens the place again when the connection was lost.
+//! The life of a consumer: it receives messages until it is stopped, and opens the place again after the connection
+//! was lost.
 
 use std::sync::Arc;
 
@@ -13,19 +14,19 @@ use super::limits::Needs;
 use crate::clock::SharedClock;
 use crate::exec::OwnConnection;
 
-/// The place that messages come from, and the needs of its consumer.
+/// The place that messages come from, with the needs of its consumer.
 pub(super) struct Place<B> {
     pub(super) broker: B,
     pub(super) open: OpenTerms,
     pub(super) needs: Needs,
 }
 
-/// Opens a place. A server that takes a connection and says nothing must not hold it for ever.
+/// Opens a place, within a time limit: a server may accept a connection and never answer.
 pub(super) async fn opened<B: Broker>(broker: &B, terms: &OpenTerms) -> Result<B::Session, BrokerError> {
     answered(&terms.clock, Box::pin(broker.open(terms))).await?
 }
 
-/// Ends a session when all that is in hand is settled.
+/// Ends a session after all messages in hand are settled.
 async fn ended<S: BrokerSession>(mut session: S, clock: &SharedClock, busy: &TaskTracker) {
     let stopped = answered(clock, session.stop()).await;
     busy.wait().await;
@@ -35,7 +36,7 @@ async fn ended<S: BrokerSession>(mut session: S, clock: &SharedClock, busy: &Tas
     }
 }
 
-/// Until it is stopped, and what was in hand then is settled.
+/// Consumes until the consumer is stopped and its messages in hand are settled.
 pub(super) async fn consume<B: Broker, C: OwnConnection + 'static>(
     place: Place<B>,
     terms: Arc<Terms>,
@@ -61,7 +62,7 @@ pub(super) async fn consume<B: Broker, C: OwnConnection + 'static>(
     }
 }
 
-/// Opens the place again, for as long as that takes. None if the consumer is stopped before.
+/// Opens the place again, however long that takes. `None` if the consumer is stopped before.
 async fn reopen<B: Broker>(place: &Place<B>, terms: &Terms, stop: &CancellationToken) -> Option<B::Session> {
     let mut attempt = 1;
     loop {
@@ -83,7 +84,7 @@ async fn reopen<B: Broker>(place: &Place<B>, terms: &Terms, stop: &CancellationT
                     tracing::info!(kind, source, "the connection to the broker is open again");
                     return Some(session);
                 }
-                // Somebody has changed them while the connection was away. Nothing is lost while nothing is consumed.
+                // The limits were changed while the connection was lost. No message is lost while none is consumed.
                 Err(error) => tracing::error!(kind, source, %error, "the limits of the broker are refused"),
             },
             Err(error) => {

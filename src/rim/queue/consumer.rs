@@ -1,4 +1,4 @@
-//! A consumer as its host sets it up, starts it and ends it.
+//! The configuration, start and end of a consumer.
 
 use std::fmt::{self, Display};
 use std::future::Future;
@@ -21,7 +21,7 @@ use crate::rim::reaction::Reaction;
 
 /// A consumer that is not running yet: each message of one place in a broker is processed once.
 ///
-/// Unless it is said otherwise: 16 messages in hand; five minutes for a handler; a message that failed eight times is set aside, with
+/// Defaults: 16 messages in hand; five minutes for a handler; a message is set aside after eight failed tries, with
 /// pauses of full jitter between the tries, from half a second doubling to five minutes; at most 16 MiB in a message.
 #[must_use = "a consumer does nothing until it is started"]
 pub struct QueueConsumer<B> {
@@ -46,7 +46,7 @@ pub enum QueueError {
     /// The broker cannot be reached, or has no such place.
     #[error("{0}: no message was consumed")]
     Broker(#[from] BrokerError),
-    /// Limits of the broker end before those of the consumer.
+    /// Limits of the broker are stricter than those of the consumer.
     #[error("{source_name}: no message was consumed:\n- {}", listed(problems))]
     Limits {
         /// The kind of broker and the name of the stream or queue.
@@ -54,7 +54,7 @@ pub enum QueueError {
         /// The faults, each with the setting to write instead.
         problems: Vec<LimitProblem>,
     },
-    /// The name of the consumer cannot be one.
+    /// The name of the consumer is empty or too long.
     #[error(transparent)]
     Name(#[from] IdError),
 }
@@ -64,8 +64,8 @@ fn listed(problems: &[LimitProblem]) -> String {
 }
 
 impl<B: Broker> QueueConsumer<B> {
-    /// Consumes from `broker` as the consumer `name` of the tenant's inbox. Two consumers of the same name process each message
-    /// once between them; two of different names each process all messages.
+    /// A consumer of `broker`, with the name `name` in the tenant's inbox. Two consumers of the same name process
+    /// each message once between them; two of different names each process all messages.
     pub fn new(executor: &Executor, tenant: &Tenant, name: impl Into<String>, broker: B) -> Self {
         let backoff = Backoff { base: Duration::from_millis(500), cap: Duration::from_mins(5) };
         let terms = Terms::new(executor, tenant, name.into(), B::KIND, broker.source());
@@ -79,65 +79,68 @@ impl<B: Broker> QueueConsumer<B> {
         Self { broker, terms, needs }
     }
 
-    /// The number of messages that are handled at the same time; at least one.
+    /// Sets the number of messages that are handled concurrently; at least one. Default: 16.
     pub fn in_hand(mut self, messages: usize) -> Self {
         self.terms.in_hand = messages.max(1);
         self
     }
 
-    /// Number of failed tries after which a message is set aside, as an open question with the evidence; at least one. A ledger
-    /// that cannot be written to is not the message's fault, and not counted.
+    /// Sets the number of failed tries after which a message is set aside, as an open question with the evidence; at
+    /// least one. Default: eight. A failed write to the ledger is not the message's fault, and is not counted.
     pub fn tries(mut self, tries: u32) -> Self {
         self.needs.tries = tries.max(1);
         self
     }
 
-    /// The pauses between the tries of a message, and between attempts to reach a broker that is away.
+    /// Sets the pauses between the tries of a message, and between attempts to reach an unreachable broker.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.needs.backoff = backoff;
         self
     }
 
-    /// The longest time that a handler may take for one message. Then it is dropped, and the try has failed.
+    /// Sets the time limit of a handler for one message. Default: five minutes. Then the handler is dropped, and the
+    /// try has failed.
     pub fn handler_limit(mut self, limit: Duration) -> Self {
         self.needs.try_limit = limit;
         self
     }
 
-    /// The largest message that is given to the handler, in bytes. A larger one is set aside at once.
+    /// Sets the maximum size of a message for the handler, in bytes. Default: 16 MiB. A larger message is set aside
+    /// at once.
     pub fn largest(mut self, bytes: usize) -> Self {
         self.terms.largest = bytes;
         self
     }
 
-    /// Messages are processed in the order of the place, one at a time: one that fails holds back those behind it until it is
-    /// processed or set aside. A broker that does not deliver so is refused.
+    /// Processes messages in the order of the place, one at a time: a failed message holds back the later ones until
+    /// it is processed or set aside. A broker that does not deliver in order is refused.
     pub fn in_order(mut self) -> Self {
         (self.needs.in_order, self.terms.in_hand) = (true, 1);
         self
     }
 
-    /// Takes a broker that deletes messages which were not processed when there are too many of them.
+    /// Accepts a broker that deletes unprocessed messages when there are too many of them.
     pub fn may_drop_when_full(mut self) -> Self {
         self.needs.may_drop_when_full = true;
         self
     }
 
-    /// The key that tells a message from all others of its stream or queue, made of the message itself. Where it gives none, the id
-    /// of the message is the key, or else the broker's sequence.
+    /// Sets the function that makes the key of a message, which must be unique in its stream or queue. If the
+    /// function returns `None`, the key is the id of the message, or else the broker's sequence.
     pub fn key(mut self, key: impl Fn(&Incoming) -> Option<String> + Send + Sync + 'static) -> Self {
         self.terms.key = Some(Arc::new(key));
         self
     }
 
-    /// Whose message it is. One for which it gives nobody is set aside at once, as a question of the consumer's own tenant.
+    /// Sets the function that finds the tenant of a message. If the function returns `None`, the message is set aside
+    /// at once, as a question of the consumer's own tenant.
     pub fn tenant_of(mut self, tenant: impl Fn(&Incoming) -> Option<Tenant> + Send + Sync + 'static) -> Self {
         self.terms.tenant_of = Some(Arc::new(tenant));
         self
     }
 
-    /// The aggregate that a message is about, and the version of it that it brings. A message that is not newer than what was
-    /// processed of its aggregate is acknowledged, and not handled.
+    /// Sets the function that finds the aggregate of a message, and the version of that aggregate. A message that is
+    /// not newer than the last processed one of its aggregate is acknowledged, and not handled.
     pub fn version(
         mut self,
         version: impl Fn(&Incoming) -> Option<(String, i64)> + Send + Sync + 'static,
@@ -146,17 +149,18 @@ impl<B: Broker> QueueConsumer<B> {
         self
     }
 
-    /// The fields that are logged.
+    /// Sets the fields that are logged.
     #[cfg(feature = "policy")]
     pub(in crate::rim) fn logging(mut self, fields: crate::rim::door::LogFields) -> Self {
         self.terms.log = fields;
         self
     }
 
-    /// Compares the limits of the broker, as they are now, with those of this consumer. [`start`](Self::start) does so, too.
+    /// Compares the limits of the broker, as they are now, with those of this consumer. [`start`](Self::start) does
+    /// so, too.
     ///
     /// # Errors
-    /// If a limit ends before ours, with what to write instead; or if the broker cannot be asked.
+    /// If a limit is stricter than ours, with the setting to write instead; or if the broker cannot be asked.
     pub async fn check(&self) -> Result<(), QueueError> {
         let mut session = opened(&self.broker, &self.open_terms()).await?;
         let checked = accepted(&self.broker, &self.needs, session.limits());
@@ -165,14 +169,15 @@ impl<B: Broker> QueueConsumer<B> {
         checked
     }
 
-    /// Starts to consume, in a task of its own.
+    /// Starts to consume, in a separate task.
     ///
-    /// The handler says what a message does; the [`Reaction`] is carried out in one transaction with the record of the message. It is
-    /// not called for a message that is known. An error or a panic of it is a failed try. It may be called for one message more
-    /// than once, after an error or a crash: what it does besides its reaction is to be guarded by a key of its own.
+    /// The handler returns the [`Reaction`] to a message, which is carried out in one transaction with the record of
+    /// the message. The handler is not called for a known message. Its error or panic is a failed try. It may be
+    /// called more than once for a message, after an error or a crash: guard its effects outside of the reaction by a
+    /// key of their own.
     ///
     /// # Errors
-    /// If the broker cannot be reached, or its limits end before those of the consumer.
+    /// If the broker cannot be reached, or its limits are stricter than those of the consumer.
     pub async fn start<C, E, F, Fut>(mut self, handler: F) -> Result<Consuming, QueueError>
     where
         C: OwnConnection + 'static,
@@ -197,7 +202,7 @@ impl<B: Broker> QueueConsumer<B> {
     }
 }
 
-/// Refuses limits that end before those of the consumer.
+/// Refuses limits that are stricter than the consumer allows.
 pub(super) fn accepted<B: Broker>(
     broker: &B,
     needs: &Needs,
@@ -210,7 +215,7 @@ pub(super) fn accepted<B: Broker>(
     Err(QueueError::Limits { source_name: format!("{} {}", B::KIND, broker.source()), problems })
 }
 
-/// A consumer that is running. When this is dropped, it receives no more, and finishes what is in hand.
+/// A running consumer. When this is dropped, the consumer receives no more messages, and finishes those in hand.
 #[derive(Debug)]
 #[must_use = "a consumer stops when this is dropped"]
 pub struct Consuming {
@@ -220,8 +225,8 @@ pub struct Consuming {
 }
 
 impl Consuming {
-    /// Receives no more, and waits until what is in hand is settled, at most for so long. False if something was still in hand then:
-    /// it goes on, and its messages may be delivered again meanwhile.
+    /// Stops receiving, and waits until the messages in hand are settled, at most for `limit`. False if some were
+    /// still in hand then: their handling continues, and they may be delivered again meanwhile.
     pub async fn shutdown(self, limit: Duration) -> bool {
         drop(self.stop);
         let over = self.clock.sleep(limit);

@@ -1,5 +1,5 @@
-//! One message, from its delivery to what the broker is told about it. The ledger decides; nothing is remembered here but the
-//! length of the next pause.
+//! The handling of one message, from its delivery to the report to the broker. The ledger decides; this file
+//! remembers only the length of the next pause.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -22,12 +22,13 @@ use crate::rim::door::{Decided, DoorDecision, LogFields};
 use crate::rim::reaction::{Addressee, Reaction, ReactionError, react};
 use crate::store::Counting;
 
-/// The largest message that is handled unless it is said otherwise, in bytes.
+/// The default maximum size of a message, in bytes.
 const LARGEST: usize = 16 << 20;
-/// Messages whose failures are counted for their pauses. Beyond it the count begins anew, and pauses with it.
+/// The maximum number of messages whose failures are counted for their pauses. Beyond it all counts, and so the
+/// pauses, begin again.
 const REMEMBERED: usize = 10_000;
 
-/// The host's handler: an error, a panic and a time that is over are one.
+/// The host's handler, for which an error, a panic and an exceeded time limit are the same.
 pub(super) type Handle<C> =
     Arc<dyn Fn(Incoming) -> BoxFuture<'static, Result<Reaction<C>, String>> + Send + Sync>;
 
@@ -56,10 +57,10 @@ where
 
 type OfMessage<T> = Option<Arc<dyn Fn(&Incoming) -> Option<T> + Send + Sync>>;
 
-/// What holds for all messages of a consumer.
+/// The settings for all messages of a consumer.
 pub(super) struct Terms {
     pub(super) executor: Executor,
-    /// Of the consumer itself, and of messages that are nobody else's.
+    /// The tenant of the consumer itself, and of messages without another tenant.
     tenant: Tenant,
     pub(super) consumer: String,
     kind: &'static str,
@@ -75,19 +76,19 @@ pub(super) struct Terms {
     failures: Failures,
 }
 
-/// What is to become of a delivery.
+/// The report to the broker about a delivery.
 #[derive(Debug)]
 pub(super) enum Fate {
     /// The message is settled in the ledger.
     Done,
-    /// A question is open about it.
+    /// The message is set aside: a question about it is open, as this text says.
     SetAside(String),
-    /// It is to be delivered again, after this pause.
+    /// The message is to be delivered again, after this pause.
     Again(Duration),
 }
 
 impl Fate {
-    /// For a broker that cannot delay, when the pause is over.
+    /// The same report without a pause, for a broker that cannot delay, after the consumer has waited for the pause.
     pub(super) fn at_once(self) -> Self {
         match self {
             Self::Again(_) => Self::Again(Duration::ZERO),
@@ -96,7 +97,7 @@ impl Fate {
     }
 }
 
-/// A message that the ledger can be asked about.
+/// A message with its tenant and its key in the ledger.
 struct Known {
     tenant: Tenant,
     key: String,
@@ -133,7 +134,7 @@ impl Terms {
         self.key_of(message).unwrap_or_else(|| identity::of_nameless(message))
     }
 
-    /// Has the message processed, unless it is known, and says what the broker is to be told.
+    /// Processes the message, unless it is known, and returns the report to the broker.
     pub(super) async fn settle<C: OwnConnection + 'static>(
         &self,
         message: &Incoming,
@@ -174,7 +175,8 @@ impl Terms {
         }
     }
 
-    /// Whose message it is and what its key is; or else why it is not handled, under the key of the question about it.
+    /// The tenant and the key of a message; or else the reason why it is not handled, with the key of the question
+    /// about it.
     fn known(&self, message: &Incoming) -> Result<Known, (Known, String)> {
         let tenant = match &self.tenant_of {
             Some(tenant_of) => tenant_of(message),
@@ -206,7 +208,7 @@ impl Terms {
         identity::key(message, made.as_deref())
     }
 
-    /// The message as the inbox knows it. One that is refused is tried once, and no version is read out of it.
+    /// The message for the inbox. A refused message is tried once, and its version is not read.
     fn inbox(&self, known: &Known, message: &Incoming, is_refused: bool) -> Message {
         let inbox = Message::new(&*known.key).counting(Counting::With);
         if is_refused {
@@ -216,7 +218,8 @@ impl Terms {
             Some((aggregate, version)) => inbox.version(aggregate, version),
             None => inbox,
         };
-        // Perhaps a process has died of it. The first time there is nothing to count before.
+        // A process may have died of a redelivered message, so the try is counted first. A first delivery needs no
+        // count.
         let inbox = if message.is_redelivered() { inbox.counting(Counting::First) } else { inbox };
         inbox.tries(self.tries)
     }
@@ -246,12 +249,12 @@ fn decided(reacted: &Result<Processed<String>, ReactionError>) -> Decided {
     }
 }
 
-/// How often messages have failed of late, for the length of their pauses alone: that tries are counted is the ledger's business.
+/// The numbers of recent failures of messages, for the length of their pauses only: the ledger counts the tries.
 #[derive(Debug, Default)]
 struct Failures(Mutex<HashMap<String, u32>>);
 
 impl Failures {
-    /// One more. The broker may know of failures in other processes.
+    /// Counts one more failure. The broker may know of failures in other processes.
     fn count(&self, key: &str, deliveries: Option<u64>) -> u32 {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= REMEMBERED {

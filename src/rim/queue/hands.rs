@@ -1,5 +1,5 @@
-//! The messages in hand, and those that wait for a hand: while messages are handled quickly, the next ones are fetched before a hand is
-//! free for them, and nobody waits for the broker.
+//! The messages in hand, and those that wait for a free hand: while messages are handled quickly, the next ones are
+//! fetched before a hand is free, so that no hand waits for the broker.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,21 +17,21 @@ use super::limits::keep_alive_every;
 use crate::clock::Boot;
 use crate::exec::OwnConnection;
 
-/// As many messages are fetched ahead as are begun within this time, judged by the last one that was handled.
+/// The time ahead: as many messages are prefetched as are begun within it, judged by the last handled message.
 const AHEAD: Duration = Duration::from_millis(250);
-/// And never more than so many.
+/// The maximum number of prefetched messages.
 const MOST_AHEAD: usize = 64;
-/// A message that was fetched ahead and found no hand for so long goes back to the broker, for another consumer to take.
+/// The time after which a prefetched message without a free hand goes back to the broker, for another consumer.
 const WAITS: Duration = Duration::from_secs(1);
 
-/// The hands of a consumer: the messages that may be handled at the same time, and the tasks that settle them.
+/// The hands of a consumer: the messages that may be handled concurrently, and the tasks that settle them.
 pub(super) struct Hands {
     free: Arc<Semaphore>,
-    /// A hand has become free.
+    /// The notification that a hand has become free.
     is_free: Arc<Notify>,
     pub(super) busy: TaskTracker,
     pub(super) stop: CancellationToken,
-    /// The time that the last message took, in microseconds. Nothing is known before the first one.
+    /// The time that the last message took, in microseconds; `u64::MAX` before the first message.
     took: Arc<AtomicU64>,
 }
 
@@ -42,7 +42,8 @@ impl Hands {
         Self { free, is_free, busy: TaskTracker::new(), stop, took }
     }
 
-    /// Until the consumer is stopped, or the session is over. What has no hand then goes back to the broker.
+    /// Receives messages until the consumer is stopped, or the session ends. Messages without a free hand then go
+    /// back to the broker.
     pub(super) async fn receive_all<S: BrokerSession, C: OwnConnection + 'static>(
         &self,
         session: &mut S,
@@ -93,12 +94,12 @@ impl Hands {
         }
     }
 
-    /// The number of messages that may be fetched before there is a hand for them.
+    /// The number of messages that may be prefetched without a free hand.
     fn ahead(&self, in_hand: usize) -> usize {
         ahead(in_hand, Duration::from_micros(self.took.load(Ordering::Relaxed)))
     }
 
-    /// Settles a message, in a task of its own.
+    /// Settles a message, in a separate task.
     fn settles<D: BrokerDelivery, C: OwnConnection + 'static>(
         &self,
         alive: KeptAlive<D>,
@@ -116,7 +117,7 @@ impl Hands {
             drop(hand);
             is_free.notify_one();
             if let (Fate::Again(after), false) = (&fate, delays) {
-                // A consumer that ends gives back what is paused at once.
+                // A consumer that ends gives paused messages back at once.
                 let pause = async {
                     tokio::select! {
                         biased;
@@ -131,21 +132,21 @@ impl Hands {
         });
     }
 
-    /// Gives back a message that nobody has looked into.
+    /// Gives back a message that was not handled.
     fn gives_back<D: BrokerDelivery>(&self, delivery: D, terms: &Arc<Terms>) {
         let terms = terms.clone();
         self.busy.spawn(async move { tell(delivery, Fate::Again(Duration::ZERO), &terms).await });
     }
 }
 
-/// The number of messages that are begun within [`AHEAD`] if each takes so long.
+/// The number of messages that are begun within [`AHEAD`] if each takes the time `took`.
 fn ahead(in_hand: usize, took: Duration) -> usize {
     let hands = u128::try_from(in_hand).unwrap_or(u128::MAX);
     let begun = AHEAD.as_micros().saturating_mul(hands) / took.as_micros().max(1);
     usize::try_from(begun).unwrap_or(MOST_AHEAD).min(MOST_AHEAD)
 }
 
-/// Tells the broker what has become of a message.
+/// Reports the fate of a message to the broker.
 async fn tell<D: BrokerDelivery>(delivery: D, fate: Fate, terms: &Terms) {
     let key = terms.described(delivery.message());
     let told = async {
@@ -160,7 +161,7 @@ async fn tell<D: BrokerDelivery>(delivery: D, fate: Fate, terms: &Terms) {
     }
 }
 
-/// A message whose time for the acknowledgement begins anew from time to time.
+/// A message whose time for the acknowledgement is extended at intervals.
 struct KeptAlive<D> {
     delivery: D,
     every: Option<Duration>,
@@ -168,7 +169,7 @@ struct KeptAlive<D> {
 }
 
 impl<D: BrokerDelivery> KeptAlive<D> {
-    /// The work goes on while the broker is told.
+    /// Runs the work, and extends the time for the acknowledgement meanwhile.
     async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         tokio::select! {
             biased;
@@ -177,7 +178,7 @@ impl<D: BrokerDelivery> KeptAlive<D> {
         }
     }
 
-    /// Tells the broker from time to time, for ever.
+    /// Extends the time for the acknowledgement at intervals, for ever.
     async fn keep_alive(&self) -> Infallible {
         let Some(every) = self.every else { return std::future::pending().await };
         loop {

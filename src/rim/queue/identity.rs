@@ -1,4 +1,4 @@
-//! Which message a delivery is: the text that two deliveries of one message have in common, and no two messages. Pure.
+//! The identity of a message: a text that all deliveries of one message have in common, and no two messages. Pure.
 
 use std::fmt::Write as _;
 
@@ -6,11 +6,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::incoming::Incoming;
 
-/// The longest id that the inbox takes, in bytes.
+/// The maximum length of an id in the inbox, in bytes.
 const LONGEST: usize = 255;
 
-/// The key of a message: its source and partition, and in them the key that the host has made, or else the id that its sender has
-/// given it, or else the broker's sequence. None if it has none of these.
+/// The key of a message: its source and partition, with the key from the host, or else the id from its sender, or
+/// else the broker's sequence. `None` if it has none of these.
 pub(super) fn key(message: &Incoming, made: Option<&str>) -> Option<String> {
     let (kind, id) = match (made, message.message_id(), message.broker_sequence()) {
         (Some(made), _, _) => ("key", made),
@@ -21,8 +21,8 @@ pub(super) fn key(message: &Incoming, made: Option<&str>) -> Option<String> {
     (!id.is_empty()).then(|| within(message, kind, id))
 }
 
-/// The key of a question about a message that has no key of its own: made of all that is known of it, so that every delivery of
-/// it asks the same question.
+/// The key of a question about a message without a key of its own: made of all headers and the payload, so that every
+/// delivery of the message leads to the same question.
 pub(super) fn of_nameless(message: &Incoming) -> String {
     let mut digest = Sha256::new();
     for (name, value) in message.headers() {
@@ -41,7 +41,7 @@ fn within(message: &Incoming, kind: &str, id: &str) -> String {
         key.push('/');
         key.push_str(&escaped(partition));
     }
-    // `:` ends the place: no source and no partition holds one.
+    // `:` ends the source and partition, in which it is escaped.
     key = format!("{key}:{kind}:{id}");
     if key.len() <= LONGEST && !key.chars().any(char::is_control) {
         return key;
@@ -55,7 +55,7 @@ fn escaped(name: &str) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // to a string: never fails
+        let _ = write!(text, "{byte:02x}"); // writing to a string never fails
         text
     })
 }

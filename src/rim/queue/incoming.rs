@@ -1,11 +1,11 @@
-//! A message as its handler is given it, whichever broker has brought it.
+//! A message as its handler gets it, from any broker.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
-/// A message that has come in. Cloning it is cheap.
+/// A received message. A clone is cheap.
 ///
 /// ```
 /// use counterfoil::queue::Incoming;
@@ -33,53 +33,54 @@ struct Rest {
     headers: Vec<(String, String)>,
 }
 
-/// For the handler.
+/// The methods for handlers.
 impl Incoming {
-    /// The content.
+    /// The content of the message.
     pub const fn payload(&self) -> &Bytes {
         &self.payload
     }
 
-    /// The content, read as JSON.
+    /// The content, parsed as JSON.
     ///
     /// # Errors
-    /// If it is no JSON, or not of this form. Returned by a handler it counts as a failed try.
+    /// If the content is not JSON, or has another form. Returned by a handler, the error counts as a failed try.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.payload)
     }
 
-    /// The stream or queue that it came from.
+    /// The stream or queue that delivered the message.
     pub fn source(&self) -> &str {
         &self.rest.source
     }
 
-    /// The partition of the stream, at a broker that has partitions.
+    /// The partition of the stream, for a broker that has partitions.
     pub fn partition(&self) -> Option<&str> {
         self.rest.partition.as_deref()
     }
 
-    /// The key that its sender has routed it by: the subject of NATS, the routing key of RabbitMQ, the message key of others.
+    /// The routing key from the sender: the subject of NATS, the routing key of RabbitMQ, the message key of other
+    /// brokers.
     pub fn routing_key(&self) -> Option<&str> {
         self.rest.routing_key.as_deref()
     }
 
-    /// The id that its sender has given it.
+    /// The id from the sender.
     pub fn message_id(&self) -> Option<&str> {
         self.rest.id.as_deref()
     }
 
-    /// The broker's own number of it, where that stays the same in every delivery.
+    /// The broker's own number of the message, if it is the same in every delivery.
     pub fn broker_sequence(&self) -> Option<&str> {
         self.rest.sequence.as_deref()
     }
 
-    /// The number of times that the broker has delivered it, this one included, where it counts. A hint and no proof: a
-    /// delivery that nobody has received is counted, and a broker that was restored has forgotten.
+    /// The number of deliveries by the broker, this one included, if the broker counts them. A hint and no proof: a
+    /// delivery that nobody received is counted, and a restored broker has forgotten some.
     pub fn deliveries(&self) -> Option<u64> {
         self.rest.deliveries
     }
 
-    /// The broker believes that it has delivered the message before. A hint and no proof, in both directions.
+    /// True if the broker believes that it has delivered the message before. A hint and no proof, in both directions.
     pub fn is_redelivered(&self) -> bool {
         self.rest.redelivered || self.rest.deliveries.is_some_and(|deliveries| deliveries > 1)
     }
@@ -90,52 +91,53 @@ impl Incoming {
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// All headers that are text.
+    /// All headers whose values are text.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.rest.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
 
-/// For brokers, and for tests of handlers.
+/// The methods for brokers, and for tests of handlers.
 impl Incoming {
-    /// From this stream or queue, with this content.
+    /// A message from this stream or queue, with this content.
     pub fn new(source: impl Into<String>, payload: impl Into<Bytes>) -> Self {
         let rest = Rest { source: source.into(), ..Rest::default() };
         Self { payload: payload.into(), rest: Arc::new(rest) }
     }
 
-    /// With the id that its sender has given it.
+    /// Sets the id from the sender.
     pub fn id(self, id: impl Into<String>) -> Self {
         self.with(|rest| rest.id = Some(id.into()))
     }
 
-    /// With the broker's number of it. It must be the same in every delivery, and never again be that of another message: if
-    /// the stream can be deleted and made anew, the sequence must tell the two streams apart.
+    /// Sets the broker's number of the message. The number must be the same in every delivery, and must never be that
+    /// of another message: if the stream can be deleted and created again, the number must distinguish the two
+    /// streams.
     pub fn sequence(self, sequence: impl Into<String>) -> Self {
         self.with(|rest| rest.sequence = Some(sequence.into()))
     }
 
-    /// From this partition.
+    /// Sets the partition.
     pub fn of_partition(self, partition: impl Into<String>) -> Self {
         self.with(|rest| rest.partition = Some(partition.into()))
     }
 
-    /// Routed by this key.
+    /// Sets the routing key.
     pub fn routed_by(self, key: impl Into<String>) -> Self {
         self.with(|rest| rest.routing_key = Some(key.into()))
     }
 
-    /// Delivered so many times, this one included.
+    /// Sets the number of deliveries, this one included.
     pub fn delivered(self, deliveries: u64) -> Self {
         self.with(|rest| rest.deliveries = Some(deliveries))
     }
 
-    /// Delivered before, as far as the broker knows.
+    /// Sets the broker's mark for a message that was delivered before.
     pub fn redelivered(self, redelivered: bool) -> Self {
         self.with(|rest| rest.redelivered = redelivered)
     }
 
-    /// With one more header.
+    /// Adds a header to the message.
     pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.with(|rest| rest.headers.push((name.into(), value.into())))
     }

@@ -1,16 +1,17 @@
-//! Whether a broker's own limits end before the consumer's. A message that the broker stops delivering before it was processed or
-//! set aside is lost in silence. Pure.
+//! The comparison of a broker's limits with those of the consumer. A message that the broker stops delivering before
+//! it was processed or set aside is lost silently. Pure.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::ledger::Backoff;
 
-/// Shortest time for an acknowledgement that keep-alives can serve: one is sent every third of it, and one may come late.
+/// The minimum time for an acknowledgement with keep-alives: one is sent every third of the time, and one may come
+/// late.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Limits of a broker for the messages of one place, as it says itself. The default promises nothing that loses messages, and nothing
-/// that helps, either: no keep-alive, no delay, no place for what is set aside.
+/// The limits of a broker for the messages of one place, as the broker declares them. The default has no limit that
+/// loses messages, and no capability: no keep-alive, no delay, no place for messages that are set aside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -18,27 +19,27 @@ const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 )]
 #[non_exhaustive]
 pub struct BrokerLimits {
-    /// Number of deliveries after which a message is delivered no more; unlimited if absent.
+    /// The number of deliveries after which a message is delivered no more; unlimited if absent.
     pub deliveries: Option<u64>,
-    /// Time in which a message must be acknowledged before it is delivered again; unlimited if absent.
+    /// The time within which a message must be acknowledged before it is delivered again; unlimited if absent.
     pub acknowledge_within: Option<Duration>,
-    /// [`keep_alive`](super::BrokerDelivery::keep_alive) begins that time anew.
+    /// True if [`keep_alive`](super::BrokerDelivery::keep_alive) extends the time for the acknowledgement.
     pub keeps_alive: bool,
-    /// [`give_back`](super::BrokerDelivery::give_back) keeps a message back for as long as it is told.
+    /// True if [`give_back`](super::BrokerDelivery::give_back) delays the redelivery for the requested time.
     pub delays: bool,
-    /// Age at which a message is deleted, whether it was processed or not; for ever if absent.
+    /// The age at which a message is deleted, processed or not; unlimited if absent.
     pub kept_for: Option<Duration>,
-    /// What makes the broker delete messages that were not processed when there are many; nothing if absent.
+    /// The reason why the broker deletes unprocessed messages when there are many; absent if it deletes none.
     pub drops_when_full: Option<String>,
-    /// Idle time after which the broker forgets this consumer and what it has acknowledged; never if absent.
+    /// The idle time after which the broker forgets this consumer and its acknowledgements; never if absent.
     pub forgets_after: Option<Duration>,
-    /// A message that is set aside is kept where a person finds it.
+    /// True if a message that is set aside is kept where a person finds it.
     pub keeps_set_aside: bool,
-    /// A message is delivered only after the one before it was acknowledged, or set aside.
+    /// True if a message is delivered only after the one before it was acknowledged or set aside.
     pub in_order: bool,
 }
 
-/// One of a broker's limits.
+/// The name of a broker's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BrokerLimit {
@@ -58,11 +59,11 @@ pub enum BrokerLimit {
     InOrder,
 }
 
-/// A limit of the broker that ends before the consumer's: what is wrong, and what to write instead.
+/// A limit of the broker that is stricter than the consumer's: the problem, and the setting to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitProblem {
-    /// Which limit it is.
+    /// The limit that is too strict.
     pub limit: BrokerLimit,
     text: String,
 }
@@ -73,12 +74,12 @@ impl fmt::Display for LimitProblem {
     }
 }
 
-/// What the consumer asks of the broker.
+/// The needs of a consumer, which the broker must meet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     pub(super) tries: u32,
     pub(super) backoff: Backoff,
-    /// The longest time that a try may take.
+    /// The maximum time of a try.
     pub(super) try_limit: Duration,
     pub(super) in_order: bool,
     pub(super) may_drop_when_full: bool,
@@ -92,7 +93,7 @@ impl Needs {
         self.try_limit.saturating_mul(self.tries).saturating_add(pauses)
     }
 
-    /// All limits that end before ours. `setting` is how the broker names the setting behind a limit.
+    /// All limits that are stricter than ours. `setting` returns the broker's name for the setting behind a limit.
     pub(super) fn problems(
         &self,
         limits: &BrokerLimits,
@@ -179,7 +180,7 @@ impl Needs {
     }
 }
 
-/// How often a message in hand is kept alive; never where that is of no use.
+/// The interval of keep-alives for a message in hand; `None` if they have no use.
 pub(super) fn keep_alive_every(limits: &BrokerLimits) -> Option<Duration> {
     limits.acknowledge_within.filter(|_| limits.keeps_alive).map(|within| within / 3)
 }

@@ -1,12 +1,14 @@
 //! Queue consumers: messages of a broker, each processed once. Features `nats` and `rabbitmq`.
 //!
-//! A broker delivers a message again when an acknowledgement gets lost, when a consumer dies, and when it is restarted itself. A
-//! [`QueueConsumer`] has each message do once what its handler says, and acknowledges it when that is sealed in the ledger. A message that
-//! fails is given back with a growing pause; one that never succeeds is set aside as an open question, and others proceed. Limits of
-//! the broker that end before those of the consumer are refused at the start, for a message that the broker stops delivering is lost in
-//! silence. The consumer has no memory of its own: the ledger decides, and the consumer translates.
+//! A broker delivers a message again when an acknowledgement is lost, when a consumer dies, and when the broker
+//! restarts. A [`QueueConsumer`] carries out the handler's reaction to each message once, and acknowledges the
+//! message after that is sealed in the ledger. A message that fails is given back with a growing pause; one that
+//! never succeeds is set aside as an open question, and others proceed. Limits of the broker that are stricter than
+//! those of the consumer are refused at the start, because a message that the broker stops delivering is lost
+//! silently. The consumer has no memory of its own: the ledger decides, and the consumer translates.
 //!
-//! [`NatsQueue`] and [`RabbitQueue`] are the places that messages come from; [`Broker`] is what another one implements.
+//! [`NatsQueue`] and [`RabbitQueue`] are the places that messages come from; [`Broker`] is the trait for another
+//! broker.
 
 mod broker;
 mod consume;

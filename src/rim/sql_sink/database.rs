@@ -16,7 +16,7 @@ pub(super) enum Database {
 }
 
 impl Database {
-    /// PostgreSQL has a type for JSON.
+    /// True if the database has a type for JSON, as PostgreSQL has.
     pub(super) const fn has_jsonb(&self) -> bool {
         match self {
             #[cfg(feature = "sqlite")]
@@ -72,11 +72,11 @@ where
     transaction.commit().await.map_err(failed)
 }
 
-/// Why a row was refused, without what stands in it; nothing if the error is not about the row.
+/// The reason why a row was refused, without the row's data; `None` if the error is not about the row.
 type Refusal = fn(&dyn DatabaseError) -> Option<String>;
 
-/// A row that breaks a rule is the event's own fault. All else is the database's, or of whoever has set it up: a table that is
-/// missing is no reason to set every aggregate aside.
+/// The error of the sink. A row that violates a constraint is the event's own fault. All other errors are those of
+/// the database or its setup: a missing table is no reason to set every aggregate aside.
 fn sink_error(error: &sqlx::Error, refusal: Refusal) -> SinkError {
     match error {
         sqlx::Error::Database(said) => match refusal(&**said) {
@@ -88,7 +88,8 @@ fn sink_error(error: &sqlx::Error, refusal: Refusal) -> SinkError {
     }
 }
 
-/// Integrity violations, program limits, what a trigger raises, and data exceptions, whose messages quote the data.
+/// Integrity violations, program limits, errors that a trigger raises, and data exceptions, whose messages quote the
+/// data.
 #[cfg(feature = "postgres")]
 fn refusal_by_postgres(error: &dyn DatabaseError) -> Option<String> {
     let code = error.code()?;
@@ -99,7 +100,8 @@ fn refusal_by_postgres(error: &dyn DatabaseError) -> Option<String> {
     }
 }
 
-/// `SQLITE_TOOBIG`, `SQLITE_CONSTRAINT` (what a trigger raises is one) and `SQLITE_MISMATCH`, with their extended codes.
+/// `SQLITE_TOOBIG`, `SQLITE_CONSTRAINT` (also for errors that a trigger raises) and `SQLITE_MISMATCH`, with their
+/// extended codes.
 #[cfg(feature = "sqlite")]
 fn refusal_by_sqlite(error: &dyn DatabaseError) -> Option<String> {
     let code: i32 = error.code()?.parse().ok()?;

@@ -15,7 +15,8 @@ use crate::exec::outbox::{Event, PublishResult, Sink, SinkError};
 
 /// Writes each event as a row into a table of another database. Feature `sink-sql`.
 ///
-/// The table is yours. By default its columns are those of this definition, and its key tells a replay from a new event:
+/// The table is yours. By default its columns are those of this definition, whose key distinguishes a replay from a
+/// new event:
 ///
 /// ```sql
 /// CREATE TABLE event (
@@ -24,9 +25,9 @@ use crate::exec::outbox::{Event, PublishResult, Sink, SinkError};
 /// );
 /// ```
 ///
-/// A row that is there is left as it is. A batch is one transaction; if a row in it is refused, each event is written by itself, so that
-/// the refused one holds back its own aggregate alone. Refused is a row that breaks a rule of the table. Whatever else fails (no
-/// connection, no table, no right, no time) puts the sink off.
+/// An existing row is unchanged. A batch is one transaction; if a row in it is refused, each event is written
+/// separately, so that the refused event holds back only its own aggregate. A row that violates a constraint of the
+/// table is refused. Any other failure (no connection, no table, no permission, no time) defers the sink.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -52,10 +53,10 @@ pub struct SqlSink {
 }
 
 impl SqlSink {
-    /// Into a table of a SQLite database. A batch that is not written within `timeout` is put off.
+    /// A sink into a table of a SQLite database. A batch that is not written within `timeout` is deferred.
     ///
     /// # Errors
-    /// If no table can have this name.
+    /// If the name cannot be that of a table.
     #[cfg(feature = "sqlite")]
     pub fn sqlite(
         pool: sqlx::SqlitePool,
@@ -65,10 +66,11 @@ impl SqlSink {
         Self::new(Database::Sqlite(pool), table.into(), timeout)
     }
 
-    /// Into a table of a PostgreSQL database: `table`, or `schema.table`. A batch that is not written within `timeout` is put off.
+    /// A sink into a table of a PostgreSQL database: `table`, or `schema.table`. A batch that is not written within
+    /// `timeout` is deferred.
     ///
     /// # Errors
-    /// If no table can have this name.
+    /// If the name cannot be that of a table.
     #[cfg(feature = "postgres")]
     pub fn postgres(
         pool: sqlx::PgPool,
@@ -78,11 +80,11 @@ impl SqlSink {
         Self::new(Database::Postgres(pool), table.into(), timeout)
     }
 
-    /// The columns of the table that are written, and what they hold. There must be one for the id. With one for the tenant, the
-    /// table's key is both; without, all events are taken for one tenant's.
+    /// Sets the columns of the table, and their contents. A column for the id is required. With a column for the
+    /// tenant, the table's key is tenant and id; without one, all events are taken to be those of one tenant.
     ///
     /// # Errors
-    /// If no column can have one of these names, or a field that tells rows apart has none.
+    /// If a name cannot be that of a column, or a field of the key has no column.
     pub fn columns<N: Into<String>>(
         self,
         columns: impl IntoIterator<Item = (EventField, N)>,
@@ -91,8 +93,8 @@ impl SqlSink {
         Self { columns, ..self }.stated()
     }
 
-    /// One row for each aggregate instead of one for each event: that of its newest event, by its sequence. An older event never
-    /// overwrites a newer one. The table's key is tenant and aggregate.
+    /// Writes one row for each aggregate instead of one for each event: that of its newest event, by its sequence. An
+    /// older event never overwrites a newer one. The table's key is tenant and aggregate.
     ///
     /// # Errors
     /// If no column holds the aggregate, or the sequence.

@@ -1,6 +1,6 @@
-//! The statement that writes an event's row. Pure: names that are checked and quoted, and parameters.
+//! The statement that writes an event's row. Pure: checked and quoted names, and parameters.
 
-/// The longest identifier, in bytes: PostgreSQL cuts off what is longer, without a word.
+/// The maximum length of an identifier, in bytes: PostgreSQL silently truncates longer ones.
 const LONGEST: usize = 63;
 
 /// A part of an event that a column can hold.
@@ -13,7 +13,7 @@ pub enum EventField {
     Tenant,
     /// The aggregate, as text.
     Aggregate,
-    /// The place in the aggregate, as a 64-bit integer.
+    /// The sequence number in the aggregate, as a 64-bit integer.
     Seq,
     /// The kind, as text.
     Kind,
@@ -25,30 +25,30 @@ pub enum EventField {
     CreatedAt,
 }
 
-/// A sink that cannot be built from these names. Nothing was sent.
+/// The reason why a sink cannot be built. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SqlSinkError {
-    /// A table or a column has a name that no database has.
+    /// A table or a column has a name that no database accepts.
     #[error(
         "{name:?} is no name of a table or column: 1 to {LONGEST} bytes, without NUL; a table may be `schema.table`"
     )]
     Name {
-        /// The name.
+        /// The name as given.
         name: String,
     },
-    /// A column stands there twice.
+    /// A column occurs twice.
     #[error("the column {name:?} stands there twice: give each field a column of its own")]
     Twice {
-        /// The column.
+        /// The name of the column.
         name: String,
     },
-    /// A field that tells rows apart has no column.
+    /// A field of the key has no column.
     #[error(
         "no column holds {field:?}: without it a replay cannot be told from a new event; add a column for it"
     )]
     Missing {
-        /// The field.
+        /// The field without a column.
         field: EventField,
     },
 }
@@ -56,13 +56,13 @@ pub enum SqlSinkError {
 /// The row for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rows {
-    /// One for each event.
+    /// One row for each event.
     OfEvents,
-    /// One for each aggregate: its newest event.
+    /// One row for each aggregate: that of its newest event.
     OfAggregates,
 }
 
-/// A statement with its parameters.
+/// An SQL statement with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statement {
     pub(super) sql: String,
@@ -71,7 +71,7 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    /// Both databases understand it. `jsonb`: a payload may be cast to PostgreSQL's type.
+    /// The statement, which both databases accept. With `jsonb`, a payload may be cast to PostgreSQL's type.
     pub(super) fn new(
         table: &str,
         columns: &[(EventField, String)],
@@ -80,7 +80,7 @@ impl Statement {
     ) -> Result<Self, SqlSinkError> {
         let table = table.split('.').map(quoted).collect::<Result<Vec<_>, _>>()?.join(".");
         let names = columns.iter().map(|(_, name)| quoted(name)).collect::<Result<Vec<_>, _>>()?;
-        // SQLite does not tell upper from lower case, not even in quotes.
+        // SQLite ignores the case of names, also in quotes.
         let twice = |at: usize| names[..at].iter().any(|name| name.eq_ignore_ascii_case(&names[at]));
         if let Some(at) = (0..names.len()).find(|at| twice(*at)) {
             return Err(SqlSinkError::Twice { name: columns[at].1.clone() });
@@ -96,7 +96,7 @@ impl Statement {
                 _ => format!("${number}"),
             })
             .collect();
-        // Ids and aggregates are a tenant's own. Where no column tells tenants apart, there is one tenant.
+        // Ids and aggregates are unique within a tenant. If no column holds the tenant, there is only one tenant.
         let (own, otherwise) = match rows {
             Rows::OfEvents => (column(EventField::Id)?, "DO NOTHING".to_owned()),
             Rows::OfAggregates => {
@@ -117,7 +117,7 @@ impl Statement {
     }
 }
 
-/// A name as the database takes it, whatever stands in it.
+/// The name in quotes, so that the database accepts any characters in it.
 fn quoted(name: &str) -> Result<String, SqlSinkError> {
     if name.is_empty() || name.len() > LONGEST || name.contains('\0') {
         return Err(SqlSinkError::Name { name: name.to_owned() });

@@ -6,13 +6,13 @@ use http::{Response, StatusCode};
 use super::scheme::SignatureError;
 use crate::rim::problem::{self, Kind};
 
-/// The problems that a sender is answered with. The name of each, behind the prefix of its type URI, is stable.
+/// The problems that a sender gets as an answer. The name of each, after the prefix of its type URI, is stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WebhookProblem {
     /// A header that the scheme needs is missing, or cannot be read.
     HeaderMalformed,
-    /// No signature is of this body.
+    /// No signature matches the body.
     SignatureMismatch,
     /// The delivery was signed too long ago, or in the future.
     OutsideTolerance,
@@ -20,15 +20,16 @@ pub enum WebhookProblem {
     TooLarge,
     /// The body could not be read to its end.
     Incomplete,
-    /// The delivery has no id, or one that cannot be one.
+    /// The delivery has no id, or an invalid one.
     NoIdentity,
-    /// The event is of no tenant that is known.
+    /// The tenant of the event is unknown.
     UnknownTenant,
-    /// The reaction to the event has failed and was rolled back. The event is to be delivered again.
+    /// The reaction to the event failed and was rolled back. The event must be delivered again.
     NotProcessed,
-    /// The reaction to the event has failed too often. A question is open; an event that is delivered again after the answer is tried again.
+    /// The reaction to the event failed too often. A question is open; an event that is delivered again after the
+    /// answer is tried again.
     SetAside,
-    /// The ledger cannot be reached, or this process is shutting down. The event is to be delivered again.
+    /// The ledger cannot be reached, or this process is shutting down. The event must be delivered again.
     Unavailable,
 }
 
@@ -87,7 +88,7 @@ pub(super) fn unsigned(error: &SignatureError) -> Details {
     Details::of(problem, error.to_string())
 }
 
-/// The same for each delivery of an event that is done with, whatever has become of it.
+/// The answer to a settled event, the same for each delivery and each outcome.
 pub(super) fn receipt() -> Response<Bytes> {
     let mut response = Response::new(Bytes::from_static(b"{\"received\":true}"));
     let json = http::HeaderValue::from_static("application/json");

@@ -1,4 +1,4 @@
-//! A source of webhooks, as its host declares it.
+//! The configuration of a source of webhooks.
 
 use std::fmt::{self, Display};
 use std::future::Future;
@@ -19,30 +19,31 @@ use crate::rim::door::LogFields;
 use crate::rim::fence::Fenced;
 use crate::rim::reaction::{Addressee, Reaction, ReactionError, react};
 
-/// The reference libraries of Standard Webhooks and Stripe tolerate this much.
+/// The default tolerance, which is that of the reference libraries of Standard Webhooks and Stripe.
 const TOLERANCE: Duration = Duration::from_mins(5);
-/// Standard Webhooks asks senders for less than 20 kB; GitHub sends up to 25 MB.
+/// The default maximum size of a body, in bytes. Standard Webhooks asks senders for less than 20 kB; GitHub sends up
+/// to 25 MB.
 const MAX_BODY: usize = 1 << 20;
 const TRIES: u32 = 5;
 
 type Identify = dyn Fn(&WebhookEvent) -> Option<EventIdentity> + Send + Sync;
 type TenantOf = dyn Fn(&WebhookEvent) -> Option<Tenant> + Send + Sync;
 type VersionOf = dyn Fn(&WebhookEvent) -> Option<(String, i64)> + Send + Sync;
-/// Without an event nothing is done, and that is recorded.
+/// The reaction to an event. Without an event, only the message is recorded.
 type Reacts = dyn Fn(&Executor, Addressee, Message, Note, Option<WebhookEvent>) -> Reacting + Send + Sync;
 type Reacting = BoxFuture<'static, Result<Processed<Note>, ReactionError>>;
 
-/// The identity of a source's events.
+/// The source of the identity of events.
 pub(super) enum Identity {
-    /// Its sender's id, as the scheme has it.
+    /// The sender's id, as the scheme defines it.
     Sender,
-    /// The text that a closure of the host's gives.
+    /// The text that the host's closure returns.
     Host(Box<Identify>),
-    /// Its body, for so long.
+    /// The body, for this time.
     Body(Duration),
 }
 
-/// A source of webhooks, to be given what its events do.
+/// A source of webhooks without a reaction to its events yet.
 #[must_use = "a source receives nothing until it is given what its events do, by `on`"]
 pub struct WebhookBuilder {
     source: String,
@@ -59,7 +60,7 @@ pub struct WebhookBuilder {
     fence: Option<Fenced>,
 }
 
-/// A source that receives.
+/// A source that receives deliveries.
 pub(super) struct Source {
     pub(super) executor: Executor,
     pub(super) name: String,
@@ -81,45 +82,45 @@ pub(super) struct Source {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WebhookConfigError {
-    /// Its name cannot be one.
+    /// The name of the source is invalid.
     #[error(transparent)]
     Name(#[from] IdError),
-    /// A secret cannot be one.
+    /// A secret has the wrong form.
     #[error("secret number {number} of {source_name} is refused: {error}")]
     Secret {
-        /// Of which source.
+        /// The name of the source.
         source_name: String,
-        /// Which one, from 1 on. It is not shown.
+        /// The number of the secret, from 1. The secret itself is not shown.
         number: usize,
-        /// Why.
+        /// The reason why the secret is refused.
         error: SecretError,
     },
-    /// Without a secret everybody could send.
+    /// The source has no secret, so that anybody could send.
     #[error("{source_name} has no secret, and could verify nothing: give it the sender's")]
     NoSecret {
-        /// Of which source.
+        /// The name of the source.
         source_name: String,
     },
-    /// The policy names a variable of the environment that is not there.
+    /// The policy names an environment variable that is not set.
     #[cfg(feature = "policy")]
     #[error("{source_name} has its secret in the environment variable {variable}, which is not set")]
     NoVariable {
-        /// Of which source.
+        /// The name of the source.
         source_name: String,
-        /// The variable.
+        /// The name of the environment variable.
         variable: String,
     },
-    /// Events without ids are told apart by their bodies for a while, which is at least as long as a delivery is tolerated.
+    /// The window in which bodies distinguish events is shorter than the time for which deliveries are tolerated.
     #[error(
         "{source_name} tells events apart by their bodies for {window:?}, and tolerates deliveries that are {tolerance:?} old: one \
          would be known no longer when it comes again. Choose a window of at least twice that age, and of a second"
     )]
     WindowTooShort {
-        /// Of which source.
+        /// The name of the source.
         source_name: String,
-        /// The choice.
+        /// The window as given.
         window: Duration,
-        /// The tolerance.
+        /// The tolerance of the source.
         tolerance: Duration,
     },
 }
@@ -127,7 +128,7 @@ pub enum WebhookConfigError {
 impl Webhook {
     /// A source of webhooks whose deliveries are those of one tenant. While a secret is rotated, give both.
     ///
-    /// The name stands for the sender: its events are known under it for ever.
+    /// The name identifies the sender: its events are known under this name for ever.
     pub fn source<S: AsRef<str>>(
         name: impl Into<String>,
         scheme: impl Into<Scheme>,
@@ -164,7 +165,7 @@ impl Webhook {
     }
 }
 
-/// The beginning of its consumer's name in the inbox.
+/// The prefix of the source's consumer in the inbox.
 pub(super) const PREFIX: &str = "webhook:";
 
 impl fmt::Debug for WebhookBuilder {
@@ -174,32 +175,33 @@ impl fmt::Debug for WebhookBuilder {
 }
 
 impl WebhookBuilder {
-    /// Whose event it is, where one source serves several tenants: an account's id in the body, say. Where it is nobody's, the
-    /// delivery is refused.
+    /// Sets the function that finds the tenant of an event, if one source serves several tenants: for example by an
+    /// account's id in the body. If the function returns `None`, the delivery is refused.
     pub fn tenant_of(mut self, of: impl Fn(&WebhookEvent) -> Option<Tenant> + Send + Sync + 'static) -> Self {
         self.tenant = Box::new(of);
         self
     }
 
-    /// The tolerance between the sender's time and ours, in both directions: five minutes unless it is said.
+    /// Sets the tolerance between the sender's clock and ours, in both directions. Default: five minutes.
     pub const fn tolerance(mut self, tolerance: Duration) -> Self {
         self.tolerance = tolerance;
         self
     }
 
-    /// The longest body, in bytes: 1 MiB unless it is said. A longer one is refused with 413.
+    /// Sets the maximum size of a body, in bytes. Default: 1 MiB. A longer body is refused with 413.
     pub const fn max_body(mut self, bytes: usize) -> Self {
         self.max_body = bytes;
         self
     }
 
-    /// After so many tries in vain an event is set aside, as an open question: five unless it is said.
+    /// Sets the number of failed tries after which an event is set aside, as an open question. Default: five.
     pub fn tries(mut self, tries: u32) -> Self {
         self.tries = tries.max(1);
         self
     }
 
-    /// The identity of an event, where that is not the sender's id. A delivery that has none is refused.
+    /// Sets the function that identifies an event, if the sender's id does not. If the function returns `None`, the
+    /// delivery is refused.
     pub fn identify(
         mut self,
         identity: impl Fn(&WebhookEvent) -> Option<EventIdentity> + Send + Sync + 'static,
@@ -208,15 +210,16 @@ impl WebhookBuilder {
         self
     }
 
-    /// For a sender without ids: an event is known by its body for so long after its first delivery. Choose longer than the sender
-    /// tries again; two events with the same body within it are one.
+    /// Identifies an event by its body, for a sender without ids, for this time after its first delivery. Choose a
+    /// window that is longer than the sender retries; two events with the same body within the window are one.
     pub fn identify_by_body(mut self, window: Duration) -> Self {
         self.identity = Identity::Body(window);
         self
     }
 
-    /// Of which aggregate an event brings which version: an object's sequence number, say, or its time of change in milliseconds.
-    /// One that is not newer than what was seen of it is acknowledged and not applied.
+    /// Sets the function that finds the aggregate and the version of an event: for example an object's sequence
+    /// number, or its time of change in milliseconds. An event that is not newer than the last one of its aggregate
+    /// is acknowledged and not applied.
     pub fn version(
         mut self,
         version: impl Fn(&WebhookEvent) -> Option<(String, i64)> + Send + Sync + 'static,
@@ -225,25 +228,26 @@ impl WebhookBuilder {
         self
     }
 
-    /// Asks this fence first: a storm of duplicates does not reach the database. Losing the fence loses nothing. Events that are
-    /// [known by their bodies](Self::identify_by_body) go past it.
+    /// Sets a fence that is asked first: a storm of duplicates does not reach the database. Losing the fence loses
+    /// nothing. Events that are [known by their bodies](Self::identify_by_body) bypass the fence.
     #[cfg(feature = "fence")]
     pub fn fence(mut self, fence: Fenced) -> Self {
         self.fence = Some(fence);
         self
     }
 
-    /// The fields that are logged.
+    /// Sets the fields that are logged.
     #[cfg(feature = "policy")]
     pub(in crate::rim) fn logging(mut self, fields: LogFields) -> Self {
         self.log = fields;
         self
     }
 
-    /// The reaction to an event, carried out once. An error is a failed try: the sender is answered 503, and sends the event again.
+    /// Sets the reaction to an event, carried out once. An error is a failed try: the sender gets 503, and sends the
+    /// event again.
     ///
     /// # Errors
-    /// If the source could not tell events apart.
+    /// If the source cannot distinguish events.
     pub fn on<C, F, Fut, E>(self, executor: &Executor, react_to: F) -> Result<Webhook, WebhookConfigError>
     where
         C: OwnConnection + 'static,

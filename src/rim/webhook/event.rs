@@ -1,4 +1,4 @@
-//! A delivery whose signature was verified, and what identifies its event. Pure.
+//! A delivery whose signature was verified, and the identity of its event. Pure.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
@@ -17,13 +17,13 @@ use crate::payload::hex;
 pub struct WebhookEvent {
     headers: HeaderMap,
     body: Bytes,
-    /// The body's SHA-256, in hex.
+    /// SHA-256 of the body, in hexadecimal.
     digest: String,
     named: Named,
     received_at: Timestamp,
 }
 
-/// The names that a delivery gives itself, in its sender's own place for them.
+/// The id, the kind and the action of a delivery, from the places where its sender writes them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Named {
     id: Option<String>,
@@ -31,7 +31,7 @@ pub(super) struct Named {
     action: Option<String>,
 }
 
-/// The place in a body that says it.
+/// The fields of a body that name its event.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Said {
@@ -41,14 +41,14 @@ struct Said {
 }
 
 impl Named {
-    /// From the header that holds the id, and from the headers and the body as the sender writes them.
+    /// Reads the names: `id` from its header, the others from the headers and the body, as the scheme defines.
     pub(super) fn of(
         scheme: &Scheme,
         id: Option<String>,
         headers: &HeaderMap,
         body: &[u8],
     ) -> Result<Self, SignatureError> {
-        // A body that is not JSON says nothing.
+        // A body that is not JSON has no such fields.
         let said: Said = serde_json::from_slice(body).unwrap_or_default();
         let text = |value: Value| value.as_str().map(str::to_owned);
         let said = Self { id: text(said.id), kind: text(said.r#type), action: text(said.action) };
@@ -69,7 +69,7 @@ impl WebhookEvent {
         Self { headers, body, digest, named, received_at }
     }
 
-    /// The event's id, as its sender gives it: `webhook-id`, `X-GitHub-Delivery`, the body's `id` for Stripe.
+    /// The sender's id of the event: `webhook-id`, `X-GitHub-Delivery`, the body's `id` for Stripe.
     pub fn id(&self) -> Option<&str> {
         self.named.id.as_deref()
     }
@@ -79,7 +79,7 @@ impl WebhookEvent {
         self.named.kind.as_deref()
     }
 
-    /// The body's `action`, as GitHub has it: `opened`, say.
+    /// The body's `action`, as GitHub sends it, such as `opened`.
     pub fn action(&self) -> Option<&str> {
         self.named.action.as_deref()
     }
@@ -92,17 +92,17 @@ impl WebhookEvent {
     /// The body as JSON.
     ///
     /// # Errors
-    /// If it is not JSON of this form.
+    /// If the body is not JSON of this form.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.body)
     }
 
-    /// A header, if it is there and plain text. Most schemes do not sign it.
+    /// A header, if it is present and plain text. Most schemes do not sign headers.
     pub fn header(&self, name: &HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The time at which this delivery came in.
+    /// The time at which this delivery was received (UTC).
     pub const fn received_at(&self) -> Timestamp {
         self.received_at
     }
@@ -112,7 +112,8 @@ impl WebhookEvent {
     }
 }
 
-/// The identity of an event among those of its source: the same identity is the same event, whatever else a delivery says.
+/// The identity of an event within its source: the same identity is the same event, whatever else a delivery
+/// contains.
 ///
 /// ```
 /// use counterfoil::webhook::EventIdentity;
@@ -128,24 +129,25 @@ pub struct EventIdentity {
 }
 
 impl EventIdentity {
-    /// By the sender's id. Not empty, and without control characters.
+    /// An identity by the sender's id. The id must not be empty, and must not contain control characters.
     pub fn new(id: impl Into<String>) -> Self {
         Self { id: id.into(), version: None, action: None }
     }
 
-    /// The version of what the id names, where several events bear one id.
+    /// Sets the version of the object that the id names, if several events have the same id.
     pub const fn version(mut self, version: i64) -> Self {
         self.version = Some(version);
         self
     }
 
-    /// The action, where several events bear one id: `opened`, `closed`.
+    /// Sets the action, if several events have the same id: `opened`, `closed`.
     pub fn action(mut self, action: impl Into<String>) -> Self {
         self.action = Some(action.into());
         self
     }
 
-    /// A text that no other identity has: the id itself where that is enough, and a digest where it would be too long.
+    /// A text that no other identity has: the id itself if it is sufficient, and a digest if the text would be too
+    /// long.
     pub(super) fn text(&self) -> Option<String> {
         if self.id.is_empty() || self.id.chars().any(char::is_control) {
             return None;
@@ -161,5 +163,5 @@ impl EventIdentity {
     }
 }
 
-/// The beginning of a text that is a digest.
+/// The prefix of a text that is a digest.
 pub(super) const DIGEST: &str = "sha256:";

@@ -1,8 +1,9 @@
 //! Webhooks: verify, then dedupe, then order. Feature `webhook`.
 //!
-//! A delivery is verified by its sender's signature over the raw body. Its event is known by the sender's id, for ever, and does
-//! once what the host says: a [`Reaction`](crate::door::Reaction) is a transaction, the start of a workflow, a signal to one, or a
-//! guarded call. The sender gets the same receipt for each delivery, and 503 where it is to send again.
+//! A delivery is verified by its sender's signature over the raw body. Its event is known by the sender's id, for
+//! ever, and its reaction is carried out once: a [`Reaction`](crate::door::Reaction) is a transaction, the start of a
+//! workflow, a signal to a run, or a guarded call. The sender gets the same receipt for each delivery, and 503 if the
+//! delivery must be repeated.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {

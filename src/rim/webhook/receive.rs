@@ -1,4 +1,4 @@
-//! The way of a delivery: read, verify, identify, dedupe and order, react, answer.
+//! The path of a delivery: read, verify, identify, dedupe and order, react, answer.
 
 use std::sync::Arc;
 
@@ -25,16 +25,16 @@ use {
     std::convert::Infallible,
 };
 
-/// The facts that are kept of the delivery which an event was processed with.
+/// The note about the delivery with which an event was processed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
-    /// The body's SHA-256, in hex. Absent: nothing was processed, and a window is closed.
+    /// SHA-256 of the body, in hexadecimal. Absent if nothing was processed, and a window is closed.
     body: Option<String>,
-    /// Microseconds since 1970, UTC.
+    /// The time of the delivery, in microseconds since 1970 (UTC).
     at: i64,
 }
 
-/// An event that is known to be its sender's.
+/// An event whose sender is verified.
 #[derive(Clone)]
 struct Known {
     tenant: Tenant,
@@ -43,11 +43,13 @@ struct Known {
 }
 
 impl Webhook {
-    /// Receives a delivery, and gives the answer for its sender: 200 if the event is done with, now or before; 4xx if the delivery is
-    /// not the sender's; 503 if it is to come again. What was decided is a [`DoorDecision`] among the extensions of the response.
+    /// Receives a delivery, and returns the answer for its sender: 200 if the event is settled, now or before; 4xx if
+    /// the delivery is not the sender's; 503 if the delivery must be repeated. The decision is a [`DoorDecision`]
+    /// among the extensions of the response.
     ///
     /// # Crash
-    /// Before the answer: what the event does is done together with the record of it, or nothing is, and the sender sends again.
+    /// Before the answer: the reaction and its record are both durable, or neither is, and the sender sends the event
+    /// again.
     pub async fn receive<B>(&self, request: Request<B>) -> Response<Bytes>
     where
         B: Body<Data = Bytes>,
@@ -80,7 +82,7 @@ impl Source {
         DoorDecision { tenant, idempotency_key, decision, effect_id: None, source_type: "webhook", source_id }
     }
 
-    /// Verifies a delivery, and finds out which event it is. Nothing is recorded before that.
+    /// Verifies a delivery, and identifies its event. Nothing is recorded before.
     async fn known<B>(&self, parts: Parts, body: B) -> Result<Known, Details>
     where
         B: Body<Data = Bytes>,
@@ -123,20 +125,20 @@ impl Source {
         }
     }
 
-    /// Has the fence answer, or the inbox decide.
+    /// Lets the fence answer, or the inbox decide.
     async fn answer(self: &Arc<Self>, known: Known) -> (Decided, Response<Bytes>) {
         #[cfg(feature = "fence")]
         if let Some(fence) = self.fence.clone()
             && !matches!(self.identity, Identity::Body(_))
         {
-            // A sender that goes away must not leave its claim behind, which others would wait for.
+            // A sender that disconnects must not leave its claim at the fence, because others would wait for it.
             let (source, tracker) = (self.clone(), self.executor.core().tracker.clone());
             return to_the_end(&tracker, async move { source.behind(&fence, known).await }).await;
         }
         self.decide(known).await
     }
 
-    /// An event that is done with is known at the fence, whatever its body; about all others the inbox decides.
+    /// Lets the fence answer for a settled event, with any body; the inbox decides about all other events.
     #[cfg(feature = "fence")]
     async fn behind(&self, fence: &Fenced, known: Known) -> (Decided, Response<Bytes>) {
         let key = serde_json::json!([PREFIX, self.name, known.tenant.as_str(), known.id]).to_string();
@@ -164,7 +166,7 @@ impl Source {
         }
     }
 
-    /// Has the inbox decide.
+    /// Lets the inbox decide about an event.
     async fn decide(&self, known: Known) -> (Decided, Response<Bytes>) {
         let (id, body) = (known.id.clone(), known.event.digest().to_owned());
         let processed = match self.identity {
@@ -175,7 +177,7 @@ impl Source {
             Ok(Processed::Now(_)) => (Decided::Executed, receipt()),
             Ok(Processed::Before(note)) => {
                 if note.body.is_some_and(|first| first != body) {
-                    // Some senders build an event anew for each try: its id is its identity.
+                    // Some senders build the event again for each try: its id is its identity.
                     tracing::info!(
                         source_id = self.name,
                         idempotency_key = id,
@@ -198,7 +200,8 @@ impl Source {
         }
     }
 
-    /// Ours, so it comes again. The sender is not told why: what a closure says may be secret.
+    /// The answer to a failure of ours: the delivery must be repeated. The sender does not get the reason, which may
+    /// be secret.
     fn failed(&self, id: &str, error: &ReactionError) -> (Decided, Response<Bytes>) {
         let rolled_back = matches!(
             error,
@@ -225,7 +228,7 @@ impl Source {
         (self.reacts)(&self.executor, self.addressee(tenant), message, note, Some(event)).await
     }
 
-    /// Has nothing be processed under this id any more.
+    /// Closes an id, so that no event is processed under it any more.
     async fn close(&self, tenant: Tenant, id: String, at: i64) -> Result<Processed<Note>, ReactionError> {
         let note = Note { body: None, at };
         (self.reacts)(&self.executor, self.addressee(tenant), Message::new(id), note, None).await
@@ -235,10 +238,11 @@ impl Source {
         Addressee { tenant, consumer: format!("{PREFIX}{}", self.name) }
     }
 
-    /// An event that is known by its body, for a window in microseconds.
+    /// Processes an event that is known by its body, for a window in microseconds.
     ///
-    /// Time is cut into windows, and the event is processed under its body and the present one. A delivery just before may be in
-    /// hand under the window before: that one is closed first, which waits for it, and finds what it has done.
+    /// Time is divided into windows, and the event is processed under its body and the present window. An earlier
+    /// delivery may still be in progress under the previous window: that window is closed first, which waits for the
+    /// delivery, and finds its outcome.
     async fn within(&self, window: u128, known: Known) -> Result<Processed<Note>, ReactionError> {
         let window = i64::try_from(window).unwrap_or(i64::MAX);
         let at = known.event.received_at().0;
@@ -251,7 +255,8 @@ impl Source {
                 self.process(known.clone(), id).await?
             };
             match found {
-                // Closed by a delivery that came later by another clock: it goes on behind that.
+                // Closed by a delivery with a later time on another clock: this delivery continues in the next
+                // window.
                 Processed::Now(Note { body: None, .. }) | Processed::Before(Note { body: None, .. }) => {}
                 Processed::Before(note) if at.saturating_sub(note.at) >= window => {}
                 found => return Ok(found),

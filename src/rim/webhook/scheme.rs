@@ -1,4 +1,4 @@
-//! Signature schemes: the headers of a delivery, and the content that its signature is made of. Pure.
+//! Signature schemes: the headers of a delivery, and the content that its signature covers. Pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -8,9 +8,10 @@ use sha2::{Sha256, Sha512};
 
 use crate::payload::unhex;
 
-/// More signatures than any rotation of secrets needs.
+/// The maximum number of signatures, which is more than any rotation of secrets needs.
 const MOST_SIGNATURES: usize = 32;
-/// A shorter secret can be guessed. Standard Webhooks asks for 24 bytes, and each provider draws more than this.
+/// The minimum length of a secret, in bytes: a shorter one can be guessed. Standard Webhooks asks for 24 bytes, and
+/// each provider uses more than this minimum.
 const SHORTEST_SECRET: usize = 16;
 
 /// A sender's signature scheme.
@@ -45,8 +46,8 @@ pub struct HmacScheme {
 }
 
 impl Scheme {
-    /// [Standard Webhooks](https://www.standardwebhooks.com), with symmetric keys (`v1`). The secret is `whsec_` and base64.
-    /// Svix names its headers `svix-…` instead of `webhook-…`; both are read.
+    /// [Standard Webhooks](https://www.standardwebhooks.com), with symmetric keys (`v1`). The secret is `whsec_` and
+    /// base64. The headers of Svix, which are named `svix-…` instead of `webhook-…`, are read, too.
     pub const fn standard_webhooks() -> Self {
         Self(Form::Standard)
     }
@@ -56,13 +57,14 @@ impl Scheme {
         Self(Form::Stripe)
     }
 
-    /// [GitHub](https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries): `X-Hub-Signature-256`. GitHub
-    /// signs no time, so an old delivery can be sent again for ever; it is known by its id.
+    /// [GitHub](https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries):
+    /// `X-Hub-Signature-256`. GitHub signs no time, so an old delivery can be sent again for ever; its id prevents a
+    /// second effect.
     pub const fn github() -> Self {
         Self(Form::GitHub)
     }
 
-    /// Any other sender that sends an HMAC-SHA256 of the body in this header, in hex.
+    /// Any other sender that sends an HMAC-SHA256 of the body in this header, in hexadecimal.
     pub fn hmac(signature: impl Into<String>) -> HmacScheme {
         let (prefix, timestamp, id) = (String::new(), None, None);
         HmacScheme { signature: signature.into(), prefix, base64: false, long: false, timestamp, id }
@@ -70,32 +72,33 @@ impl Scheme {
 }
 
 impl HmacScheme {
-    /// Text in front of the signature, `sha256=` say.
+    /// Sets the text before the signature, such as `sha256=`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// The signature is in base64 instead of hex.
+    /// Expects the signature in base64 instead of hexadecimal.
     pub const fn base64(mut self) -> Self {
         self.base64 = true;
         self
     }
 
-    /// HMAC-SHA512 instead of HMAC-SHA256.
+    /// Expects HMAC-SHA512 instead of HMAC-SHA256.
     pub const fn sha512(mut self) -> Self {
         self.long = true;
         self
     }
 
-    /// The header with the time of sending in seconds, which is signed in front of the body, with this in between.
+    /// Sets the header with the time of sending in seconds. The time is signed before the body, with the separator in
+    /// between.
     pub fn timestamp(mut self, header: impl Into<String>, separator: impl Into<String>) -> Self {
         self.timestamp = Some((header.into(), separator.into()));
         self
     }
 
-    /// The header with the id of the event. It is not signed; where the body holds the id, take it from there by
-    /// [`identify`](super::WebhookBuilder::identify).
+    /// Sets the header with the id of the event. The header is not signed; if the body contains the id, read it from
+    /// there with [`identify`](super::WebhookBuilder::identify).
     pub fn id(mut self, header: impl Into<String>) -> Self {
         self.id = Some(header.into());
         self
@@ -129,21 +132,21 @@ impl From<HmacScheme> for Scheme {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
-    /// A header that the scheme needs is not there.
+    /// A header that the scheme needs is missing.
     #[error("the header {header} is missing")]
     Missing {
-        /// Which one.
+        /// The name of the header.
         header: String,
     },
     /// A header cannot be read.
     #[error("the header {header} is malformed: {why}")]
     Malformed {
-        /// Which one.
+        /// The name of the header.
         header: String,
-        /// The fault in it.
+        /// The fault in the header.
         why: &'static str,
     },
-    /// No signature is of this delivery: the secret is another one, or the body was changed on its way.
+    /// No signature matches this delivery: the secret is another one, or the body was changed on its way.
     #[error("no signature is of this body under a secret that is known here")]
     Mismatch,
     /// The delivery was signed too long ago, or the clocks differ.
@@ -157,36 +160,36 @@ pub enum SignatureError {
     /// The delivery was signed in the future: the clocks differ.
     #[error("the delivery was signed {seconds} seconds in the future, and {tolerance} are tolerated")]
     TooNew {
-        /// The time by which it lies ahead, in seconds.
+        /// The time by which the delivery is ahead, in seconds.
         seconds: i64,
         /// The tolerance, in seconds.
         tolerance: i64,
     },
 }
 
-/// The fault of a text that cannot be a secret.
+/// The reason why a text is refused as a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
-    /// It is no base64.
+    /// The text is not base64.
     #[error("a secret of Standard Webhooks is `whsec_` and base64, and this one is not")]
     NotBase64,
-    /// It could be guessed.
+    /// The secret is too short, and could be guessed.
     #[error("a secret of {length} bytes is too short: {SHORTEST_SECRET} are the least, and 24 are usual")]
     TooShort {
-        /// Its length in bytes.
+        /// The length of the secret, in bytes.
         length: usize,
     },
 }
 
-/// The headers of a delivery.
+/// The signature headers of a delivery.
 #[derive(Debug)]
 pub(super) struct Signed {
     /// The event's id, if it is in a header.
     pub(super) id: Option<String>,
-    /// In seconds.
+    /// The time of sending, in seconds since 1970.
     timestamp: Option<i64>,
-    /// The content that is signed in front of the body.
+    /// The content that is signed before the body.
     before: Vec<u8>,
     candidates: Vec<Vec<u8>>,
     long: bool,
@@ -197,7 +200,7 @@ impl Scheme {
         &self.0
     }
 
-    /// The bytes of a secret as the sender's settings show it.
+    /// The bytes of a secret in the form of the sender's settings.
     pub(super) fn secret(&self, text: &str) -> Result<Vec<u8>, SecretError> {
         let secret = match self.0 {
             Form::Standard => {
@@ -212,7 +215,7 @@ impl Scheme {
         Ok(secret)
     }
 
-    /// Reads the headers.
+    /// Reads the signature headers.
     pub(super) fn read(&self, headers: &HeaderMap) -> Result<Signed, SignatureError> {
         match &self.0 {
             Form::Standard => standard(headers),
@@ -230,8 +233,8 @@ impl Scheme {
 }
 
 impl Signed {
-    /// One of the signatures is of this body, under one of these secrets, and not older or newer than is tolerated. In constant
-    /// time for each secret and signature.
+    /// Checks that one of the signatures matches this body under one of these secrets, and that its time is within
+    /// the tolerance. In constant time for each secret and signature.
     pub(super) fn verify(
         &self,
         secrets: &[Vec<u8>],
@@ -250,7 +253,7 @@ impl Signed {
         if !secrets.iter().any(matches) {
             return Err(SignatureError::Mismatch);
         }
-        // Only now: a stranger is not told how the clocks differ.
+        // The time is checked last: an unverified sender does not learn the difference of the clocks.
         let age = self.timestamp.map_or(0, |timestamp| now.saturating_sub(timestamp));
         match age {
             _ if age > tolerance => Err(SignatureError::TooOld { seconds: age, tolerance }),
@@ -274,7 +277,8 @@ fn standard(headers: &HeaderMap) -> Result<Signed, SignatureError> {
         ["id", "timestamp", "signature"].map(|name| format!("{brand}-{name}"));
     let id = required(headers, &id_name)?;
     if id.is_empty() || id.contains('.') {
-        // Its parts are joined by dots: another id and body could have the same signature.
+        // The signed parts are joined by dots: with a dot in the id, another id and body could have the same
+        // signature.
         return Err(malformed(&id_name, "an id is not empty and holds no dot"));
     }
     let time = required(headers, &time_name)?;
@@ -283,7 +287,7 @@ fn standard(headers: &HeaderMap) -> Result<Signed, SignatureError> {
     for entry in required(headers, &signature_name)?.split_ascii_whitespace() {
         match entry.split_once(',') {
             Some(("v1", signature)) => candidates.extend(BASE64.decode(signature).ok()),
-            Some(_) => {} // of another version, `v1a` say
+            Some(_) => {} // another version, such as `v1a`
             None => return Err(malformed(&signature_name, "an entry is a version, a comma and a signature")),
         }
         if candidates.len() > MOST_SIGNATURES {
@@ -302,7 +306,7 @@ fn stripe(headers: &HeaderMap) -> Result<Signed, SignatureError> {
             Some(("t", _)) if time.is_some() => return Err(malformed(NAME, "it holds two times")),
             Some(("t", text)) => time = Some(text),
             Some(("v1", signature)) => candidates.extend(unhex::<32>(signature).map(|bytes| bytes.to_vec())),
-            Some(_) => {} // of another version, `v0` say
+            Some(_) => {} // another version, such as `v0`
             None => return Err(malformed(NAME, "an entry is a name, an equals sign and a value")),
         }
         if candidates.len() > MOST_SIGNATURES {
@@ -314,7 +318,7 @@ fn stripe(headers: &HeaderMap) -> Result<Signed, SignatureError> {
     Ok(Signed { id: None, timestamp, before: format!("{time}.").into_bytes(), candidates, long: false })
 }
 
-/// A header that is there once.
+/// The value of a header that is present once.
 fn required<'h>(headers: &'h HeaderMap, name: &str) -> Result<&'h str, SignatureError> {
     optional(headers, name)?.ok_or_else(|| SignatureError::Missing { header: name.to_owned() })
 }
@@ -332,7 +336,7 @@ fn malformed(header: &str, why: &'static str) -> SignatureError {
     SignatureError::Malformed { header: header.to_owned(), why }
 }
 
-/// Digits and nothing else: what is signed is the text, and the text must mean one time.
+/// Parses digits only: the text is signed, and a text must mean one time.
 fn seconds(header: &str, text: &str) -> Result<i64, SignatureError> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let seconds = digits.then(|| text.parse().ok()).flatten();

@@ -5,7 +5,7 @@ use super::{admit, one, refused};
 use crate::id::RunId;
 use crate::store::{Change, Refusal, RunState, Store, Turns, Verdict, WaitsOn};
 
-/// A batch of nothing has no verdicts.
+/// An empty batch has no verdicts.
 pub async fn nothing_is_a_batch(store: &dyn Store) {
     assert_eq!(store.commit(&[]).await.expect("the store works"), []);
     let sample = Sample::enrol(store, "ann").await;
@@ -57,7 +57,7 @@ pub async fn verdicts_stand_in_the_order_of_the_changes(store: &dyn Store) {
     assert_eq!(verdicts, expected);
 }
 
-/// A change is admitted or refused by itself: one in the middle of 300 spoils none of the others.
+/// A change is admitted or refused by itself: a refused one in the middle of 300 affects none of the others.
 pub async fn one_refused_change_leaves_the_others(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
@@ -74,7 +74,7 @@ pub async fn one_refused_change_leaves_the_others(store: &dyn Store) {
     assert_eq!(history.steps.len(), 300, "the first one and 299 of these");
 }
 
-/// Of a refused change nothing is written, whichever of its rows is the reason.
+/// Nothing of a refused change is written, whichever of its rows is the reason.
 pub async fn a_change_is_all_or_nothing(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (run, record) = (sample.run("a"), sample.record("a"));
@@ -135,7 +135,7 @@ async fn assert_unwritten(store: &dyn Store, sample: &Sample, change: &Change, s
     assert_eq!(store.payload_find(tenant, digest).await.unwrap(), None, "payload of {what}");
 }
 
-/// The very same change again is admitted: an earlier answer was lost. It changes nothing.
+/// The very same change again is admitted, because an earlier answer was lost. It changes nothing.
 pub async fn the_same_change_again_is_admitted(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (run, record) = (sample.run("a"), sample.record("a"));
@@ -172,7 +172,7 @@ pub async fn the_same_change_again_is_admitted(store: &dyn Store) {
     assert_eq!(store.run_find(&sample.tenant, run.id).await.unwrap().map(|run| run.revision), Some(2));
 }
 
-/// The very same batch again is admitted as a whole, if no row stands in it twice.
+/// The very same batch again is admitted as a whole, if no row occurs in it twice.
 pub async fn the_same_batch_again_is_admitted(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let old = sample.record("old");
@@ -187,7 +187,7 @@ pub async fn the_same_batch_again_is_admitted(store: &dyn Store) {
     }
 }
 
-/// A change of which only a part is there as it would have written it is refused.
+/// A change is refused if only a part of it is stored as it would have written it.
 pub async fn a_part_of_a_change_again_is_refused(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (run, record) = (sample.run("a"), sample.record("a"));

@@ -1,4 +1,4 @@
-//! A future of `commit` that is dropped may or may not take effect; nothing is half written.
+//! A future of `commit` that is dropped may or may not take effect; no change is half written.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,7 +7,8 @@ use super::admit;
 use super::sample::Sample;
 use crate::store::{Change, Store, Turns};
 
-/// Polls a future as often as it is woken, but `polls` times at most: then it is dropped, and this is `None`.
+/// Polls a future as often as it is woken, but at most `polls` times: then the future is dropped, and the result is
+/// `None`.
 pub fn drop_after<F: Future + Unpin>(future: F, polls: usize) -> impl Future<Output = Option<F::Output>> {
     struct DropAfter<F>(Option<F>, usize);
     impl<F: Future + Unpin> Future for DropAfter<F> {
@@ -40,7 +41,7 @@ pub async fn nothing_is_half_written(store: &dyn Store) {
     }
 }
 
-/// A commit that was dropped takes no later one with it, not even one that has to be judged change by change.
+/// A commit that was dropped spoils no later one, not even one that has to be judged change by change.
 pub async fn the_next_commit_is_whole(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let taken = sample.record("taken");

@@ -1,4 +1,4 @@
-//! The rows of guards: one for each id, changed one revision at a time, listed by their ids.
+//! Documents: one for each id, changed one revision at a time, listed by their ids.
 
 use std::slice::from_ref;
 use std::task::{Context, Waker};
@@ -15,7 +15,7 @@ fn set(sample: &Sample, document: &Document) -> Change {
     Change { documents: vec![document.clone()], ..sample.change() }
 }
 
-/// A row comes back as it was written last, by its tenant, guard and id.
+/// A document comes back as it was written last, by its tenant, guard and id.
 pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let mut notice = sample.document("notice/7");
@@ -30,7 +30,8 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     assert_eq!(find("approval", "notice/7").await, Some(notice));
 }
 
-/// A change of several rows is admitted if each of them is, and writes none otherwise; the same again is admitted.
+/// A change of several documents is admitted if each of them is, and writes none otherwise; the same change again is
+/// admitted.
 pub async fn several_are_written_together_or_not_at_all(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (a, b, c) = (sample.document("a"), sample.document("b"), sample.document("c"));
@@ -48,7 +49,7 @@ pub async fn several_are_written_together_or_not_at_all(store: &dyn Store) {
     assert_eq!(list().await, [second, b, c]);
 }
 
-/// Of rows that are asked for at the same time each is given to who asked for it, though some of those who ask go away.
+/// Several documents are requested at the same time: each caller gets its own, even if some callers go away.
 pub async fn several_are_asked_for_at_once(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let theirs = sample.for_tenant("globex");
@@ -71,7 +72,7 @@ pub async fn several_are_asked_for_at_once(store: &dyn Store) {
     }
 }
 
-/// Those of one guard are listed by their ids, from a place on; those that are open by themselves.
+/// The documents of one guard are listed by their ids, from a given id on; the open ones are listed by themselves.
 pub async fn is_listed_from_a_place_on(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (a, c) = (sample.document("a"), sample.document("c"));

@@ -1,4 +1,4 @@
-//! What waits for an instant.
+//! Runs, records and schedules that wait for an instant.
 
 use std::slice::from_ref;
 
@@ -12,7 +12,7 @@ use crate::id::RunId;
 use crate::ledger::{Record, State};
 use crate::store::{CANCEL, Change, DEADLINE, Question, QuestionKind, Run, RunState, Store, WaitsOn};
 
-/// Waiting runs whose time has come, the earliest first, at most so many; the instant itself has come.
+/// Waiting runs whose timer is due are listed, the earliest first, up to the limit; the instant itself is due.
 pub async fn waiting_runs_whose_time_has_come(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let other = sample.for_tenant("globex");
@@ -34,7 +34,7 @@ pub async fn waiting_runs_whose_time_has_come(store: &dyn Store) {
     assert_eq!(due(i64::MAX, 10).await, [middle, late], "a run that goes on waits no more");
 }
 
-/// Runs that wait for an answer alone and have no open question, in the order of their places.
+/// Runs that wait only for an answer and have no open question are listed in the order of their ids.
 pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let waiting = || {
@@ -60,12 +60,12 @@ pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
     assert_eq!(found(0, 10).await, [asking.clone(), answered.clone()]);
     assert_eq!(found(asking.id.0, 1).await, from_ref(&answered));
 
-    // Open, but no run waits for it: its effect is known to have happened.
+    // The question is open, but no run waits for it: its effect is known to have happened.
     let twice = Question { kind: QuestionKind::Duplicated, ..question(&answered) };
     admit(store, &[sample.change().escalation(twice)]).await;
     assert_eq!(found(asking.id.0, 1).await, from_ref(&answered));
 
-    // It was answered from a record of another run, about which somebody is asked.
+    // The run was answered from a record of another run, and that record has an open question.
     let parked = sample.escalation("?");
     let started = sample.call(&asking, "pay/1", "shared");
     let record = Record { escalation: Some(parked.id), ..sample.record_on(&started, State::Started) };
@@ -84,8 +84,8 @@ pub async fn waiting_runs_whose_answer_has_come(store: &dyn Store) {
     assert_eq!(found(asking.id.0, 1).await, [answered]);
 }
 
-/// Runs of any state whose deadline has passed, the earliest first, until they have ended or the command that cancels them is there; a
-/// blocked one until it has received that.
+/// Runs of any state whose deadline has passed are listed, the earliest first, until they have ended or the command
+/// that cancels them is there; a blocked run until it has received the command.
 pub async fn runs_whose_deadline_has_passed(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let other = sample.for_tenant("globex");
@@ -118,7 +118,7 @@ pub async fn runs_whose_deadline_has_passed(store: &dyn Store) {
     assert_eq!(overdue(i64::MAX, 10).await, []);
 }
 
-/// The earliest instant after a given one that anything waits for, of runs and of records; none if nothing does.
+/// The earliest instant after a given one that any run or record waits for; none if nothing waits.
 pub async fn next_due_is_the_earliest_of_all(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let mut record = sample.record("a");

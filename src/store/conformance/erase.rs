@@ -1,4 +1,4 @@
-//! Erasing a tenant: nothing of it is left, and all of the others'.
+//! Erasing a tenant: nothing of it is left, and everything of the others is.
 
 use serde_json::json;
 
@@ -63,7 +63,7 @@ fn schedule(sample: &Sample, schedule: &Schedule) -> Change {
     Change { schedule: Some(Box::new(schedule.clone())), ..sample.change() }
 }
 
-/// What there is of a tenant that is at its end.
+/// The changes that write a tenant with nothing under way.
 fn all(sample: &Sample) -> Vec<Change> {
     let Things { run: [run, ended], record: [record, committed], schedule: [set, deleted], event, published } =
         Things::of(sample);
@@ -98,7 +98,8 @@ async fn write(store: &dyn Store, changes: &[Change]) {
     }
 }
 
-/// Nothing that can be asked for is left of it but its key for digests, and of another tenant everything. Then it may begin anew.
+/// Nothing that can be read is left of the tenant but its key for digests, and everything of another tenant is. Then
+/// the tenant may begin again.
 pub async fn nothing_is_left_of_a_tenant(store: &dyn Store) {
     let ours = Sample::enrol(store, "ann").await;
     let theirs = ours.for_tenant("globex");
@@ -119,7 +120,7 @@ pub async fn nothing_is_left_of_a_tenant(store: &dyn Store) {
     }
 }
 
-/// What is not at its end keeps all of the tenant, and of no other.
+/// A thing under way keeps all of its tenant, and nothing of another one.
 pub async fn what_is_under_way_keeps_it(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let Things { run, record, schedule: [set, deleted], event, published } = Things::of(&sample);
@@ -158,7 +159,7 @@ pub async fn what_is_under_way_keeps_it(store: &dyn Store) {
     admit(store, &[erase(&sample)]).await;
 }
 
-/// Whoever has been fenced erases nothing.
+/// A fenced worker erases nothing.
 pub async fn a_fenced_worker_erases_nothing(store: &dyn Store) {
     let ann = Sample::enrol(store, "ann").await;
     let record = ann.record("order 7");

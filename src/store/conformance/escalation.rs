@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::id::QuestionId;
 use crate::store::{Answer, Question, QuestionCount, QuestionKind, Refusal, Resolution, Store, Verdict};
 
-/// Before every question.
+/// The id before every question.
 const FIRST: QuestionId = QuestionId(i64::MIN);
 
 /// A question comes back as it was written, of every kind and with every answer.
@@ -53,7 +53,8 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     }
 }
 
-/// The open questions of a tenant, the oldest first, page by page; an answered one is not open, and a page may begin behind it.
+/// The open questions of a tenant are listed, the oldest first, page by page; an answered one is not open, and a page
+/// may begin behind it.
 pub async fn open_ones_are_listed_the_oldest_first(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let all: Vec<_> = (0..5).map(|i| sample.escalation(&i.to_string())).collect();
@@ -75,7 +76,7 @@ pub async fn open_ones_are_listed_the_oldest_first(store: &dyn Store) {
     assert_eq!(open(all[1].id, 1).await, all[2..3]);
 }
 
-/// The answered questions of a tenant, the oldest first, page by page; and how many there are of each kind.
+/// The answered questions of a tenant are listed, the oldest first, page by page; and they are counted by kind.
 pub async fn answered_ones_are_listed_and_counted(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let mut all: Vec<_> = (0..4).map(|i| sample.escalation(&i.to_string())).collect();
@@ -100,7 +101,7 @@ pub async fn answered_ones_are_listed_and_counted(store: &dyn Store) {
     assert_eq!(counted, [count(all[0].kind, 1, 2), count(QuestionKind::Unread, 0, 1)]);
 }
 
-/// The open questions about a run, the oldest first.
+/// The open questions about a run are listed, the oldest first.
 pub async fn those_about_a_run_are_listed(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a").id;
@@ -116,7 +117,8 @@ pub async fn those_about_a_run_are_listed(store: &dyn Store) {
     assert_eq!(store.escalation_about(&sample.tenant, run).await.unwrap(), [first, third]);
 }
 
-/// Open questions about unknown workflows, of all tenants, from a place on, the oldest first, at most so many.
+/// Open questions about unknown workflows are listed for all tenants, from a given id on, the oldest first, up to the
+/// limit.
 pub async fn unknown_workflows_are_listed_for_all_tenants(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let theirs = sample.for_tenant("globex");
@@ -141,7 +143,7 @@ pub async fn unknown_workflows_are_listed_for_all_tenants(store: &dyn Store) {
     assert_eq!(open(i64::MIN, 2).await, [first, third], "an answered one is not open");
 }
 
-/// The first answer stands: another one is stale, as is opening the question again.
+/// The first answer counts: another one is stale, and so is opening the question again.
 pub async fn the_first_answer_stands(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let open = sample.escalation("?");
@@ -157,7 +159,7 @@ pub async fn the_first_answer_stands(store: &dyn Store) {
     assert_eq!(store.escalation_find(&sample.tenant, first.id).await.unwrap(), Some(first));
 }
 
-/// An answer, or one that waits, falls on an open question, or it is stale.
+/// An answer, or an answer that waits, is stale unless its question is open.
 pub async fn an_answer_needs_a_question(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let never_asked = answered(&sample.escalation("?"), "ann");

@@ -1,4 +1,4 @@
-//! What fenced workers learned too late.
+//! Evidence: late answers of fenced workers.
 
 use super::admit;
 use super::sample::{self, HOSTILE, Sample, answered, inline};
@@ -11,7 +11,7 @@ fn left(evidence: &Evidence) -> Change {
     Change { evidence: Some(Box::new(evidence.clone())), ..Change::default() }
 }
 
-/// A fenced worker may still leave what it learned; the record is not touched.
+/// A fenced worker may still leave its late answer; the record is not touched.
 pub async fn is_left_by_fenced_workers_too(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
     let record = old.record("a");
@@ -27,7 +27,7 @@ pub async fn is_left_by_fenced_workers_too(store: &dyn Store) {
     assert_eq!(store.record_find(&old.tenant, &record.key).await.unwrap(), Some(record));
 }
 
-/// The earliest comes first, whoever learned it.
+/// The earliest evidence comes first, whichever worker left it.
 pub async fn comes_back_the_earliest_first(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
     let record = old.record("a");
@@ -38,7 +38,7 @@ pub async fn comes_back_the_earliest_first(store: &dyn Store) {
     assert_eq!(store.record_evidence(&old.tenant, record.id).await.unwrap(), [a, b, c]);
 }
 
-/// Of one attempt and worker the first evidence stands; leaving it again is no error.
+/// The first evidence of one attempt and worker is kept; leaving it again is no error.
 pub async fn the_first_of_an_attempt_stands(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let record = sample.record("a");
@@ -49,7 +49,7 @@ pub async fn the_first_of_an_attempt_stands(store: &dyn Store) {
     assert_eq!(store.record_evidence(&sample.tenant, record.id).await.unwrap(), [first]);
 }
 
-/// Only its tenant sees it.
+/// Only its tenant sees the evidence.
 pub async fn belongs_to_its_tenant(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let record = sample.record("a");
@@ -65,7 +65,7 @@ struct Late {
 }
 
 impl Late {
-    /// Both workers are enrolled, the first one is over, and the record is started.
+    /// Both workers are enrolled, the first one has ended, and the record is started.
     async fn started(store: &dyn Store, kept: &str) -> Self {
         let old = Sample::leased(store, "old", 1_000).await;
         let heir = Sample::leased(store, "heir", 9_000).await;
@@ -99,8 +99,8 @@ async fn is_settled(store: &dyn Store, evidence: &Evidence) -> bool {
     store.worker_at(evidence.fence).await.unwrap().unwrap().settled
 }
 
-/// A late answer that comes after the seal of its record, and is of another effect, opens the question, once. Its worker
-/// is listed again, so that others look.
+/// A late answer that comes after the seal of its record, and is of another effect, opens the question, once. Its
+/// worker is listed again, so that others look.
 pub async fn of_a_second_effect_opens_one_question(store: &dyn Store) {
     let late = Late::started(store, "ch_2").await;
     admit(store, &[late.seal(&[])]).await;
@@ -127,7 +127,8 @@ pub async fn of_a_second_effect_opens_one_question(store: &dyn Store) {
     assert_eq!(asked(store).await, [], "it was answered");
 }
 
-/// A late answer that comes before the seal says nothing yet; the seal of a record that was taken over opens the question.
+/// A late answer that comes before the seal proves nothing yet; the seal of a record that was taken over opens the
+/// question.
 pub async fn that_came_before_the_seal_is_compared_by_it(store: &dyn Store) {
     let late = Late::started(store, "ch_2").await;
     admit(store, &[late.left()]).await;
@@ -139,14 +140,15 @@ pub async fn that_came_before_the_seal_is_compared_by_it(store: &dyn Store) {
     assert_eq!(asked(store).await, [question], "whoever looks again opens the same one");
 }
 
-/// In one batch, too.
+/// A late answer and a seal are also compared within one batch.
 pub async fn is_compared_within_a_batch(store: &dyn Store) {
     let late = Late::started(store, "ch_2").await;
     admit(store, &[late.left(), late.seal(&[])]).await;
     assert_eq!(asked(store).await.len(), 1);
 }
 
-/// A late answer to a call whose run is over opens the question although the record is still started: nobody else reads it.
+/// A late answer to a call whose run has ended opens the question although the record is still started: nobody else
+/// reads the answer.
 pub async fn of_a_call_that_its_run_left_is_asked_about(store: &dyn Store) {
     let old = Sample::leased(store, "old", 1_000).await;
     let heir = Sample::leased(store, "heir", 9_000).await;
@@ -178,8 +180,8 @@ pub async fn of_a_call_that_its_run_left_is_asked_about(store: &dyn Store) {
     assert_eq!(question.record, Some(left_behind.id));
 }
 
-/// Nothing follows from an answer of the record's own effect, from one that the seal rests on, and where nobody says
-/// what to compare by.
+/// No question follows from an answer of the record's own effect, from an answer that the seal rests on, or without a
+/// contract to compare by.
 pub async fn of_the_effect_of_its_record_asks_nothing(store: &dyn Store) {
     let late = Late::started(store, "ch_1").await;
     admit(store, &[late.seal(&[]), late.left()]).await;

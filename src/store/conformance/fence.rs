@@ -33,7 +33,7 @@ pub async fn a_name_is_given_once(store: &dyn Store) {
     assert_eq!(refused(store, enrol("ann")).await, Some(Refusal::Exists), "this worker has ended");
 }
 
-/// A change by a fenced worker is refused as fenced, whatever it would write.
+/// A change by a fenced worker is refused as `Fenced`, whatever its rows are.
 pub async fn a_fenced_worker_changes_nothing(store: &dyn Store) {
     let old = Sample::enrol(store, "old").await;
     let (run, record, question) = (old.run("a"), old.record("a"), old.escalation("?"));
@@ -66,7 +66,7 @@ pub async fn a_fenced_worker_changes_nothing(store: &dyn Store) {
     assert!(store.worker_find("by old").await.unwrap().is_none());
 }
 
-/// A fence that was never given is no better than a fenced one.
+/// A fence that was never given counts like that of a fenced worker.
 pub async fn an_unknown_worker_changes_nothing(store: &dyn Store) {
     let mut nobody = Sample::enrol(store, "ann").await;
     nobody.fence = Fence(nobody.fence.0 + 1000);
@@ -94,7 +94,7 @@ pub async fn a_change_by_nobody_is_refused(store: &dyn Store) {
     }
 }
 
-/// Who fences the others goes on; a fenced worker stays fenced since the first time.
+/// The worker that fences the others goes on; a fenced worker stays fenced since the first time.
 pub async fn only_the_others_are_fenced(store: &dyn Store) {
     let (a, b) = (Sample::enrol(store, "a").await, Sample::enrol(store, "b").await);
     admit(store, &[fence_others(b.fence), b.change().record(b.record("b"))]).await;
@@ -124,7 +124,7 @@ pub async fn counts_within_the_batch(store: &dyn Store) {
     assert_eq!(verdicts, [Verdict::Admitted, Verdict::Admitted, fenced, Verdict::Admitted]);
 }
 
-/// A worker that has gone writes no more, and the others go on.
+/// A worker that has retired writes no more, and the others go on.
 pub async fn a_retired_worker_has_ended(store: &dyn Store) {
     let (a, b) = (Sample::enrol(store, "a").await, Sample::enrol(store, "b").await);
     admit(store, &[retire(a.fence)]).await;
@@ -156,7 +156,7 @@ pub async fn a_lease_that_ran_out_ends_its_worker(store: &dyn Store) {
     assert_eq!(refused(store, end(b.fence, nobody, 99_999)).await, Some(Refusal::Stale));
 }
 
-/// Who renews its lease in time is not ended.
+/// A worker that renews its lease in time is not ended.
 pub async fn a_lease_that_was_renewed_goes_on(store: &dyn Store) {
     let (a, b) = (Sample::leased(store, "a", 1_000).await, Sample::leased(store, "b", 9_000).await);
     admit(store, &[renew(a.fence, 5_000)]).await;
@@ -166,8 +166,8 @@ pub async fn a_lease_that_was_renewed_goes_on(store: &dyn Store) {
     assert_eq!(store.worker_at(b.fence).await.unwrap().unwrap().lease_until, Some(Timestamp(9_000)));
 }
 
-/// Of two that end a worker one does; the same again is admitted, for its answer may have been lost. One that has
-/// retired is not ended again.
+/// One of two workers that end a third does; the same change again is admitted, because its answer may have been
+/// lost. A worker that has retired is not ended again.
 pub async fn an_ended_worker_is_ended_once(store: &dyn Store) {
     let (a, b) = (Sample::leased(store, "a", 1_000).await, Sample::leased(store, "b", 9_000).await);
     let c = Sample::leased(store, "c", 9_000).await;
@@ -180,7 +180,7 @@ pub async fn an_ended_worker_is_ended_once(store: &dyn Store) {
     assert_eq!(refused(store, end(c.fence, b.fence, 99_999)).await, Some(Refusal::Stale));
 }
 
-/// Workers are listed while they live, and after their end until somebody has settled them.
+/// Workers are listed while they live, and after their end until they are settled.
 pub async fn is_listed_until_it_is_settled(store: &dyn Store) {
     let (a, b) = (Sample::leased(store, "a", 1_000).await, Sample::leased(store, "b", 9_000).await);
     let listed = async || -> Vec<_> {

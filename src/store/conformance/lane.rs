@@ -1,4 +1,4 @@
-//! One activation of a run writes in order, and not on from a refusal.
+//! The writes of one activation of a run go in order, and stop at a refusal.
 
 use super::admit;
 use super::sample::Sample;
@@ -15,7 +15,7 @@ async fn verdicts(store: &dyn Store, changes: &[Change]) -> Vec<Option<Refusal>>
     store.commit(changes).await.expect("the store works").into_iter().map(refusal).collect()
 }
 
-/// When a change is refused, all later ones of its lane in the batch are refused as `Predecessor`.
+/// After a refused change, all later changes of its lane in the batch are refused as `Predecessor`.
 pub async fn a_refused_change_stops_its_lane(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
@@ -36,7 +36,7 @@ pub async fn a_refused_change_stops_its_lane(store: &dyn Store) {
     assert_eq!(steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>(), ["1"]);
 }
 
-/// Other lanes, and changes without a lane, are not held up.
+/// Other lanes, and changes without a lane, are not stopped.
 pub async fn other_lanes_go_on(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
@@ -56,7 +56,7 @@ pub async fn other_lanes_go_on(store: &dyn Store) {
     assert_eq!(verdicts(store, &batch).await, expected);
 }
 
-/// That somebody else was first is an answer, and holds up nothing.
+/// A refusal because another writer was first is an answer, and stops nothing.
 pub async fn a_lost_question_stops_nothing(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     admit(store, &[sample.change().record(sample.record("a")).run(sample.run("a"))]).await;
@@ -77,7 +77,7 @@ pub async fn a_lost_question_stops_nothing(store: &dyn Store) {
     assert_eq!(verdicts(store, &batch).await, expected, "a checkpoint asks nothing");
 }
 
-/// A question that is refused for another reason is not answered: it stops its lane.
+/// A question that is refused for another reason has no answer: it stops its lane.
 pub async fn a_stale_change_stops_its_lane_even_if_it_asks(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
@@ -90,7 +90,7 @@ pub async fn a_stale_change_stops_its_lane_even_if_it_asks(store: &dyn Store) {
     assert_eq!(store.record_find(&sample.tenant, &sample.record("a").key).await.unwrap(), None);
 }
 
-/// However a large batch is cut, each change gets its own verdict.
+/// Each change gets its own verdict, however a large batch is cut.
 pub async fn verdicts_keep_their_places(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (mut batch, mut expected) = (Vec::new(), Vec::new());

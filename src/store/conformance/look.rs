@@ -1,4 +1,4 @@
-//! Looks at committed records that are to come.
+//! Scheduled looks at committed records.
 
 use super::sample::{Sample, fence_others};
 use super::{admit, refused};
@@ -10,7 +10,7 @@ async fn due(store: &dyn Store, until: i64, limit: u32) -> Vec<Look> {
     store.look_due(Timestamp(until), limit).await.unwrap()
 }
 
-/// Everything that is written comes back, also at its limits.
+/// Every field that is written comes back, also at its limits.
 pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     for (i, reason) in Reason::ALL.into_iter().enumerate() {
@@ -33,7 +33,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     }
 }
 
-/// Looks that are due, the earliest first, at most so many; one that is taken off is not.
+/// Looks that are due are listed, the earliest first, up to the limit; a deleted look is not.
 pub async fn the_earliest_are_due_first(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let look = |at: i64, target: &str| sample.look(&sample.record(target), at);
@@ -47,12 +47,12 @@ pub async fn the_earliest_are_due_first(store: &dyn Store) {
     assert_eq!(due(store, i64::MAX, 10).await, [late, later]);
 }
 
-/// One that is not to come goes, by the same rule, and may begin anew.
+/// A look that is not to come is deleted, by the same rule, and may begin again.
 pub async fn one_that_is_not_to_come_goes(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let look = sample.look(&sample.record("a"), 5);
     let change = |look: &Look| sample.change().look(look.clone());
-    admit(store, &[change(&look.done())]).await; // it is not there in any case
+    admit(store, &[change(&look.done())]).await; // the look is not there in any case
     admit(store, &[change(&look)]).await;
     let second = Look { revision: 2, due_at: Some(Timestamp(7)), ..look.clone() };
     admit(store, &[change(&second)]).await;
@@ -63,7 +63,7 @@ pub async fn one_that_is_not_to_come_goes(store: &dyn Store) {
     admit(store, &[change(&look)]).await;
 }
 
-/// It is written with the record that it belongs to, or not at all.
+/// A look is written with the record that it belongs to, or not at all.
 pub async fn it_comes_with_its_record(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let record = sample.record("a");
@@ -79,7 +79,7 @@ pub async fn it_comes_with_its_record(store: &dyn Store) {
     assert_eq!(due(store, i64::MAX, 10).await, [look]);
 }
 
-/// A fenced worker takes none off.
+/// A fenced worker deletes no look.
 pub async fn a_fenced_worker_takes_none_off(store: &dyn Store) {
     let old = Sample::enrol(store, "old").await;
     let look = old.look(&old.record("a"), 5);
@@ -90,7 +90,7 @@ pub async fn a_fenced_worker_takes_none_off(store: &dyn Store) {
     assert_eq!(due(store, i64::MAX, 10).await, [look]);
 }
 
-/// Committed records are listed by their keys, page by page, from an instant on.
+/// Committed records are listed by their keys, page by page, from a given instant on.
 pub async fn committed_records_are_listed(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (mut committed, mut changes) = (Vec::new(), Vec::new());
@@ -125,7 +125,7 @@ pub async fn committed_records_are_listed(store: &dyn Store) {
     assert!(!removed(&key[..key.len() - 1], i64::MIN).await || key.ends_with(":a"), "another target");
 }
 
-/// What was ever asked about a record, answered or not.
+/// All questions about a record are listed, answered or not.
 pub async fn questions_of_a_record_are_listed(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let record = sample.record("a");

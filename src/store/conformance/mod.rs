@@ -1,12 +1,12 @@
-//! The public suite for everything that implements [`Store`]: one case per sentence of its contract.
+//! The public suite for every implementation of [`Store`]: one case for each sentence of its contract.
 //!
 //! ```ignore
 //! counterfoil::conformance!(my_store, my_fresh_store());
 //! ```
 //!
-//! makes a module `my_store` with a `#[tokio::test]` for each case. The expression is evaluated once per case,
-//! and gives a future of anything that dereferences to a store which holds nothing yet and may hold on to what it
-//! needs (a temporary folder, say). Every wrapper of a store passes the suite too.
+//! The macro makes a module `my_store` with a `#[tokio::test]` for each case. The expression is evaluated once for
+//! each case. It gives a future of a value that dereferences to an empty store; the value may hold what it needs (a
+//! temporary folder, for example). Every wrapper of a store passes the suite too.
 //!
 //! A case is a plain function over `&dyn Store` that panics when the contract is broken.
 
@@ -153,7 +153,7 @@ pub(crate) async fn admit(store: &dyn Store, changes: &[Change]) {
     assert_eq!(verdicts.len(), changes.len(), "a verdict per change");
 }
 
-/// Commits one change and returns why it was refused.
+/// Commits one change and returns the refusal, if any.
 pub(crate) async fn refused(store: &dyn Store, change: Change) -> Option<Refusal> {
     match one(store, change).await {
         Verdict::Admitted => None,

@@ -13,7 +13,7 @@ fn event(sample: &Sample, aggregate: &str, id: &str, at: i64) -> OutboxEvent {
         tenant: sample.tenant.clone(),
         id: id.into(),
         aggregate: aggregate.into(),
-        seq: 77, // does not count
+        seq: 77, // this value is ignored
         kind: "paid".into(),
         payload: inline(json!({ "of": id })),
         created_at: Timestamp(at),
@@ -85,7 +85,7 @@ pub async fn are_placed_in_their_order(store: &dyn Store) {
     assert!(store.pulse().await.unwrap().unpublished);
 }
 
-/// An id is taken once, and what is refused leaves no gap.
+/// An id is taken once, and a refused event leaves no gap.
 pub async fn an_id_is_taken_once(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let first = add(&sample, &[event(&sample, "a", "1", 1)]);
@@ -113,7 +113,7 @@ pub async fn comes_with_its_checkpoint(store: &dyn Store) {
     assert_eq!(due(store, 9, 9).await, placed(&[("1", 1)]));
 }
 
-/// What is published is not due any more; each mark follows the one before, and adding events changes none.
+/// A published event is not due any more; each mark follows the one before, and adding events changes none.
 pub async fn marks_follow_one_another(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let events = ["1", "2", "3"].map(|id| event(&sample, "a", id, 5));
@@ -142,7 +142,8 @@ pub async fn marks_follow_one_another(store: &dyn Store) {
     assert_eq!(due(store, 70, 9).await, placed(&[("5", 5)]));
 }
 
-/// The one that is due for longest comes first; one that is set aside does not come, and is found by its question.
+/// The aggregate that is due for longest comes first; one that is set aside is left out, and is found by its
+/// question.
 pub async fn the_longest_due_come_first(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let events = [("a", 30), ("b", 20), ("c", 10)].map(|(id, at)| event(&sample, id, id, at));
@@ -164,7 +165,7 @@ pub async fn the_longest_due_come_first(store: &dyn Store) {
     assert_eq!(store.outbox_next(Timestamp(20)).await.unwrap(), Some(Timestamp(25)));
 }
 
-/// What is published is listed and can be forgotten, and nothing else can.
+/// Published events are listed and can be forgotten, and no others can.
 pub async fn only_published_ones_are_forgotten(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let events = [("1", 10), ("2", 20), ("3", 30)].map(|(id, at)| event(&sample, "a", id, at));
@@ -202,7 +203,7 @@ pub async fn a_fenced_worker_publishes_nothing(store: &dyn Store) {
     assert_eq!(aggregate(store, &sample, "a").await, fresh);
 }
 
-/// One worker publishes at a time: until it has ended, and not until it says so.
+/// One worker publishes at a time: until it has ended.
 pub async fn one_worker_publishes(store: &dyn Store) {
     let (ann, bob) = (Sample::enrol(store, "ann").await, Sample::enrol(store, "bob").await);
     let publish = |sample: &Sample| Change { worker: Some(WorkerChange::Publish), ..sample.change() };

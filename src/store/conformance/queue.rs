@@ -1,4 +1,4 @@
-//! Queues: who begins next, and what is counted.
+//! Queues: the order in which runs begin, and the counts.
 
 use std::slice::from_ref;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn asks(sample: &Sample, queue: Queue, at: i64) -> Change {
     Change { admission: Some(Box::new(admission)), ..sample.change() }
 }
 
-/// The runs that the worker was admitted at this instant or later.
+/// The runs that were admitted to the worker at this instant or later.
 async fn begun(store: &dyn Store, sample: &Sample, since: i64) -> Vec<RunId> {
     let runs = store.queue_admitted("mail", sample.fence, Timestamp(since)).await.unwrap();
     assert!(runs.iter().all(|run| run.state == RunState::Active && run.fence == sample.fence), "{runs:?}");
@@ -34,7 +34,7 @@ async fn put(store: &dyn Store, sample: &Sample, runs: &[Run]) {
     admit(store, &changes).await;
 }
 
-/// A queued run comes back as it was written, in its present place, and nobody takes it for an orphan.
+/// A queued run comes back as it was written, in its present place, and is not listed as an orphan.
 pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let mut run = queued(&sample, Some("'; DROP TABLE run; --"), 7);
@@ -58,7 +58,8 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     }
 }
 
-/// No more than its limits allow have a place at once, whoever asks, and how often. Places come free with the runs.
+/// No more runs than the limits allow have a place at once, however many workers ask, and how often. Places become
+/// free with the runs.
 pub async fn limits_hold(store: &dyn Store) {
     let (ann, bob) = (Sample::enrol(store, "ann").await, Sample::enrol(store, "bob").await);
     let runs: Vec<_> = (0..6).map(|at| queued(&ann, Some(if at % 2 == 0 { "x" } else { "y" }), at)).collect();
@@ -72,7 +73,7 @@ pub async fn limits_hold(store: &dyn Store) {
     assert_eq!((load.len(), load[0].queued, load[0].running), (1, 3, 3));
     assert_eq!(store.queue_waiting().await.unwrap(), ["mail"]);
 
-    // One that waits keeps its place; one that has ended or given it free does not.
+    // A run that waits keeps its place; a run that has ended or released its place does not.
     let first = store.run_find(&ann.tenant, runs[0].id).await.unwrap().unwrap();
     let waiting = ann.run_on(&first, RunState::Waiting { until: None, on: WaitsOn::SIGNAL });
     put(store, &ann, from_ref(&waiting)).await;
@@ -89,7 +90,7 @@ pub async fn limits_hold(store: &dyn Store) {
     assert_eq!(begun(store, &ann, 0).await, [runs[2].id], "each has its own");
 }
 
-/// Runs whose key is full hide no others, however many they are.
+/// Runs whose key is full hide no other runs, however many there are.
 pub async fn a_full_key_is_passed_over(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let runs: Vec<_> = (0..20).map(|at| queued(&sample, Some("x"), at)).collect();
@@ -103,7 +104,7 @@ pub async fn a_full_key_is_passed_over(store: &dyn Store) {
     }
 }
 
-/// Tenants take turns; of a tenant the highest priority comes first, then the oldest.
+/// Tenants take turns; the highest priority of a tenant comes first, then the oldest run.
 pub async fn tenants_take_turns(store: &dyn Store) {
     let (acme, globex) = {
         let sample = Sample::enrol(store, "ann").await;
@@ -130,7 +131,7 @@ pub async fn tenants_take_turns(store: &dyn Store) {
     assert_eq!(begun(store, &acme, 3000).await.len(), 64, "no more than were asked for");
 }
 
-/// A token is waited for until it is due, and what is due is found.
+/// A queue that waits for a token is due when the token is there, and is found.
 pub async fn a_token_is_due(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let runs: Vec<_> = (0..3).map(|at| queued(&sample, None, at)).collect();

@@ -81,7 +81,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     assert_found(store, &extreme).await;
 }
 
-/// Text is text, wherever it stands and whatever it says.
+/// Text is stored unchanged, in every column and with any content.
 pub async fn hostile_text_is_text(store: &dyn Store) {
     let large = "x".repeat(100_000);
     for (i, text) in HOSTILE.into_iter().chain(["a\0b", &large]).enumerate() {
@@ -127,7 +127,7 @@ pub async fn a_key_belongs_to_its_tenant(store: &dyn Store) {
     assert_found(store, &theirs).await;
 }
 
-/// A change cannot reach the record of another key by its place.
+/// A change cannot reach the record of another key by its id.
 pub async fn an_update_stays_with_its_key(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let record = sample.record("a");
@@ -137,7 +137,7 @@ pub async fn an_update_stays_with_its_key(store: &dyn Store) {
     assert_found(store, &record).await;
 }
 
-/// Only its tenant finds it, by key or by place.
+/// Only its tenant finds a record, by key or by id.
 pub async fn belongs_to_its_tenant(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (record, run) = (sample.record("a"), sample.run("a"));
@@ -170,7 +170,7 @@ pub async fn orphans_are_started_and_nobodys(store: &dyn Store) {
     assert_eq!(orphans(store).await, [foreign], "taken over is no orphan any more");
 }
 
-/// A run that ended unsettled resumes nothing: what it left started is an orphan, and only that.
+/// A run that ended unsettled resumes nothing: its started calls are orphans, and only those.
 pub async fn orphans_are_left_by_runs_that_ended_unsettled(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
     let waits = RunState::Waiting { until: None, on: WaitsOn::ANSWER };
@@ -185,7 +185,7 @@ pub async fn orphans_are_left_by_runs_that_ended_unsettled(store: &dyn Store) {
             (old.call(&run, "pay/1", &format!("{i}")), old.call(&run, "pay/2", &format!("{i} done")));
         admit(store, &[old.change().run(run.clone()).record(started.clone())]).await;
         admit(store, &[old.change().record(Record { state: old.committed(&done).state, ..done })]).await;
-        // A run of another tenant says nothing.
+        // A run of another tenant does not count.
         let foreign = old.for_tenant("globex").call(&run, "pay/1", &format!("{i}"));
         admit(store, &[old.change().record(foreign)]).await;
         left.extend(run.unsettled.then_some(started));
@@ -195,7 +195,8 @@ pub async fn orphans_are_left_by_runs_that_ended_unsettled(store: &dyn Store) {
     assert_eq!(orphans(store).await, left);
 }
 
-/// An orphan whose tool was not there when it was asked about is still one, until it has an answer.
+/// An orphan whose tool was not registered when its question was asked is still one, until the question has an
+/// answer.
 pub async fn orphans_may_wait_for_their_tool(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
     let mut waiting = Vec::new();
@@ -213,7 +214,7 @@ pub async fn orphans_may_wait_for_their_tool(store: &dyn Store) {
     assert_eq!(orphans(store).await, records(&waiting[1..]));
 }
 
-/// At most so many are listed, from one on.
+/// Orphans are listed up to the limit, from a given id on.
 pub async fn orphans_are_limited(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
     let records: Vec<_> = (0..5).map(|i| old.record(&i.to_string())).collect();

@@ -1,4 +1,4 @@
-//! What records whose time is over leave behind.
+//! Records whose retention is over, and the rest that is left of them.
 
 use super::sample::{self, Sample};
 use super::{admit, refused};
@@ -9,7 +9,7 @@ use crate::store::{Change, Refusal, Retired, Run, RunState, Store};
 
 const DIGEST_KEY: [u8; 32] = [7; 32];
 
-/// A committed record that is kept until then.
+/// A committed record that is kept until this instant.
 async fn committed(store: &dyn Store, sample: &Sample, target: &str, until: i64) -> Record {
     committed_as(store, sample, Record { kept_until: Some(Timestamp(until)), ..sample.record(target) }).await
 }
@@ -39,7 +39,7 @@ async fn expired(store: &dyn Store) -> Vec<Record> {
     store.record_expired(Timestamp::MIN, Timestamp(100), 10).await.unwrap()
 }
 
-/// They are listed when their time is over, the longest over first; and nothing is listed that is kept.
+/// Records are listed when their time is over, the longest over first; a record that is kept is not listed.
 pub async fn expired_ones_are_listed(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let late = committed(store, &sample, "late", 30).await;
@@ -63,7 +63,8 @@ pub async fn expired_ones_are_listed(store: &dyn Store) {
     assert_eq!(next(30).await, None);
 }
 
-/// What is under way, asked about, to be looked up or rested on is not listed, and stays if somebody retires it.
+/// A record that is under way, asked about, to be looked up or rested on is not listed, and stays if a worker retires
+/// it.
 pub async fn what_is_needed_stays(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let kept = Some(Timestamp(10));
@@ -93,14 +94,14 @@ pub async fn what_is_needed_stays(store: &dyn Store) {
         }
     }
 
-    // When nobody needs them any more, they may go.
+    // Once nobody needs them any more, they may go.
     admit(store, &[sample.change().escalation(sample::answered(&question, "ann"))]).await;
     let ended = |run| sample.change().run(sample.run_on(run, failed()));
     admit(store, &[ended(&run), ended(&other)]).await;
     assert_eq!(expired(store).await, [asked, owned, shared]);
 }
 
-/// A run that has gone on as new rests on nothing that it did before.
+/// A run that has gone on as new does not rest on its earlier calls.
 pub async fn finished_history_may_go(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = Run { turn: 3, ..sample.run("a") };
@@ -119,7 +120,7 @@ pub async fn finished_history_may_go(store: &dyn Store) {
     assert_eq!(expired(store).await, [before]);
 }
 
-/// Digests are left: the key is taken, and nothing of what was said can be read.
+/// A tombstone keeps the key taken, and no earlier content can be read.
 pub async fn a_tombstone_keeps_its_key(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let mut record = Record { kept_until: Some(Timestamp(10)), ..sample.record("a") };
@@ -145,12 +146,12 @@ pub async fn a_tombstone_keeps_its_key(store: &dyn Store) {
     assert_eq!(store.record_evidence(&sample.tenant, left.id).await.unwrap(), []);
     assert_eq!(expired(store).await, []);
     assert_eq!(refused(store, sample.change().record(sample.record("a"))).await, Some(Refusal::Exists));
-    // The same once more, because its answer was lost, changes nothing.
+    // The same retirement again, because its answer was lost, changes nothing.
     retire(store, &sample, &committed, Some(left.clone())).await;
     assert_eq!(store.record_at(&sample.tenant, left.id).await.unwrap(), Some(left));
 }
 
-/// Nothing is left: the key is new, and its next record has nothing of the first one's.
+/// A forgotten record leaves nothing: the key is new, and its next record has nothing of the first one's.
 pub async fn a_forgotten_key_is_new(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let committed = committed(store, &sample, "a", 10).await;
@@ -172,7 +173,7 @@ pub async fn a_forgotten_key_is_new(store: &dyn Store) {
     assert_eq!(store.record_find(&sample.tenant, &again.key).await.unwrap(), Some(again));
 }
 
-/// It is kept for longer, and then it is not listed before that.
+/// A record may be kept for longer, and is not listed before that.
 pub async fn may_be_kept_for_longer(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let first = committed(store, &sample, "a", 10).await;
@@ -190,7 +191,8 @@ pub async fn may_be_kept_for_longer(store: &dyn Store) {
     assert_eq!(store.record_expiring(Timestamp::MIN).await.unwrap(), None);
 }
 
-/// Payloads that are too large for their rows go with the last record that refers to them; what a run refers to stays.
+/// Payloads that are too large for their rows are deleted with the last record that refers to them; a payload that a
+/// run refers to stays.
 pub async fn large_payloads_go_with_the_last_record(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let body = |of: &str| sample::payload(&serde_json::json!({ "large": of }));
@@ -230,7 +232,7 @@ pub async fn large_payloads_go_with_the_last_record(store: &dyn Store) {
     assert!(is_there(&input).await, "a run refers to it");
 }
 
-/// Whoever retires what has changed meanwhile changes nothing, and neither does another tenant's worker or a fenced one.
+/// A stale retirement changes nothing, and neither does one by another tenant's worker or a fenced one.
 pub async fn what_has_changed_stays(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let committed = committed(store, &sample, "a", 10).await;

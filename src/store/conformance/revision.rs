@@ -10,12 +10,12 @@ use crate::store::{Change, Document, Refusal, Run, Schedule, Store, Verdict};
 
 /// A row that counts its changes.
 trait Counted: Clone + Debug + PartialEq {
-    /// Why another first one is refused, and one that does not follow.
+    /// The refusal of another first row; `LATE` is that of a row that does not follow.
     const TAKEN: Refusal = Refusal::Stale;
     const LATE: Refusal = Refusal::Stale;
 
     fn first(sample: &Sample) -> Self;
-    /// The same row, of this tenant and at this revision, with a sign by which two are told apart.
+    /// The same row, of this tenant and at this revision, with a sign that distinguishes two rows.
     fn on(&self, tenant: &Tenant, revision: u32, sign: u32) -> Self;
     fn by(&self, sample: &Sample) -> Change;
     async fn find(&self, store: &dyn Store, tenant: &Tenant) -> Option<Self>;
@@ -116,7 +116,7 @@ impl Counted for Document {
     }
 }
 
-/// Runs a case for each kind of them.
+/// Runs a case for each kind of row.
 macro_rules! of_each {
     ($case:ident, $store:expr) => {
         $case::<Record>($store, "record").await;
@@ -127,8 +127,8 @@ macro_rules! of_each {
     };
 }
 
-/// A change is admitted on top of the revision that it was computed from, and the very same one again. Another one at the same
-/// revision is refused, even of the same worker: it is not the first one's repetition.
+/// A change is admitted on top of the revision that it was computed from, and so is the very same one again. Another
+/// change at the same revision is refused, even of the same worker: it is no repetition of the first one.
 pub async fn each_follows_the_one_before(store: &dyn Store) {
     of_each!(follows, store);
 }
@@ -155,7 +155,7 @@ async fn follows<R: Counted>(store: &dyn Store, what: &str) {
     assert_eq!(first.find(store, &sample.tenant).await, Some(second));
 }
 
-/// Of two changes of a batch that were computed from one revision the first wins.
+/// The first of two changes of a batch that were computed from one revision wins.
 pub async fn of_two_from_one_revision_the_first_wins(store: &dyn Store) {
     of_each!(first_wins, store);
 }
@@ -185,7 +185,7 @@ async fn needs_its_row<R: Counted>(store: &dyn Store, what: &str) {
     }
 }
 
-/// Only its tenant finds a row, and no change reaches that of another tenant.
+/// Only its tenant finds a row, and no change reaches the row of another tenant.
 pub async fn a_change_stays_with_its_tenant(store: &dyn Store) {
     of_each!(stays_with_its_tenant, store);
 }
@@ -201,7 +201,7 @@ async fn stays_with_its_tenant<R: Counted>(store: &dyn Store, what: &str) {
     assert_eq!(row.find(store, &sample.tenant).await, Some(row));
 }
 
-/// A fenced worker adds and changes none.
+/// A fenced worker adds and changes no row.
 pub async fn a_fenced_worker_changes_none(store: &dyn Store) {
     of_each!(fenced_changes_none, store);
 }

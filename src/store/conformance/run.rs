@@ -1,4 +1,4 @@
-//! A run's row.
+//! The row of a run.
 
 use serde_json::json;
 
@@ -42,7 +42,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
         for state in states() {
             run = sample.run_on(&run, state);
             run.deaths = u32::MAX - run.revision;
-            run.version += 1; // a newer one has taken it over
+            run.version += 1; // a newer version has taken the run over
             run.updated_at = Timestamp(-i64::from(run.revision));
             admit(store, &[sample.change().run(run.clone())]).await;
             assert_found(store, &run).await;
@@ -50,7 +50,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     }
 }
 
-/// Text is text, wherever it stands and whatever it says.
+/// Text is stored unchanged, in every column and with any content.
 pub async fn hostile_text_is_text(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let large = "x".repeat(100_000);
@@ -105,7 +105,7 @@ pub async fn without_a_key_there_is_no_clash(store: &dyn Store) {
     }
 }
 
-/// Only its tenant finds it, by id, by key and in a list.
+/// Only its tenant finds a run, by id, by key and in a list.
 pub async fn belongs_to_its_tenant(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (run, other) = (sample.run("a"), sample::tenant("globex"));
@@ -115,7 +115,7 @@ pub async fn belongs_to_its_tenant(store: &dyn Store) {
     assert_eq!(store.run_list(&other, RunId(i64::MIN), 10).await.unwrap(), []);
 }
 
-/// The runs of a tenant behind a place, in the order of their ids, at most so many.
+/// The runs of a tenant are listed behind a given id, in the order of their ids, up to the limit.
 pub async fn is_listed_from_a_place_on(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let runs: Vec<_> = (0..5).map(|i| sample.run(&i.to_string())).collect();
@@ -131,7 +131,8 @@ pub async fn is_listed_from_a_place_on(store: &dyn Store) {
     assert_eq!(list(i64::MIN, 0).await, []);
 }
 
-/// Orphans are active runs of fenced workers, from a place on, in the order of their ids, at most so many.
+/// Orphans are active runs of fenced workers; they are listed from a given id on, in the order of their ids, up to
+/// the limit.
 pub async fn orphans_are_active_and_nobodys(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
     let first = old.run("first");

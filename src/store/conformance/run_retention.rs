@@ -1,4 +1,4 @@
-//! Runs whose time is over, and what is left of them.
+//! Runs whose retention is over, and the rest that is left of them.
 
 use super::sample::{self, Sample};
 use super::{admit, refused};
@@ -12,7 +12,7 @@ fn succeeded() -> RunState {
     RunState::Succeeded { output: sample::inline(serde_json::json!({ "paid": "DE02" })) }
 }
 
-/// A run that ended then.
+/// A run that ended at this instant.
 async fn ended(store: &dyn Store, sample: &Sample, run: Run, at: i64) -> Run {
     let ended = Run { updated_at: Timestamp(at), ..sample.run_on(&run, succeeded()) };
     admit(store, &[sample.change().run(run), sample.change().run(ended.clone())]).await;
@@ -32,7 +32,7 @@ async fn found(store: &dyn Store, run: &Run) -> Option<Run> {
     store.run_find(&run.tenant, run.id).await.unwrap()
 }
 
-/// Those of a workflow are listed by when they ended, and one that has not ended is not among them.
+/// The runs of a workflow are listed in the order of their ends, and a run that has not ended is left out.
 pub async fn ended_ones_are_listed(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let late = ended(store, &sample, sample.run("late"), 30).await;
@@ -54,7 +54,8 @@ pub async fn ended_ones_are_listed(store: &dyn Store) {
     assert_eq!(next(30).await, None);
 }
 
-/// A run that is under way, asked about or unsettled, owns a call that is, or has a parent that is not expired, stays.
+/// A run stays if it is under way, asked about or unsettled, if it owns a call that is, or if its parent is not
+/// expired.
 pub async fn what_is_needed_stays(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let parent = ended(store, &sample, sample.run("parent"), 10).await;
@@ -77,7 +78,7 @@ pub async fn what_is_needed_stays(store: &dyn Store) {
         }
     }
 
-    // When nobody needs them any more, they may go.
+    // Once nobody needs them any more, they may go.
     retire(store, &sample, &parent, true).await;
     let settled = Run { unsettled: false, revision: unsettled.revision + 1, ..unsettled };
     let answered = sample.change().escalation(sample::answered(&question, "ann"));
@@ -86,7 +87,7 @@ pub async fn what_is_needed_stays(store: &dyn Store) {
     assert_eq!(over(store, &parent).await, [child, settled, asked, calls]);
 }
 
-/// The start key is taken, and nothing can be read of what the run was given, did and returned.
+/// The start key is taken, and nothing can be read of the run's input, history and result.
 pub async fn a_tombstone_keeps_its_start_key(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
@@ -118,7 +119,7 @@ pub async fn a_tombstone_keeps_its_start_key(store: &dyn Store) {
     assert_eq!(refused(store, sample.change().run(sample.run("a"))).await, Some(Refusal::Exists));
 }
 
-/// Nothing is left: the start key is new.
+/// A forgotten run leaves nothing: its start key is new.
 pub async fn a_forgotten_start_key_is_new(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = ended(store, &sample, sample.run("a"), 10).await;
@@ -129,7 +130,8 @@ pub async fn a_forgotten_start_key_is_new(store: &dyn Store) {
     assert_eq!(found(store, &again).await, Some(again));
 }
 
-/// Of a run with many checkpoints a part goes in each transaction: it is expired from the first one on, and is listed until all are gone.
+/// A run with many checkpoints is deleted in parts, one in each transaction: it is expired from the first one on, and
+/// is listed until all are gone.
 pub async fn a_long_one_goes_in_parts(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
@@ -152,7 +154,8 @@ pub async fn a_long_one_goes_in_parts(store: &dyn Store) {
     assert_eq!(history.steps.len(), 0);
 }
 
-/// What is too large for its row goes with the last run that refers to it, although that one did not bring it.
+/// A payload that is too large for its row is deleted with the last run that refers to it, even if another run
+/// brought it.
 pub async fn a_large_payload_stays_for_whoever_copied_it(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let body = |of: &str| sample::payload(&serde_json::json!({ "large": of }));
@@ -181,7 +184,7 @@ pub async fn a_large_payload_stays_for_whoever_copied_it(store: &dyn Store) {
     assert_eq!(is_there().await, (false, false));
 }
 
-/// Whoever retires what has changed meanwhile changes nothing, and neither does another tenant's worker or a fenced one.
+/// A stale retirement changes nothing, and neither does one by another tenant's worker or a fenced one.
 pub async fn what_has_changed_stays(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = ended(store, &sample, sample.run("a"), 10).await;

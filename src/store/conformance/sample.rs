@@ -1,4 +1,4 @@
-//! Plain rows to begin a test with, and strings that nobody should have to survive.
+//! Plain rows to begin a test with, and hostile texts.
 
 use std::sync::Arc;
 
@@ -31,12 +31,12 @@ pub const HOSTILE: [&str; 10] = [
     " leading and trailing ",
 ];
 
-/// A worker of a store under test, which makes rows with ids of its own.
+/// A worker of a store under test, which makes rows with its own ids.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Its fence.
+    /// The fence of the worker.
     pub fence: Fence,
-    /// The tenant of its rows.
+    /// The tenant of the worker's rows.
     pub tenant: Tenant,
     ids: Arc<Ids>,
 }
@@ -49,7 +49,7 @@ impl Sample {
         Self::of(worker.fence)
     }
 
-    /// Enrols a worker of this name with a lease until then.
+    /// Enrols a worker of this name with a lease until this instant.
     pub async fn leased(store: &dyn Store, name: &str, until: i64) -> Self {
         let (name, at) = (name.to_owned(), Timestamp(100));
         let enrol = WorkerChange::Enrol { name: name.clone(), at, lease_until: Some(Timestamp(until)) };
@@ -73,7 +73,7 @@ impl Sample {
         Change::by(self.fence)
     }
 
-    /// A new started record, of nobody's run.
+    /// A new started record that belongs to no run.
     pub fn record(&self, target: &str) -> Record {
         let request = inline(json!({ "target": target }));
         let intent = Intent {
@@ -136,7 +136,7 @@ impl Sample {
         Run {
             id: RunId(self.ids.next()),
             tenant: self.tenant.clone(),
-            number: RunNumber(-7), // it is any 64 bits
+            number: RunNumber(-7), // any 64 bits will do
             workflow: name("order"),
             version: 1,
             key: None,
@@ -185,7 +185,7 @@ impl Sample {
         }
     }
 
-    /// Something said to a run.
+    /// A signal to a run.
     pub fn signal(&self, run: &Run, name: &str, id: &str) -> Signal {
         Signal {
             tenant: self.tenant.clone(),
@@ -198,7 +198,7 @@ impl Sample {
         }
     }
 
-    /// That a run was answered from a record.
+    /// The use of a record by a run.
     pub fn used(&self, record: &Record, run: &Run) -> SharedEffect {
         SharedEffect {
             tenant: self.tenant.clone(),
@@ -246,7 +246,7 @@ impl Sample {
         }
     }
 
-    /// An open row of a guard.
+    /// An open document.
     pub fn document(&self, id: &str) -> Document {
         Document {
             tenant: self.tenant.clone(),
@@ -260,7 +260,7 @@ impl Sample {
         }
     }
 
-    /// What this worker learned about a record's attempt.
+    /// The evidence of this worker about an attempt of a record.
     pub fn evidence(&self, record: &Record, attempt: u32) -> Evidence {
         Evidence {
             tenant: self.tenant.clone(),
@@ -287,22 +287,22 @@ pub fn answered(escalation: &Question, by: &str) -> Question {
     Question { answer: Some(answer), ..escalation.clone() }
 }
 
-/// A worker's enrolment.
+/// The enrolment of a worker.
 pub fn enrol(name: &str) -> Change {
     worker(None, WorkerChange::Enrol { name: name.to_owned(), at: Timestamp(100), lease_until: None })
 }
 
-/// A worker fences all the others.
+/// The change by which a worker fences all the others.
 pub fn fence_others(by: Fence) -> Change {
     worker(Some(by), WorkerChange::FenceOthers { at: Timestamp(200) })
 }
 
-/// A worker goes.
+/// The change by which a worker retires.
 pub fn retire(by: Fence) -> Change {
     worker(Some(by), WorkerChange::Retire { at: Timestamp(300) })
 }
 
-/// A worker comes, goes, or tells of another.
+/// A change of a worker.
 pub(crate) fn worker(fence: Option<Fence>, change: WorkerChange) -> Change {
     Change { fence, worker: Some(change), ..Change::default() }
 }
@@ -317,7 +317,7 @@ pub fn tenant(name: &str) -> Tenant {
     Tenant::new(name).expect("a valid tenant")
 }
 
-/// A valid name.
+/// A valid name with this text.
 pub fn name(name: &str) -> Name {
     Name::new(name).expect("a valid name")
 }
@@ -337,13 +337,13 @@ pub fn approval(by: &str) -> Approval {
     }
 }
 
-/// A value in its row.
+/// A value that is stored in its row.
 #[allow(clippy::needless_pass_by_value, reason = "reads better where it is built with json!")]
 pub fn inline(value: serde_json::Value) -> Stored {
     Stored::Inline(payload(&value))
 }
 
-/// A hash that differs as the texts differ.
+/// A hash of this text; different texts have different hashes.
 pub fn hash(of: &str) -> RequestHash {
     RequestHash::of("sample", &payload(&json!(of)))
 }

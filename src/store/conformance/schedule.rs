@@ -1,4 +1,4 @@
-//! Schedules: one row for each, changed one revision at a time, with what its ticks begin.
+//! Schedules: one row for each, changed one revision at a time, with the runs that its ticks begin.
 
 use std::slice::from_ref;
 
@@ -30,7 +30,7 @@ pub async fn comes_back_as_it_was_written(store: &dyn Store) {
     }
 }
 
-/// A tick and its run are one change, and there is one of them.
+/// A tick and its run are one change, and only one such change is admitted.
 pub async fn a_tick_begins_one_run(store: &dyn Store) {
     let (ann, bob) = (Sample::enrol(store, "ann").await, Sample::enrol(store, "bob").await);
     let first = ann.schedule("nightly", 100);
@@ -56,7 +56,7 @@ pub async fn a_tick_begins_one_run(store: &dyn Store) {
     assert_eq!(store.run_keyed(&run.tenant, "order", "~tick/100/nightly").await.unwrap(), Some(*run));
 }
 
-/// What is due is listed, the earliest first, of all tenants; and the next of all is told.
+/// Due schedules are listed for all tenants, the earliest first, and the next due instant of all is returned.
 pub async fn is_due_at_its_time(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (a, b) = (sample.schedule("a", 300), sample.for_tenant("globex").schedule("b", 200));

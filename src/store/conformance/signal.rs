@@ -1,4 +1,4 @@
-//! What was said to runs.
+//! Signals to runs.
 
 use std::slice::from_ref;
 
@@ -15,7 +15,7 @@ fn received(sample: &Sample, signal: &Signal) -> Change {
     Change { received: Some(Box::new(signal.clone())), ..sample.change() }
 }
 
-/// A signal comes back as it was written, and alone is pending until it is received.
+/// A signal comes back as it was written, and is pending until it is received.
 pub async fn is_pending_until_it_is_received(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
@@ -40,7 +40,7 @@ pub async fn is_pending_until_it_is_received(store: &dyn Store) {
     );
 }
 
-/// Whatever text a signal is made of.
+/// Text of a signal is stored unchanged, with any content.
 pub async fn hostile_text_is_text(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
@@ -54,7 +54,7 @@ pub async fn hostile_text_is_text(store: &dyn Store) {
     }
 }
 
-/// They are received by their places, and by name and id where these are the same.
+/// Signals are received by their positions, and by name and id where these are equal.
 pub async fn are_listed_in_their_order(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
@@ -77,7 +77,7 @@ pub async fn are_listed_in_their_order(store: &dyn Store) {
     assert_eq!(store.signal_last(&sample.tenant, sample.run("d").id).await.unwrap(), None);
 }
 
-/// The first of a name and id stands; the very same again is admitted.
+/// The first signal of a name and id is kept; the very same one again is admitted.
 pub async fn an_id_is_taken_once(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (run, other) = (sample.run("a"), sample.run("b"));
@@ -97,7 +97,7 @@ pub async fn an_id_is_taken_once(store: &dyn Store) {
     admit(store, &elsewhere.map(|signal| sent(&sample, &signal))).await;
 }
 
-/// It is received once, and only if it is there; what comes with it is not written otherwise.
+/// A signal is received once, and only if it is there; otherwise nothing of the change is written.
 pub async fn is_received_once(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
@@ -124,7 +124,7 @@ pub async fn a_fenced_worker_says_nothing(store: &dyn Store) {
     assert_eq!(store.signal_pending(&[(old.tenant.clone(), run.id)]).await.unwrap(), [first]);
 }
 
-/// Runs that wait for a signal and have one, in the order of their places.
+/// Runs that wait for a signal and have one are listed in the order of their ids.
 pub async fn runs_that_have_one_are_found(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let waiting =
@@ -157,7 +157,7 @@ pub async fn runs_that_have_one_are_found(store: &dyn Store) {
     assert_eq!(found(0, 10).await, [two]);
 }
 
-/// A run's children, in the order of their places.
+/// The children of a run are listed in the order of their ids.
 pub async fn children_are_found_by_their_parent(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let parent = sample.run("a");

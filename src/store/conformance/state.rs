@@ -1,4 +1,4 @@
-//! Everything that can be read of a store, to compare two stores or one store before and after.
+//! Everything that can be read from a store, to compare two stores or one store before and after.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -10,7 +10,7 @@ use crate::payload::PayloadDigest;
 use crate::store::written::Written;
 use crate::store::{Change, PastStep, RunState, Store, Turns, WorkerChange};
 
-/// What there may be to ask a store about: gathered from the changes that were sent to it, admitted or not.
+/// The names that a store can be asked about, gathered from the changes that were sent to it, admitted or not.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     tenants: BTreeSet<Tenant>,
@@ -31,7 +31,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Adds what a change names.
+    /// Adds the names in a change.
     pub fn learn(&mut self, change: &Change) {
         for row in change.written() {
             self.tenants.extend(row.tenant().cloned());
@@ -96,7 +96,7 @@ impl Names {
     }
 }
 
-/// A store's answers, as text, by question.
+/// The answers of a store, as text, by question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State(BTreeMap<String, String>);
 
@@ -182,7 +182,7 @@ impl State {
             for turns in [Turns::ALL, Turns::between(1, 2), Turns { base: 0, first: 2, last: 3 }] {
                 let mut history = store.run_history(tenant, *id, turns).await;
                 if let Ok(history) = &mut history {
-                    // In no order: everything in it is known by name.
+                    // The order does not matter: every part is identified by its names.
                     let place = |step: &PastStep| (step.turn, step.kind, step.name.clone(), step.id.clone());
                     history.steps.sort_by_key(place);
                     history.calls.sort_by_key(|call| call.record);
@@ -233,7 +233,7 @@ impl State {
         self.0.insert(question, format!("{answer:?}"));
     }
 
-    /// What two stores answer differently: the question and both answers.
+    /// The questions that two stores answer differently, with both answers.
     pub fn difference(&self, other: &Self) -> Vec<String> {
         let questions: BTreeSet<_> = self.0.keys().chain(other.0.keys()).collect();
         let differs = |question: &&&String| self.0.get(**question) != other.0.get(**question);

@@ -1,4 +1,4 @@
-//! A run's checkpoints, and its whole history.
+//! The checkpoints of a run, and its whole history.
 
 use serde_json::json;
 
@@ -53,7 +53,7 @@ pub async fn comes_back_with_its_run(store: &dyn Store) {
     );
 }
 
-/// Text is text, in names, ids and values.
+/// Text is stored unchanged, in names, ids and values.
 pub async fn hostile_text_is_text(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
@@ -94,7 +94,7 @@ pub async fn is_written_once(store: &dyn Store) {
     assert_steps(store, &run, &[first]).await;
 }
 
-/// Kind, name and id tell the checkpoints of a run apart; nothing else does.
+/// Only kind, name and id distinguish the checkpoints of a run.
 pub async fn is_known_by_kind_name_and_id(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a");
@@ -175,7 +175,7 @@ pub async fn calls_come_back_with_their_run(store: &dyn Store) {
     assert_eq!(found, expected);
 }
 
-/// The operations of others that answered a run come back with it, and only those of its tenant.
+/// The operations of other runs that answered a run come back with it, and only those of its tenant.
 pub async fn uses_come_back_with_their_run(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (run, record) = (sample.run("a"), sample.record("a"));

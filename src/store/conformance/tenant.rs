@@ -1,4 +1,4 @@
-//! What a tenant has beside its rows: a key for digests, and large payloads.
+//! The data of a tenant beside its rows: a key for digests, and large payloads.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use super::sample::{self, HOSTILE, Sample, payload};
 use crate::payload::DigestKey;
 use crate::store::{Change, Store};
 
-/// The first key of a tenant stays; each tenant has its own.
+/// The first key of a tenant is kept; each tenant has its own.
 pub async fn the_first_key_stays(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (acme, globex) = (sample::tenant("acme"), sample::tenant("globex"));
@@ -22,7 +22,7 @@ pub async fn the_first_key_stays(store: &dyn Store) {
     assert_eq!((key(&acme).await, key(&globex).await), (Some([1; 32]), Some([3; 32])));
 }
 
-/// A large payload is found by its digest, byte for byte; the same one again is no error.
+/// A large payload is found by its digest, byte for byte; adding it again is no error.
 pub async fn a_payload_is_found_by_its_digest(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let large = payload(&json!({ "text": "0123456789".repeat(10_000), "hostile": HOSTILE }));
@@ -38,7 +38,7 @@ pub async fn a_payload_is_found_by_its_digest(store: &dyn Store) {
     }
 }
 
-/// A digest opens nothing for another tenant.
+/// A digest finds nothing for another tenant.
 pub async fn a_payload_belongs_to_its_tenant(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (body, other) = (payload(&json!("secret")), sample::tenant("globex"));

@@ -1,4 +1,4 @@
-//! A run's turns: what is recorded under each, what is read of them, and what goes.
+//! The turns of a run: the rows under each, their reads, and their deletion.
 
 use super::sample::{Sample, fence_others};
 use super::{admit, refused};
@@ -32,7 +32,7 @@ async fn turns_of(store: &dyn Store, run: &Run, turns: Turns) -> (Vec<u32>, Vec<
     found
 }
 
-/// The number of the present turn, and the one under which a run's history begins, come back with it.
+/// The number of the present turn, and the number under which a run's history begins, come back with the run.
 pub async fn a_run_is_in_one(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let mut run = sample.run("a");
@@ -41,7 +41,7 @@ pub async fn a_run_is_in_one(store: &dyn Store) {
         run = Run { base, ..in_turn(&sample, &run, turn) };
         admit(store, &[sample.change().run(run.clone())]).await;
         assert_eq!(store.run_find(&run.tenant, run.id).await.unwrap(), Some(run.clone()));
-        // As one that is taken over.
+        // The run is changed as one that is taken over.
         run = sample.run_on(&run, RunState::Waiting { until: None, on: WaitsOn::ANSWER });
         admit(store, &[sample.change().run(run.clone())]).await;
         assert_eq!(store.run_find(&run.tenant, run.id).await.unwrap(), Some(run.clone()));
@@ -60,11 +60,11 @@ pub async fn tells_checkpoints_apart(store: &dyn Store) {
     assert_eq!(turns_of(store, &run, Turns::ALL).await.0, [0, 1, 2, u32::MAX]);
     let again = Step { value: None, ..step(&sample, &run, 2) };
     assert_eq!(refused(store, sample.change().step(again)).await, Some(Refusal::Exists));
-    // The very same again: an earlier answer was lost.
+    // The very same change again: an earlier answer was lost.
     admit(store, &[sample.change().step(step(&sample, &run, 2))]).await;
 }
 
-/// Only what is asked for is read: of steps, calls and uses.
+/// Only the requested turns are read: of steps, calls and uses.
 pub async fn history_is_read_by_turns(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (run, other) = (sample.run("a"), sample.run("b"));
@@ -108,7 +108,8 @@ pub async fn a_record_keeps_its_turn(store: &dyn Store) {
     assert_eq!(store.record_uses(&run.tenant, started.id).await.unwrap(), [used]);
 }
 
-/// With a change of their run, the checkpoints of turns go: of this run's, after its base, up to the given one.
+/// The checkpoints of turns are deleted with a change of their run: only this run's, after its base, up to the given
+/// turn.
 pub async fn checkpoints_go_with_a_change_of_their_run(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let (run, other) = (Run { base: 1, ..sample.run("a") }, sample.run("b"));
@@ -129,7 +130,7 @@ pub async fn checkpoints_go_with_a_change_of_their_run(store: &dyn Store) {
     for run in [&other, &foreign] {
         assert_eq!(turns_of(store, run, Turns::ALL).await.0, [0, 1, 2, 3, 4, 5]);
     }
-    // Those of the same batch as well.
+    // Checkpoints of the same batch are deleted as well.
     let mut changes = Vec::new();
     for turn in 7..10 {
         next = in_turn(&sample, &next, turn);
@@ -155,7 +156,8 @@ pub async fn nothing_goes_with_a_refused_change(store: &dyn Store) {
     assert_eq!(turns_of(store, &run, Turns::ALL).await.0, [1]);
 }
 
-/// What a run dropped in a finished turn is taken up like what an ended run dropped; its present turn it resumes itself.
+/// A call that a run dropped in a finished turn is an orphan, like one that an ended run dropped; the run resumes its
+/// present turn itself.
 pub async fn orphans_are_left_by_finished_turns(store: &dyn Store) {
     let (old, new) = (Sample::enrol(store, "old").await, Sample::enrol(store, "new").await);
     let run = Run { base: 1, turn: 4, unsettled: true, ..old.run("a") };

@@ -1,4 +1,4 @@
-//! The rows of guards, as every store must keep them.
+//! Documents, as every store must keep them.
 
 use super::tables::Tables;
 use crate::id::Tenant;

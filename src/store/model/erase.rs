@@ -6,7 +6,7 @@ use crate::ledger::State;
 use crate::store::{ScheduleState, UnderWay};
 
 impl Tables {
-    /// What keeps it from going.
+    /// The kind of row that prevents the erasure of the tenant, if there is one.
     pub(super) fn under_way(&self, tenant: &Tenant) -> Option<UnderWay> {
         let run = self.runs.values().any(|run| run.tenant == *tenant && !run.state.is_final());
         let operation = self
@@ -29,7 +29,7 @@ impl Tables {
         found.into_iter().find_map(|(found, what)| found.then_some(what))
     }
 
-    /// All but the tenant's key for digests.
+    /// Deletes all rows of the tenant but its key for digests.
     pub(super) fn erase(&mut self, tenant: &Tenant) {
         self.records.retain(|_, record| record.tenant != *tenant);
         self.record_keys.retain(|(of, ..), _| of != tenant);

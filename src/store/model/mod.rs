@@ -1,7 +1,7 @@
-//! The store as a model: what every store must do, in memory, for simulations and differential tests.
+//! The model of a store: the required behaviour, in memory, for simulations and differential tests.
 //!
-//! It keeps *written* and *durable* apart, as a disk does: what is written can be read, and is lost by a crash
-//! unless it was synced. A crash replays the durable batches into a new model, so that nothing is copied while
+//! The model separates *written* from *durable*, as a disk does: a written change can be read, and is lost by a crash
+//! unless it was synced. A crash replays the durable batches into a new model, so that nothing is copied as long as
 //! nothing crashes.
 
 mod document;
@@ -30,7 +30,7 @@ use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 
-/// A store in memory that can be crashed.
+/// A store in memory that can crash.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -56,21 +56,21 @@ pub struct Model {
     state: Mutex<State>,
     /// Wakes the commits that wait for the disk.
     synced: Notify,
-    /// By which leases are measured, if several workers share it.
+    /// The clock that measures leases, if several workers share the store.
     clock: Option<SharedClock>,
-    /// Wakes the workers that are told of something.
+    /// Wakes the workers when a hint is given.
     hints: Notify,
-    /// No history is kept: a crash loses everything.
+    /// True if no history is kept: a crash loses everything.
     volatile: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is written.
+    /// The written rows.
     tables: Tables,
     /// The admitted changes of each batch, in their order.
     log: Vec<Vec<Change>>,
-    /// So many batches of the log are durable.
+    /// The number of batches of the log that are durable.
     durable: usize,
     held: bool,
     crashed: bool,
@@ -89,17 +89,17 @@ impl Model {
         Self { clock: Some(clock), ..Self::default() }
     }
 
-    /// An empty store that keeps no history: a crash of it leaves nothing, and its memory grows with its rows only.
+    /// An empty store that keeps no history: a crash leaves nothing, and its memory grows only with its rows.
     pub fn volatile() -> Self {
         Self { volatile: true, ..Self::default() }
     }
 
-    /// From now on commits are written and not durable: they stay pending until [`sync`](Self::sync).
+    /// Makes commits written but not durable from now on: they stay pending until [`sync`](Self::sync).
     pub fn hold(&self) {
         self.state().held = true;
     }
 
-    /// Makes everything written so far durable. Later commits are held as before.
+    /// Makes all written batches durable. Later commits are still held.
     pub fn sync(&self) {
         {
             let mut state = self.state();
@@ -108,26 +108,26 @@ impl Model {
         self.synced.notify_waiters();
     }
 
-    /// Ends [`hold`](Self::hold), and makes everything durable.
+    /// Ends [`hold`](Self::hold), and makes all written batches durable.
     pub fn release(&self) {
         self.state().held = false;
         self.sync();
     }
 
-    /// How many batches are written and not durable.
+    /// The number of batches that are written and not durable.
     pub fn unsynced(&self) -> usize {
         let state = self.state();
         state.log.len() - state.durable
     }
 
-    /// The process dies: a new store with what was durable. In this one nothing works any more, and pending
-    /// commits end as [`StoreError::Closed`].
+    /// Simulates the death of the process: returns a new store with the durable changes. This store no longer works,
+    /// and its pending commits end as [`StoreError::Closed`].
     #[must_use]
     pub fn crash(&self) -> Self {
         self.crash_keeping(0)
     }
 
-    /// Like [`crash`](Self::crash), but the first `batches` that were not synced had reached the disk all the
+    /// Like [`crash`](Self::crash), but the first `batches` batches that were not synced had reached the disk all the
     /// same: a write-ahead log may keep any prefix of them.
     #[must_use]
     pub fn crash_keeping(&self, batches: usize) -> Self {
@@ -144,19 +144,19 @@ impl Model {
         self.again(log)
     }
 
-    /// A backup that was made after so many batches, restored: a new store with what was written by then.
+    /// A restored backup: a new store with the first `batches` batches.
     #[must_use]
     pub fn backup(&self, batches: usize) -> Self {
         let log = self.state().log.iter().take(batches).cloned().collect();
         self.again(log)
     }
 
-    /// How many batches were written.
+    /// The number of batches that were written.
     pub fn batches(&self) -> usize {
         self.state().log.len()
     }
 
-    /// A new store with this history.
+    /// A new store that replays this history.
     fn again(&self, mut log: Vec<Vec<Change>>) -> Self {
         let mut tables = Tables::default();
         for batch in &mut log {
@@ -173,42 +173,42 @@ impl Model {
         }
     }
 
-    /// The next commit writes nothing and fails with `error`. Several calls queue up.
+    /// Makes the next commit fail with `error` and write nothing. Several calls queue up.
     pub fn fail_next(&self, error: StoreError) {
         self.state().failures.push_back(error);
     }
 
-    /// The next commit is written, but its answer is lost: it fails as if nothing had been written.
+    /// Loses the answer of the next commit: the commit is written, but fails as if nothing had been written.
     pub fn lose_next_answer(&self) {
         self.state().lose_answer = true;
     }
 
-    /// Every record there is, of all tenants, in the order of their places: for checks.
+    /// Every record, of all tenants, in the order of their ids: for checks.
     pub fn records(&self) -> Vec<Record> {
         self.state().tables.records.values().cloned().collect()
     }
 
-    /// Every run there is, of all tenants, in the order of their places: for checks.
+    /// Every run, of all tenants, in the order of their ids: for checks.
     pub fn runs(&self) -> Vec<Run> {
         self.state().tables.runs.values().cloned().collect()
     }
 
-    /// Every question there is, open and answered, of all tenants, in the order of their places: for checks.
+    /// Every question, open and answered, of all tenants, in the order of their ids: for checks.
     pub fn escalations(&self) -> Vec<Question> {
         self.state().tables.escalations.values().cloned().collect()
     }
 
-    /// Every look that is to come, of all tenants: for checks.
+    /// Every scheduled look, of all tenants: for checks.
     pub fn looks(&self) -> Vec<Look> {
         self.state().tables.looks.values().cloned().collect()
     }
 
-    /// Every late answer there is, of all tenants: for checks.
+    /// Every late answer, of all tenants: for checks.
     pub fn evidence(&self) -> Vec<Evidence> {
         self.state().tables.evidence.values().cloned().collect()
     }
 
-    /// Every use there is, of all tenants, in the order of their places: for checks.
+    /// Every use, of all tenants, in the order of their keys: for checks.
     pub fn uses(&self) -> Vec<SharedEffect> {
         self.state().tables.uses.values().cloned().collect()
     }
@@ -218,13 +218,13 @@ impl Model {
         self.state().tables.events.values().cloned().collect()
     }
 
-    /// How far every aggregate is published, of all tenants, by tenant and name: for checks.
+    /// The publication state of every aggregate, of all tenants, by tenant and name: for checks.
     pub fn aggregates(&self) -> Vec<Aggregate> {
         self.state().tables.aggregates.values().cloned().collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic in here is a bug of the model; going on would only hide it behind another one.
+        // A panic under this lock is a bug of the model; failing here would only hide that panic behind another one.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -235,7 +235,7 @@ impl Model {
         })
     }
 
-    /// Waits until so many batches are durable.
+    /// Waits until this number of batches is durable.
     async fn durable(&self, batches: usize) -> Result<(), StoreError> {
         loop {
             let synced = self.synced.notified();
@@ -254,7 +254,7 @@ impl Model {
 }
 
 impl State {
-    /// Writes a batch. Returns how many batches must be durable for this one to be.
+    /// Writes a batch. Returns the number of batches that must be durable for this one to be durable.
     fn write(&mut self, changes: &[Change], volatile: bool) -> Result<(Vec<Verdict>, usize), StoreError> {
         if self.crashed {
             return Err(StoreError::Closed);

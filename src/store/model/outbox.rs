@@ -12,7 +12,7 @@ impl Tables {
         self.events.contains_key(&place(event))
     }
 
-    /// It is there from its first event on.
+    /// Checks the revision of an aggregate, which exists from its first event on.
     pub(super) fn check_mark(&self, mark: &Aggregate) -> Result<(), Refusal> {
         let stored = self.aggregates.get(&of(&mark.tenant, &mark.name)).ok_or(Refusal::Stale)?;
         follows(stored.revision, mark.revision)
@@ -65,7 +65,7 @@ impl Tables {
     pub(super) fn outbox_due(&self, until: Timestamp, limit: u32) -> Vec<Due> {
         let is_due = |aggregate: &&Aggregate| aggregate.is_pending() && aggregate.due_at <= until;
         let mut due: Vec<_> = self.aggregates.values().filter(is_due).collect();
-        due.sort_by_key(|aggregate| aggregate.due_at); // stable: by tenant and name at one instant
+        due.sort_by_key(|aggregate| aggregate.due_at); // stable sort: by tenant and name at one instant
         let mut left = limit as usize;
         let all = due.into_iter().map(|aggregate| {
             let mut events: Vec<_> = self.events_of(aggregate).cloned().collect();

@@ -1,4 +1,4 @@
-//! What the tables answer.
+//! The reads of the model's tables.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl Tables {
     }
 
     pub(super) fn record_orphans(&self, after: RecordId, limit: u32) -> Vec<Record> {
-        // A run that goes on resumes what it did outside of loops and in its present turn.
+        // A run that goes on resumes the steps outside of loops and those of its present turn.
         let left = |record: &Record, run| {
             let run = self.run(&record.tenant, run).filter(|run| run.unsettled);
             run.is_some_and(|run| run.state.code() >= 3 || !run.present().contains(record.owner.turn))
@@ -152,7 +152,7 @@ impl Tables {
         let of_run =
             self.signals.values().filter(|(s, received)| !received && s.tenant == *tenant && s.run == run);
         let mut pending: Vec<_> = of_run.map(|(signal, _)| signal.clone()).collect();
-        pending.sort_by_key(|signal| signal.place); // stable: by name and id where places are the same
+        pending.sort_by_key(|signal| signal.place); // stable sort: by name and id where positions are equal
         pending
     }
 
@@ -186,7 +186,7 @@ impl Tables {
                     && QuestionKind::PARKING.contains(&escalation.kind)
             })
         };
-        // It rests on another run's record, about which somebody is asked.
+        // The run rests on the record of another run with an open question.
         let shares = |run: &Run| {
             let mut used = self.uses.values().filter(|used| used.tenant == run.tenant && used.run == run.id);
             used.any(|used| self.record(&run.tenant, used.record).is_some_and(|r| r.escalation.is_some()))
@@ -201,7 +201,7 @@ impl Tables {
         earliest(limit, self.runs.values().filter_map(|run| Some((due(run)?, run))))
     }
 
-    /// When the run is to be cancelled for its deadline, unless that has been seen to.
+    /// The instant at which the run is to be cancelled for its deadline, unless the command was sent already.
     fn cancelled_at(&self, run: &Run) -> Option<Timestamp> {
         let blocked = matches!(run.state, RunState::Blocked { .. });
         let mut commands = self.signals.values().filter(|(signal, _)| {

@@ -1,4 +1,4 @@
-//! Records and runs whose time is over, and what is left of them.
+//! Records and runs whose retention is over, and the rest that is left of them.
 
 use super::tables::Tables;
 use crate::clock::Timestamp;
@@ -118,7 +118,7 @@ impl Tables {
         }
     }
 
-    /// It has ended, nobody is asked about it or about what it owns, and nobody goes on from it.
+    /// True if the run has ended, no question is open about it or its operations, and no run goes on from it.
     fn is_run_at_rest(&self, run: &Run) -> bool {
         let parent = run.parent.and_then(|parent| self.run(&run.tenant, parent));
         let about = |q: &crate::store::Question| {
@@ -137,7 +137,8 @@ impl Tables {
             && !self.records.values().any(unsettled)
     }
 
-    /// Nobody rests on it or asks about it. A run that is under way rests on all that it did since it last went on as new.
+    /// True if no run rests on the record and no question is open about it. A run that is under way rests on all that
+    /// it did since it last went on as new.
     fn is_at_rest(&self, record: &Record) -> bool {
         let rests = |tenant: &Tenant, run: RunId, turn: u32| {
             self.run(tenant, run).is_some_and(|run| !run.state.is_final() && turn >= run.base)

@@ -31,7 +31,7 @@ impl Tables {
     pub(super) fn schedule_due(&self, until: Timestamp, limit: u32) -> Vec<Schedule> {
         let is_due = |schedule: &&Schedule| schedule.next_at.is_some_and(|at| at <= until);
         let mut due: Vec<_> = self.schedules.values().filter(is_due).cloned().collect();
-        due.sort_by_key(|schedule| schedule.next_at); // stable: by tenant and name at one instant
+        due.sort_by_key(|schedule| schedule.next_at); // stable sort: by tenant and name at one instant
         due.truncate(limit as usize);
         due
     }

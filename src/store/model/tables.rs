@@ -1,4 +1,5 @@
-//! The model's rows, and the rules by which they are written. Plain maps: everything is read in the order of its key.
+//! The rows of the model, and the rules by which they are written. They are plain maps: all rows are read in the
+//! order of their keys.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -20,7 +21,7 @@ type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
 pub(super) struct Tables {
     pub(super) workers: BTreeMap<Fence, Worker>,
     pub(super) tenant_keys: BTreeMap<Tenant, DigestKey>,
-    /// Each with its uses.
+    /// The payloads, each with its number of uses.
     pub(super) payloads: BTreeMap<(Tenant, [u8; 32]), (Payload, u32)>,
     pub(super) runs: BTreeMap<RunId, Run>,
     pub(super) run_keys: BTreeMap<(Tenant, Name, String), RunId>,
@@ -36,13 +37,13 @@ pub(super) struct Tables {
     pub(super) documents: BTreeMap<(Tenant, String, String), Document>,
     pub(super) events: BTreeMap<(Tenant, String), OutboxEvent>,
     pub(super) aggregates: BTreeMap<(Tenant, String), Aggregate>,
-    /// Each with whether its run has received it.
+    /// The signals, each with a flag that is true if its run has received it.
     pub(super) signals: BTreeMap<(Tenant, RunId, String, String), (Signal, bool)>,
 }
 
-/// Writing.
+/// The writes.
 impl Tables {
-    /// Judges each change in the order of the batch, and writes those that are admitted.
+    /// Judges each change in the order of the batch, and writes the admitted ones.
     pub(super) fn judge(&mut self, changes: &[Change]) -> Vec<Verdict> {
         let mut stopped = HashSet::new();
         let mut judge = |change: &Change| {
@@ -56,7 +57,7 @@ impl Tables {
         changes.iter().map(&mut judge).collect()
     }
 
-    /// Writes all of a change, or nothing.
+    /// Writes the whole change, or nothing of it.
     pub(super) fn admit(&mut self, change: &Change) -> Result<(), Refusal> {
         match change.fence {
             Some(fence) if !self.is_alive(fence) => return Err(Refusal::Fenced),
@@ -112,7 +113,7 @@ impl Tables {
                 stale(stored.is_none() && row.due_at.is_none())
             }
             Written::Step(row) => exists(self.step(row).is_some()),
-            // The first answer stands.
+            // The first answer counts.
             Written::Question(row) => {
                 let is_open = self.question(&row.tenant, row.id).map(|stored| stored.answer.is_none());
                 stale(is_open != if row.is_new() { None } else { Some(true) })
@@ -143,13 +144,15 @@ impl Tables {
         }
     }
 
-    /// The rows that tell this change from another one's are there as it would have written them.
+    /// True if the rows that distinguish this change from another one are stored as the change would have written
+    /// them.
     fn is_written(&self, change: &Change) -> bool {
         let mut rows = change.written().filter_map(|row| self.has(row)).peekable();
         rows.peek().is_some() && rows.all(|is_there| is_there)
     }
 
-    /// Whether the row is there as it would have been written; nothing, of what another change may have written alike.
+    /// True if the row is stored as it would have been written; `None` for a row that another change may have written
+    /// alike.
     fn has(&self, row: Written<'_>) -> Option<bool> {
         let signal = |signal: &Signal| self.signals.get(&signal_key(signal));
         Some(match row {
@@ -257,7 +260,7 @@ impl Tables {
 
     fn write_record(&mut self, mut record: Record) {
         if let Some(stored) = self.records.get(&record.id) {
-            record.kept_until = stored.kept_until; // that is for retirement alone to change
+            record.kept_until = stored.kept_until; // only retirement changes it
         }
         debug_assert!(
             self.records.get(&record.id).is_none_or(|stored| is_same_operation(stored, &record)),
@@ -319,7 +322,7 @@ impl Tables {
     }
 }
 
-/// A row that is not there yet is at revision 0.
+/// Checks the revision of a row; a row that does not exist yet is at revision 0.
 pub(super) fn follows(stored: u32, revision: u32) -> Result<(), Refusal> {
     if stored.checked_add(1) == Some(revision) { Ok(()) } else { Err(Refusal::Stale) }
 }
@@ -350,13 +353,13 @@ fn step_key(step: &Step) -> (u32, StepKind, String, String) {
     (step.turn, step.kind, step.name.clone(), step.id.clone())
 }
 
-/// What is there, as far as rules ask for it.
+/// The state that the rules refer to.
 impl Tables {
     fn is_alive(&self, fence: Fence) -> bool {
         self.workers.get(&fence).is_some_and(|worker| worker.ended_at.is_none())
     }
 
-    /// Its lease had run out at that time, and it has not ended yet.
+    /// True if the lease of the worker had run out at that time, and the worker has not ended yet.
     fn is_expired(&self, fence: Fence, at: Timestamp) -> bool {
         let expired = |worker: &Worker| worker.lease_until.is_some_and(|until| until < at);
         self.worker(fence).is_some_and(|worker| worker.ended_at.is_none() && expired(worker))

@@ -1,11 +1,11 @@
 //! The write primitive: a batch of changes in one transaction, a large one in two at once on two connections.
 //!
-//! First the whole batch is written at once, which succeeds unless one of its changes must be refused. Only
-//! then it is judged (`judge`), halves of it at first and change by change where a half is refused, each in a
-//! savepoint, still in one transaction.
+//! First the whole batch is written at once, which succeeds unless one of its changes must be refused. Only then the
+//! batch is judged (`judge`): first in halves, and change by change where a half is refused, each in a savepoint,
+//! still in one transaction.
 //!
-//! A batch whose connection is lost, or that ran into another session, is written again as a whole. That is safe even
-//! if it had been written the first time, for the same change again is admitted.
+//! A batch whose connection is lost, or that conflicts with another session, is written again as a whole. That is
+//! safe even if the batch had been written the first time, because the same change again is admitted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub(super) async fn commit(store: &Postgres, changes: &[Change]) -> Result<Vec<V
     Ok(changes.into_iter().filter_map(verdict).collect())
 }
 
-/// A change that renews a worker's lease and does nothing else.
+/// The fence and the new end of the lease, if the change renews a lease and does nothing else.
 fn heartbeat(change: &Change) -> Option<(Fence, Timestamp)> {
     let mut rows = change.written();
     match (rows.next()?, rows.next()) {
@@ -71,12 +71,12 @@ fn heartbeat(change: &Change) -> Option<(Fence, Timestamp)> {
     }
 }
 
-/// Only a judge can tell what becomes of it: it changes who may write, or nobody writes it.
+/// True if only a judge can decide about the change: it changes the right to write, or it has no writer.
 pub(super) fn must_be_judged(change: &Change) -> bool {
     change.must_be_judged() || (change.fence.is_none() && change.needs_fence())
 }
 
-/// The runs of a batch that does nothing but take runs over, for one worker, each once.
+/// The runs of a batch that only takes runs over, for one worker, each run once.
 fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
     let fence = changes.first()?.fence?;
     let taken = |change: &&'c Change| -> Option<&'c Run> {
@@ -92,13 +92,13 @@ fn claims<'c>(changes: &[&'c Change]) -> Option<(Fence, Vec<&'c Run>)> {
     runs.iter().all(|run| seen.insert((&run.tenant, run.id))).then_some((fence, runs))
 }
 
-/// The rows of some changes, table by table.
+/// Adds the rows of the changes to the batch, table by table.
 pub(super) fn batch(mut batch: Batch, changes: &[&Change]) -> Batch {
     write(changes, &mut batch);
     batch
 }
 
-/// The workers whose changes these are.
+/// The fences of the workers whose changes these are.
 fn fences(changes: &[&Change]) -> Vec<i64> {
     let mut fences: Vec<_> = changes.iter().filter_map(|change| Some(change.fence?.0)).collect();
     fences.sort_unstable();
@@ -112,7 +112,7 @@ impl Writer {
         let mut patience = Patience::of(options.retry_for);
         let mut again = false;
         loop {
-            // A batch is a statement or two; one that must be judged is many, each with the server's own limit.
+            // A batch is a statement or two; a batch that must be judged is many, each with the server's own limit.
             let limit = options.answer_timeout * 2
                 + options.answer_timeout / 50 * u32::try_from(changes.len()).unwrap_or(u32::MAX);
             let tried = within(limit, self.try_commit(store, changes, again)).await;
@@ -139,7 +139,7 @@ impl Writer {
         again: bool,
     ) -> Result<Vec<Verdict>, Trouble> {
         self.settle(store).await?;
-        self.unfinished = true; // until the end is seen: this future may be dropped at any await
+        self.unfinished = true; // until its end is seen, because this future may be dropped at any await
         let written = self.write(changes, again).await;
         let trouble = match written {
             Ok(verdicts) => {
@@ -149,7 +149,7 @@ impl Writer {
             Err(error) => error,
         };
         if fate(&trouble) == Fate::Lost {
-            self.connection = None; // and with it whatever was open on it
+            self.connection = None; // and with it any transaction that was open on it
             self.unfinished = false;
         }
         Err(Trouble { may_pass: fate(&trouble) != Fate::Final, error: failure(&trouble) })
@@ -157,9 +157,9 @@ impl Writer {
 
     async fn write(&mut self, changes: &[&Change], again: bool) -> Result<Vec<Verdict>, sqlx::Error> {
         let Self { connection: Some(connection), statements, .. } = self else {
-            return Err(sqlx::Error::WorkerCrashed); // cannot be: it was settled
+            return Err(sqlx::Error::WorkerCrashed); // this cannot be: the connection was settled
         };
-        // Not when it is tried again: a row that our own first try still holds would count as somebody else's.
+        // No claim on a retry: a row that the first attempt still holds would count as somebody else's.
         if !again && let Some((fence, runs)) = claims(changes) {
             return claim(connection, changes, fence, &runs).await;
         }
@@ -175,8 +175,9 @@ impl Writer {
         }
     }
 
-    /// A connection with nothing under way: connects if there is none, and ends what an earlier write left open. Its
-    /// future was dropped between two statements, or it failed; what the server was still doing is waited for.
+    /// Makes sure that the connection has nothing under way: connects if there is none, and ends the transaction that
+    /// an earlier write left open. The future of that write was dropped between two statements, or it failed; the
+    /// rest of its work on the server is waited for.
     async fn settle(&mut self, store: &Postgres) -> Result<(), Trouble> {
         if self.unfinished
             && let Some(connection) = &mut self.connection
@@ -199,7 +200,7 @@ impl Writer {
     }
 }
 
-/// Writes all changes, or nothing and returns `false` because some change must be refused.
+/// Writes all changes, or writes nothing and returns `false` because some change must be refused.
 async fn write_all(
     connection: &mut PgConnection,
     statements: &mut Statements,
@@ -247,7 +248,7 @@ async fn execute(
     connection.execute(sqlx::query_with(AssertSqlSafe(sql), arguments)).await.map(drop)
 }
 
-/// Takes over those runs that can be had, and says why of each of the others.
+/// Takes over the runs that are available, and finds the refusal for each of the others.
 async fn claim(
     connection: &mut PgConnection,
     changes: &[&Change],
@@ -257,7 +258,7 @@ async fn claim(
     let mut batch = Batch::by(Vec::new());
     run::write_claims(runs, &mut batch);
     let arguments = batch.claiming(fence)?;
-    let query = sqlx::query_with(run::CLAIM.as_str(), arguments).persistent(false); // planned anew: see `connect`
+    let query = sqlx::query_with(run::CLAIM.as_str(), arguments).persistent(false); // planned again each time: see `connect`
     let mut taken = HashSet::new();
     for row in query.fetch_all(&mut *connection).await? {
         taken.insert((row.try_get::<String, _>(0)?, row.try_get::<i64, _>(1)?));
@@ -278,7 +279,7 @@ async fn claim(
     Ok(verdicts)
 }
 
-/// For the test that prepares and explains them.
+/// The statements, for the test that prepares and explains them.
 pub(super) fn statements() -> Vec<String> {
     use Own::{Event, Key, Mark, More, Payload, Prune, Received};
     let own = [&special::QUESTION, &special::ANSWER]

@@ -1,4 +1,4 @@
-//! Connections: to whichever of several hosts is the primary, set up so that a commit that is answered is durable.
+//! Connections to the primary among several hosts, set up so that a commit that is answered is durable.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,23 +13,23 @@ use crate::clock::{Boot, Clock as _, SystemClock};
 use crate::id::{Entropy as _, SystemEntropy};
 use crate::store::{OpenError, StoreError};
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Our own statements that write: always the same few.
+    /// The engine's own writing statements: always the same few.
     Writing,
-    /// Our own questions, each of which has its index.
+    /// The engine's own queries, each of which has its index.
     Reading,
-    /// The user's statements: the planner is left as the user knows it.
+    /// The user's statements: the planner keeps its usual settings.
     Guest,
 }
 
-/// How connections are made.
+/// The options and hosts from which connections are made.
 #[derive(Debug)]
 pub(super) struct Connector {
-    /// One for each host, in the order of the URL.
+    /// The options for each host, in the order of the URL.
     hosts: Vec<PgConnectOptions>,
-    /// The one that was the primary last.
+    /// The index of the host that was the primary last.
     last: AtomicUsize,
     pub(super) options: Options,
 }
@@ -43,7 +43,7 @@ impl Connector {
         Ok(Self { hosts, last: AtomicUsize::new(0), options })
     }
 
-    /// The database without the password, for messages.
+    /// The hosts, database and schema without the password, for messages.
     pub(super) fn place(&self) -> String {
         let hosts: Vec<_> =
             self.hosts.iter().map(|host| format!("{}:{}", host.get_host(), host.get_port())).collect();
@@ -56,12 +56,12 @@ impl Connector {
         self.hosts.len() > 1
     }
 
-    /// What a listener of the driver's is made from: the host that was the primary last.
+    /// The options for a listener of the driver: those of the host that was the primary last.
     pub(super) fn primary(&self) -> Option<&PgConnectOptions> {
         self.hosts.get(self.last.load(Ordering::Relaxed))
     }
 
-    /// Connects to the first host that can be written, beginning with the one that was last.
+    /// Connects to the first host that accepts writes, beginning with the last primary.
     pub(super) async fn connect(&self, purpose: Purpose) -> Result<PgConnection, StoreError> {
         let mut trouble = String::new();
         for attempt in 0..self.hosts.len() {
@@ -97,7 +97,7 @@ impl Connector {
             self.refuse_weak(&row)?;
             let standby: bool = row.try_get_unchecked(0).map_err(|e| failure(&e))?;
             if standby {
-                let _ = connection.close().await; // it is of no use to us, whatever becomes of it
+                let _ = connection.close().await; // the connection is of no use, whatever its end
                 return Ok(None);
             }
             Ok(Some(connection))
@@ -108,7 +108,8 @@ impl Connector {
         })
     }
 
-    /// Takes away what a stranger may have left on a connection: settings, locks, temporary tables. Whether it is as new.
+    /// Removes the state that a user's code may have left on a connection: settings, locks, temporary tables. Returns
+    /// true if the connection is as new.
     pub(super) async fn clean(&self, connection: &mut PgConnection, purpose: Purpose) -> bool {
         let clean = "RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP; CLOSE ALL";
         let sql = format!("{clean}; {}", self.setting_up(purpose));
@@ -119,7 +120,7 @@ impl Connector {
         sqlx::raw_sql(AssertSqlSafe(self.setting_up(purpose))).fetch_one(connection).await
     }
 
-    /// Puts a session in order, and tells what it is.
+    /// The statement that sets a session up and returns its state.
     fn setting_up(&self, purpose: Purpose) -> String {
         let options = &self.options;
         let mut sql = String::from(
@@ -130,7 +131,7 @@ impl Connector {
         let mut set = |name: &str, value: &str| {
             let _ = write!(sql, ", set_config('{name}', '{value}', false)");
         };
-        // A server that waits for a client which is gone holds locks: rows, and the worker's own.
+        // A server that waits for a client that has gone holds locks: rows, and the worker's own.
         set("lock_timeout", &options.lock_timeout.as_millis().to_string());
         if !options.distributed {
             set("tcp_keepalives_idle", "10");
@@ -139,15 +140,15 @@ impl Connector {
             set("client_min_messages", "warning");
         }
         if purpose != Purpose::Guest {
-            // What the client gives up waiting for, the server gives up doing. Neither ends a commit that waits for
-            // its standby.
+            // The server cancels a statement that the client stops waiting for. Neither limit ends a commit that
+            // waits for its standby.
             set("statement_timeout", &options.answer_timeout.as_millis().to_string());
             set("idle_in_transaction_session_timeout", &options.lock_timeout.as_millis().to_string());
             if !options.distributed {
-                // What writes finds its rows by the keys that it conflicts with: one plan for good. What asks could be
-                // answered by way of another index, too, and which one is better does not show in a table that is
-                // still empty: so its plan is not kept. Every join of ours is by key, and what is asked for in an order
-                // is read in it, a page at a time: a bitmap would have all of it sorted for each page.
+                // Writing statements find their rows by the keys that they conflict with: one plan is right for good.
+                // A query could also use another index, and a table that is still empty does not show which is
+                // better: so its plan is not kept. Every join of the engine is by key, and rows that are queried in
+                // an order are read in it, a page at a time: a bitmap would sort all of them for each page.
                 let kept =
                     if purpose == Purpose::Writing { "force_generic_plan" } else { "force_custom_plan" };
                 set("plan_cache_mode", kept);
@@ -168,11 +169,12 @@ impl Connector {
         sql
     }
 
-    /// A pooler that gives each transaction another connection would leave our settings on connections of other clients, and
-    /// run our statements where they are not set: in another schema, without time limits. Asked before anything is set.
+    /// Refuses a pooler that gives each transaction another connection: it would leave the engine's settings on
+    /// connections of other clients, and run the engine's statements without the settings: in another schema, without
+    /// time limits. The check is made before anything is set.
     ///
-    /// A host that cannot be reached is left to [`connect`](Self::connect), which says so. A distributed server has no
-    /// processes to tell apart.
+    /// A host that cannot be reached is left to [`connect`](Self::connect), which reports it. A distributed server
+    /// has no processes that could be told apart.
     pub(super) async fn refuse_transaction_pooling(&self) -> Result<(), StoreError> {
         if self.options.distributed {
             return Ok(());
@@ -187,7 +189,8 @@ impl Connector {
         Ok(())
     }
 
-    /// A commit that is answered before it is on disk may be lost, and with it a `started`: a silent duplicate.
+    /// Refuses a server that answers a commit before it is on disk: the commit may be lost, and a lost `started`
+    /// record means a silent duplicate.
     fn refuse_weak(&self, row: &PgRow) -> Result<(), StoreError> {
         let found: String = row.try_get_unchecked(1).map_err(|e| failure(&e))?;
         if matches!(found.as_str(), "on" | "remote_apply") || self.options.allow_async_commit {
@@ -196,8 +199,8 @@ impl Connector {
         Err(OpenError::WeakDurability { path: self.place(), found }.into())
     }
 
-    /// More than one host, and no standby that a commit waits for: what the last commits of a primary that dies held
-    /// is lost when its standby is promoted.
+    /// Refuses several hosts without a standby that commits wait for: the last commits of a primary that dies are
+    /// lost when its standby is promoted.
     pub(super) async fn refuse_async_standby(&self, connection: &mut PgConnection) -> Result<(), StoreError> {
         if !self.has_standbys() || self.options.allow_async_standby {
             return Ok(());
@@ -214,9 +217,9 @@ impl Connector {
     }
 }
 
-/// Two connections that are open at once have two server processes, and each keeps its own. Under a pooler that shares them
-/// one has the process of the other, or has another one in its next transaction. Several looks, for other clients of the
-/// pooler may come in between.
+/// True if a pooler shares server connections between clients. Two connections that are open at once have two server
+/// processes, and each keeps its own. Under such a pooler one connection gets the process of the other, or another
+/// process in its next transaction. There are several looks, because other clients of the pooler may come in between.
 async fn is_shared(host: &PgConnectOptions) -> Result<bool, sqlx::Error> {
     const LOOKS: u32 = 3;
     let (mut one, mut other) = (host.connect().await?, host.connect().await?);
@@ -225,7 +228,8 @@ async fn is_shared(host: &PgConnectOptions) -> Result<bool, sqlx::Error> {
     for _ in 0..LOOKS {
         shared |= process(&mut one, "").await? != mine;
         let held = process(&mut other, "BEGIN; ").await?;
-        // Not asked again if it is shared: the pool may have no other connection, and would let it wait for this one.
+        // No further query if the connection is shared: the pool may have no other connection and would let the query
+        // wait for this one.
         shared = shared || held == mine || process(&mut one, "").await? != mine;
         sqlx::raw_sql("ROLLBACK").execute(&mut other).await?;
     }
@@ -239,7 +243,7 @@ async fn process(connection: &mut PgConnection, before: &str) -> Result<i32, sql
     sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(connection).await?.try_get_unchecked(0)
 }
 
-/// A schema's name stands in SQL text: it must be a plain identifier.
+/// Checks the name of a schema, which is part of SQL text: it must be a plain identifier.
 fn check_schema(schema: &str) -> Result<(), OpenError> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let starts = schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
@@ -250,8 +254,8 @@ fn check_schema(schema: &str) -> Result<(), OpenError> {
     Err(OpenError::Unusable { path: format!("schema {schema:?}"), detail: detail.into() })
 }
 
-/// One set of options for each host of a URL as libpq knows them: `postgres://user@one:5432,two:5433/database`. The
-/// driver knows only URLs of one host.
+/// The options for each host of a URL in the form of libpq: `postgres://user@one:5432,two:5433/database`. The driver
+/// only knows URLs of one host.
 fn hosts(url: &str) -> Result<Vec<PgConnectOptions>, OpenError> {
     let (scheme, rest) = url.split_once("://").ok_or_else(|| unusable("it has no scheme"))?;
     let (authority, tail) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
@@ -268,7 +272,7 @@ fn hosts(url: &str) -> Result<Vec<PgConnectOptions>, OpenError> {
     hosts.split(',').map(parse).collect()
 }
 
-/// `target_session_attrs` is libpq's, and we always look for a host that can be written.
+/// Removes `target_session_attrs`, which belongs to libpq: the engine always looks for a host that accepts writes.
 fn without_session_attrs(tail: &str) -> Result<String, OpenError> {
     let Some((path, query)) = tail.split_once('?') else { return Ok(tail.to_owned()) };
     let mut kept = Vec::new();
@@ -285,12 +289,12 @@ fn without_session_attrs(tail: &str) -> Result<String, OpenError> {
     Ok(format!("{path}{mark}{}", kept.join("&")))
 }
 
-/// The URL itself is not repeated: it may hold a password.
+/// The error for an unusable URL. The URL itself is not repeated, because it may hold a password.
 fn unusable(detail: &str) -> OpenError {
     OpenError::Unusable { path: "the database's URL".into(), detail: detail.to_owned() }
 }
 
-/// The future's result, unless it takes longer than that.
+/// The result of the future, or `None` if the future takes longer than `limit`.
 pub(super) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future.fuse());
     let mut late = SystemClock.sleep(limit).fuse();
@@ -300,8 +304,8 @@ pub(super) async fn within<T>(limit: Duration, future: impl Future<Output = T>) 
     }
 }
 
-/// Pauses between tries: they double, and each is cut by chance, so that workers that lost one server together do not
-/// come back together.
+/// The pauses between retries: they double, and each is shortened at random, so that workers that lost one server
+/// together do not return together.
 pub(super) struct Patience {
     began: Boot,
     limit: Duration,
@@ -316,7 +320,7 @@ impl Patience {
         Self { began: SystemClock.boot(), limit, pause: Self::FIRST }
     }
 
-    /// Waits for the next try; false if there has been enough of them.
+    /// Waits for the next retry; false if the time limit is over.
     pub(super) async fn again(&mut self) -> bool {
         if self.began.until(SystemClock.boot()) >= self.limit {
             return false;

@@ -1,14 +1,14 @@
-//! Where the rows are: in which database of which server, and on which of its timelines.
+//! The origin of the rows: the database, its server, and the timeline of the server.
 //!
-//! It tells a dump that was read back, a copied database, a server that was recovered up to an earlier instant, and a standby
-//! that was promoted. It cannot tell that a disk or a snapshot of it was put back: the server then only recovers from a crash, as
-//! it sees it. A living worker notices that, by its own row (`exec/pulse`).
+//! The origin reveals a dump that was read back, a copied database, a server that was recovered up to an earlier
+//! instant, and a promoted standby. It does not reveal that a disk or a snapshot was put back: from the server's view
+//! it only recovers from a crash. A live worker notices that by its own row (`exec/pulse`).
 
 use super::{Columns, Postgres, StoreError};
 use crate::ledger::Origin;
 use crate::store::row::Take as _;
 
-/// Where the rows are, with the number of the system as it is asked for.
+/// The query for the origin of the rows, with the expression for the number of the system.
 macro_rules! with_system {
     ($system:literal, $from:literal) => {
         concat!(
@@ -27,7 +27,7 @@ macro_rules! with_system {
 }
 
 impl Postgres {
-    /// Where the rows are; nothing if the server does not say.
+    /// The origin of the rows; `None` if the server does not tell it.
     pub(crate) async fn origin(&self) -> Result<Option<Origin>, StoreError> {
         if self.connector.options.distributed {
             return Ok(None);
@@ -37,7 +37,7 @@ impl Postgres {
             .optional(|| sqlx::query(with_system!("system_identifier::text", "pg_control_system()")))
             .await
         {
-            // A role may lack the right to ask for the system: the rest needs none.
+            // A role may lack the right to read the system's number: the rest of the query needs no right.
             Err(StoreError::Io { .. }) => {
                 self.readers.optional(|| sqlx::query(with_system!("''", "(SELECT 1) AS one"))).await
             }

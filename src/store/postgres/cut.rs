@@ -1,5 +1,5 @@
-//! How a batch is cut before it is written: by lane over two connections, by tenant where the database is distributed,
-//! and where one change touches a row that one before it has touched.
+//! Cutting a batch before it is written: by lane over two connections, by tenant if the database is distributed, and
+//! where one change touches a row that an earlier one has touched.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -9,11 +9,11 @@ use crate::store::Change;
 use crate::store::row::Row as _;
 use crate::store::written::Written;
 
-/// From this many changes on, two connections are faster than one: the server works on one core for each.
+/// The number of changes from which two connections are faster than one: the server works on one core for each.
 const WORTH_TWO: usize = 32;
 
-/// A large batch, cut by lane so that changes of one lane stay in their order on one connection. None where some
-/// change is in no lane: others of the batch may build on it.
+/// The two halves of a large batch, cut by lane so that changes of one lane stay in their order on one connection.
+/// `None` if some change is in no lane: other changes of the batch may build on it.
 pub(super) fn halves<'c>(changes: &[&'c Change]) -> Option<[Vec<&'c Change>; 2]> {
     if changes.len() < WORTH_TWO || changes.iter().any(|change| change.lane.is_none()) {
         return None;
@@ -26,25 +26,27 @@ pub(super) fn is_second(change: &Change) -> bool {
     change.lane.is_some_and(|lane| lane.0 % 2 == 1)
 }
 
-/// Whose rows a change is about; none for a worker's own.
+/// The tenant whose rows a change is about; `None` for a worker's own.
 pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
     change.written().find_map(Written::tenant)
 }
 
-/// Cuts changes where one touches a row that one before it has touched: a statement cannot write a row twice.
+/// Cuts the changes before one that touches a row that an earlier one has touched: a statement cannot write a row
+/// twice.
 pub(super) fn waves<'c>(changes: &[&'c Change]) -> Vec<Vec<&'c Change>> {
     let mut waves = vec![Vec::new()];
     let mut touched = HashSet::new();
     for change in changes {
         let rows: Vec<_> = change.written().filter_map(row).collect();
-        // All that are added to one aggregate are one row of the statement; not together with a mark of it.
+        // All events that are added to one aggregate are one row of the statement; they do not go together with a
+        // mark of it.
         let other = |(table, row): &(u8, i64)| match *table {
             MARKS => touched.contains(&(EVENTS, *row)),
             EVENTS => touched.contains(&(MARKS, *row)),
             _ => touched.contains(&(*table, *row)),
         };
         let again = |row: &(u8, i64)| row.0 == MARKS && touched.contains(row);
-        // A statement does not see what it writes itself, so it cannot delete that again.
+        // A statement does not see its own writes, so it cannot delete them again.
         if change.prune.is_some() || rows.iter().any(|row| other(row) || again(row)) {
             waves.push(Vec::new());
             touched.clear();
@@ -60,7 +62,7 @@ pub(super) fn waves<'c>(changes: &[&'c Change]) -> Vec<Vec<&'c Change>> {
 const MARKS: u8 = 0;
 const EVENTS: u8 = 1;
 
-/// The row of a table that two changes of one statement must not write.
+/// The row of a table that two changes of one statement must not both write.
 fn row(written: Written<'_>) -> Option<(u8, i64)> {
     Some(match written {
         Written::Mark(mark) => (MARKS, hashed((&mark.tenant, &mark.name))),
@@ -76,7 +78,7 @@ fn row(written: Written<'_>) -> Option<(u8, i64)> {
     })
 }
 
-/// The same for the same key; that two others fall together does no harm.
+/// A hash of the key. A collision of two other keys does no harm.
 fn hashed(key: impl Hash) -> i64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);

@@ -9,7 +9,7 @@ use crate::id::Tenant;
 use crate::store::sql::erase::under_way;
 use crate::store::{Change, UnderWay, Verdict};
 
-/// On a connection beside those that write for others, and for as long as it takes.
+/// Erases a tenant on a connection that does not write for others, without a time limit.
 pub(super) async fn commit(store: &Postgres, change: &Change) -> Result<Verdict, StoreError> {
     let mut lent = store.readers.lend().await.map_err(|trouble| trouble.error)?;
     let connection = &mut lent.connection;
@@ -24,7 +24,8 @@ pub(super) async fn commit(store: &Postgres, change: &Change) -> Result<Verdict,
     Ok(refusal.map_or(Verdict::Admitted, Verdict::Refused))
 }
 
-/// What keeps it from going, looked for once more when all has gone: what begins meanwhile must not lose what it rests on.
+/// Erases the tenant, and looks again afterwards for rows that prevent it: a run that begins meanwhile must not lose
+/// the rows that it rests on.
 pub(super) async fn erase(
     connection: &mut PgConnection,
     tenant: &Tenant,

@@ -1,4 +1,4 @@
-//! Tables `inbox`, `inbox_try` and `inbox_version`: messages are processed once, together with what they change.
+//! Tables `inbox`, `inbox_try` and `inbox_version`: messages are processed once, together with their changes.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::payload::Payload;
 use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
 use crate::store::sql;
 
-/// A try is counted before it is made, and its commit does not wait for the disk: a process that is killed leaves the count
-/// behind all the same, and only a server that fails may take it back. Nothing is counted of a message that nobody will process.
+/// Counts an attempt before it is made. The commit does not wait for the disk: a killed process still leaves the
+/// count behind, and only a failing server may lose it. No attempt is counted of a message with a recorded end.
 const COUNT: &str = "WITH fast AS (SELECT set_config('synchronous_commit', 'off', true)) \
                      INSERT INTO inbox_try (tenant, consumer, message, tries) SELECT $1, $2, $3, 1 \
                      FROM fast WHERE NOT EXISTS \
@@ -26,46 +26,47 @@ const COUNT: &str = "WITH fast AS (SELECT set_config('synchronous_commit', 'off'
                      ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = inbox_try.tries + 1 \
                      RETURNING 1::bigint, tries, NULL::text, detail";
 
-/// How often a message was tried, with the try that is counted already.
+/// The number of attempts of a message, including the one that is counted already.
 const TRIED: &str = "SELECT 1::bigint, tries, NULL::text, detail FROM inbox_try \
                      WHERE tenant = $1 AND consumer = $2 AND message = $3";
 
-/// What is known of a message, whoever holds its row.
+/// The recorded end of a message, without regard to locks on its row.
 const KNOWN: &str = "SELECT state, tries, result, detail FROM inbox \
                      WHERE tenant = $1 AND consumer = $2 AND message = $3";
 
-/// Whether the consumer has this version of the aggregate, or a newer one.
+/// Finds a row if the consumer has this version of the aggregate, or a newer one.
 const NEWER: &str = "SELECT 1 FROM inbox_version \
                      WHERE tenant = $1 AND consumer = $2 AND aggregate = $3 AND version >= $4";
 
-/// The row as it is when nobody else holds it.
+/// The row of a message once no other transaction holds it.
 const HOLD: &str = "SELECT state, tries, result, detail FROM inbox \
                     WHERE tenant = $1 AND consumer = $2 AND message = $3 FOR UPDATE";
 
-/// The first statement of a transaction takes the message, if it is known nowhere. It waits for whoever has taken it before, so
-/// that of deliveries which come at once one is tried, and the others find what became of it. The row says
-/// [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until its closure has ended. The statement makes the transaction's settings: what
-/// this process gives up, the server gives up, too; and a mark that goes with the transaction, by which a later statement knows that it
-/// is in this one.
+/// Takes the message as the first statement of its transaction, if the message has no row yet. The statement waits
+/// for an earlier transaction that has taken the message: of several simultaneous deliveries one is tried, and the
+/// others find its end. The state of the row is [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until the closure
+/// has ended. The statement also sets up the transaction: the time limits by which the server gives up when this
+/// process does, and a mark that belongs to the transaction, by which a later statement recognises it.
 const TAKE: &str = "INSERT INTO inbox (tenant, consumer, message, state, tries, at) VALUES ($1, $2, $3, 5, 1, $5) \
                     ON CONFLICT (tenant, consumer, message) DO NOTHING \
                     RETURNING set_config('statement_timeout', $4, true), \
                     set_config('idle_in_transaction_session_timeout', $4, true), \
                     set_config('counterfoil.begun', 'yes', true)";
 
-/// Says what became of the message in the transaction that was begun, and in no other: the closure may have ended that one, even if it
-/// began another.
+/// Records the end of the message in the transaction that was begun, and in no other: the closure may have ended that
+/// transaction, even if it began another one.
 const FINISH: &str = "WITH counted AS \
                       (DELETE FROM inbox_try WHERE tenant = $1 AND consumer = $2 AND message = $3) \
                       UPDATE inbox SET state = $4, result = $5 WHERE tenant = $1 AND consumer = $2 AND message = $3 \
                       AND state = 5 AND current_setting('counterfoil.begun', true) = 'yes'";
 
 impl Postgres {
-    /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless it is
-    /// known what became of it.
+    /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless
+    /// the end of the message is known already.
     ///
     /// # Crash
-    /// Before the transaction ends: nothing of it is there, but the try if it is counted before. After: all of it.
+    /// Before the transaction ends: nothing of it is there, except the attempt if it is counted before. After: all of
+    /// it.
     pub(crate) async fn process<T, E, F>(
         &self,
         delivery: &Delivery,
@@ -76,12 +77,13 @@ impl Postgres {
     where
         F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
     {
-        // Not given back unless everything went well: what is open on it then goes with it.
+        // The connection is given back only after a success: otherwise its open transaction ends with it.
         let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
         let connection = &mut lent.connection;
         let known = if take(connection, limit, delivery).await? {
             match delivery.counting {
-                // On another connection: if this transaction is rolled back, the try has been made all the same.
+                // The count uses another connection: if this transaction is rolled back, the attempt has still been
+                // made.
                 Counting::Before => self.inbox_count(delivery).await?,
                 Counting::Done => first(&self.readers.once(bound(TRIED, delivery)).await?, delivery.tries)?,
                 _ => None,
@@ -118,7 +120,7 @@ impl Postgres {
         }
     }
 
-    /// Retires messages. Nobody waits for it, and what a crash takes back is retired again.
+    /// Retires messages. Nobody waits for the disk, and messages that a crash brings back are retired again.
     pub(crate) async fn inbox_retire(
         &self,
         consumer: &str,
@@ -145,7 +147,7 @@ impl Postgres {
         Ok(next)
     }
 
-    /// What is known of a message that nobody will process any more. Nothing is counted.
+    /// The recorded end of a message that is not to be processed any more. No attempt is counted.
     pub(crate) async fn inbox_known(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         let known = first(&self.readers.once(bound(KNOWN, delivery)).await?, u32::MAX)?;
         if known.is_some() {
@@ -158,8 +160,8 @@ impl Postgres {
         Ok(newer.first().map(|_| Known::Outdated))
     }
 
-    /// The answer to COMMIT was lost. Whoever asks for the row waits for the transaction that may still be under way, and
-    /// then finds what it has written, or not.
+    /// Finds out the end of a message after the answer to COMMIT was lost. A query for its row waits for the
+    /// transaction that may still be under way, and then finds its write, or not.
     async fn find_processed<T, E>(
         &self,
         delivery: &Delivery,
@@ -176,7 +178,7 @@ impl Postgres {
         Err(StoreError::Io { detail }.into())
     }
 
-    /// Counts a try. Returns what is known of a message that is not to be tried.
+    /// Counts an attempt. Returns the recorded end of a message that is not to be tried.
     pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         let mut rows = self.readers.once(bound(COUNT, delivery)).await?;
         if rows.is_empty() {
@@ -185,7 +187,7 @@ impl Postgres {
         first(&rows, delivery.tries)
     }
 
-    /// The try has failed, and this is why. Returns how many there have been.
+    /// Records the reason why the attempt failed. Returns the number of attempts.
     pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
         let counts = "INSERT INTO inbox_try (tenant, consumer, message, tries, detail) VALUES ($1, $2, $3, 1, $4) \
                       ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = inbox_try.tries + 1, \
@@ -197,8 +199,8 @@ impl Postgres {
         Ok(tries.unwrap_or_default())
     }
 
-    /// Sets the message aside after so many tries, and names the question about it, unless it has one. Returns the question;
-    /// none if another delivery of the message has been processed meanwhile.
+    /// Sets the message aside after this number of attempts, and names the question about it, unless it has one.
+    /// Returns the question; `None` if another delivery of the message has been processed meanwhile.
     pub(crate) async fn inbox_set_aside(
         &self,
         delivery: &Delivery,
@@ -218,7 +220,7 @@ impl Postgres {
         Ok(asked.map(QuestionId))
     }
 
-    /// Somebody has answered this question: it may be tried again, from the first time on.
+    /// Lets the message be tried again, counted from the first attempt on, because this question was answered.
     pub(crate) async fn inbox_again(
         &self,
         delivery: &Delivery,
@@ -237,7 +239,7 @@ fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Postgre
     query.bind(escaped(&delivery.consumer).into_owned()).bind(escaped(&delivery.message).into_owned())
 }
 
-/// Begins the transaction of a message, if that is known nowhere.
+/// Begins the transaction of a message and takes it. False if the message has a row already.
 async fn take(
     connection: &mut PgConnection,
     limit: Duration,
@@ -251,7 +253,7 @@ async fn take(
     taken.await.map(|rows| !rows.is_empty()).map_err(|e| failure(&e))
 }
 
-/// What the row says, if there is one and it is not to be tried.
+/// The recorded end in the row, if there is a row and the message is not to be tried.
 fn first(rows: &[PgRow], limit: u32) -> Result<Option<Known>, StoreError> {
     let row = rows.first().map(read).transpose().map_err(|e| failure(&e))?;
     Ok(row.and_then(|row| row.known(limit)))
@@ -268,8 +270,8 @@ fn read(row: &PgRow) -> Result<Counted, sqlx::Error> {
     })
 }
 
-/// The consumer has this version of the aggregate or a newer one. Otherwise it has this one from now on; two that bring one
-/// at once wait for one another here.
+/// True if the consumer has this version of the aggregate or a newer one. Otherwise this version is recorded; two
+/// messages that bring a version at once wait for one another here.
 async fn is_outdated(connection: &mut PgConnection, delivery: &Delivery) -> Result<bool, sqlx::Error> {
     let Some((aggregate, version)) = &delivery.version else { return Ok(false) };
     let written = sqlx::query(
@@ -300,7 +302,7 @@ async fn finish<E>(
             Err(StoreError::Io { detail: "the closure took the message's row away".to_owned() }.into())
         }
         Ok(_) => Err(TransactionError::EndedInside),
-        // One of its statements failed, and PostgreSQL rolls everything back, whatever COMMIT answers.
+        // A statement of the closure failed, and PostgreSQL rolls everything back, whatever COMMIT answers.
         Err(error) if is_aborted(&error) => Err(TransactionError::Spoilt { detail: error.to_string() }),
         Err(error) => Err(failure(&error).into()),
     }

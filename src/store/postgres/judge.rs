@@ -1,4 +1,4 @@
-//! Judging a batch that could not be written as a whole: which of its changes must be refused, and why.
+//! Judging a batch that could not be written as a whole: the changes that must be refused, and the reasons.
 
 use std::collections::HashSet;
 
@@ -49,7 +49,7 @@ pub(super) async fn judge(
     Ok(judged.verdicts)
 }
 
-/// The verdict on a change that nobody judges, because its lane has stopped.
+/// The verdict on a change that is not judged, because its lane has stopped.
 const UNSEEN: Verdict = Verdict::Refused(Refusal::Predecessor);
 
 struct Judged {
@@ -58,7 +58,7 @@ struct Judged {
 }
 
 impl Judged {
-    /// Those of a part that are not refused unseen.
+    /// The changes of a part that are not refused unseen.
     fn open(&self, changes: &[&Change], part: std::ops::Range<usize>) -> Vec<usize> {
         part.filter(|one| changes[*one].lane.is_none_or(|lane| !self.stopped.contains(&lane))).collect()
     }
@@ -91,7 +91,7 @@ async fn admit_all(
     Ok(true)
 }
 
-/// Writes one change inside an open transaction, or nothing of it and says why.
+/// Writes one change inside an open transaction, or writes nothing of it and returns the refusal.
 pub(super) async fn admit(
     connection: &mut PgConnection,
     statements: &mut Statements,
@@ -105,7 +105,7 @@ pub(super) async fn admit(
     write_or_refuse(connection, statements, change).await
 }
 
-/// The same, once it is known that its worker may write.
+/// Writes one change, or returns the refusal, once it is known that its worker may write.
 pub(super) async fn write_or_refuse(
     connection: &mut PgConnection,
     statements: &mut Statements,
@@ -123,13 +123,13 @@ pub(super) async fn write_or_refuse(
     refusal(connection, change, objection).await.map(Some)
 }
 
-/// What the database has against a change.
+/// The objection of the database to a change.
 enum Objection {
-    /// The worker or the tenant that it is about is not as it should be.
+    /// The worker or the tenant of the change is not in the expected state.
     Row(Refusal),
     /// Not all rows of this table could be written.
     Rows(String),
-    /// It refused the values.
+    /// The database refused the values.
     Values(String),
 }
 
@@ -189,7 +189,7 @@ fn objection(error: &sqlx::Error) -> Objection {
     }
 }
 
-/// Why a change is refused, now that nothing of it is written.
+/// The refusal of a change, now that nothing of it is written.
 async fn refusal(
     connection: &mut PgConnection,
     change: &Change,
@@ -201,7 +201,7 @@ async fn refusal(
         Objection::Rows(table) => table,
     };
     let taken = match (table.as_str(), &change.run, &change.record) {
-        // Another one has its key, and none its place.
+        // Another run has the key, and no run has the id.
         ("run", Some(run), _) => {
             let sql = "SELECT 1 FROM run WHERE tenant = $1 AND workflow = $2 AND key = $3 \
                        AND NOT EXISTS (SELECT 1 FROM run o WHERE o.tenant = $1 AND o.id = $4)";

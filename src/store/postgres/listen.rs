@@ -1,7 +1,8 @@
-//! Hints between workers: that there is something to look at. `NOTIFY` outside of any transaction of the journal, for
-//! it takes a lock that all notifying transactions of the server share; and at most one on its way at a time.
+//! Hints between workers that there is work. `NOTIFY` is sent outside of any transaction of the ledger, because it
+//! takes a lock that all notifying transactions of the server share, and at most one `NOTIFY` is on its way at a
+//! time.
 //!
-//! Nothing depends on a hint: whoever waits for one also looks from time to time.
+//! Nothing depends on a hint: a worker that waits for one also polls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,22 +19,22 @@ use super::pool::Pool;
 use crate::id::{Entropy as _, SystemEntropy};
 use crate::store::StoreError;
 
-/// Between tries of a listener whose server is away.
+/// The retry time of a listener whose server is away.
 const LONG: Duration = Duration::from_secs(u64::MAX);
 
-/// What this process tells the others and hears of them.
+/// The hints that this process sends and receives.
 #[derive(Debug)]
 pub(super) struct Hints {
     connector: Arc<Connector>,
-    /// One for each schema, for the names of channels are the whole database's.
+    /// The name of the channel, one for each schema, because the names of channels belong to the whole database.
     channel: String,
-    /// Tells this process's own hints from those of others.
+    /// The id that tells this process's own hints from those of others.
     me: String,
     heard: Arc<Notify>,
     listening: AtomicBool,
     closed: CancellationToken,
     giving: AtomicBool,
-    /// Another one was asked for while one was on its way.
+    /// True if another hint was requested while one was on its way.
     again: AtomicBool,
 }
 
@@ -47,7 +48,7 @@ impl Hints {
         let schema: Option<String> = row.try_get(0).map_err(|e| failure(&e))?;
         let mut channel = format!("counterfoil {}", schema.unwrap_or_default());
         while channel.len() > 63 {
-            channel.pop(); // the longest name that a channel may have
+            channel.pop(); // a channel name has at most 63 bytes
         }
         Ok(Self {
             connector,
@@ -61,7 +62,7 @@ impl Hints {
         })
     }
 
-    /// Tells the others. If one hint is on its way already, whoever sends it sends another.
+    /// Sends a hint to the other workers. If one hint is on its way already, its sender sends another.
     pub(super) async fn give(&self, pool: &Pool) -> Result<(), StoreError> {
         if !self.connector.options.notify || self.connector.options.distributed {
             return Ok(());
@@ -78,7 +79,7 @@ impl Hints {
         Ok(())
     }
 
-    /// Resolves when another worker has given a hint, or one may have been lost.
+    /// A future that resolves when another worker has given a hint, or when a hint may have been lost.
     pub(super) async fn wait(&self) -> Result<(), StoreError> {
         if !self.connector.options.notify || self.connector.options.distributed {
             return std::future::pending().await;
@@ -108,7 +109,7 @@ impl Drop for Hints {
     }
 }
 
-/// Ends with whoever sends, even if its future is dropped: or no hint would ever be given again.
+/// A guard that ends with the sender, even if its future is dropped: otherwise no hint would ever be given again.
 struct Giving<'a>(&'a AtomicBool);
 
 impl Drop for Giving<'_> {
@@ -117,7 +118,7 @@ impl Drop for Giving<'_> {
     }
 }
 
-/// The task that listens.
+/// The task that listens for hints.
 struct Ear {
     connector: Arc<Connector>,
     channel: String,
@@ -132,7 +133,7 @@ impl Ear {
             if let Err(error) = self.listen_once(&mut patience).await {
                 tracing::debug!(%error, "nothing is heard of other workers for a moment");
             }
-            self.heard.notify_one(); // what was said meanwhile is lost
+            self.heard.notify_one(); // hints that were given meanwhile are lost
             patience.again().await;
         }
     }
@@ -141,13 +142,13 @@ impl Ear {
         let options: PgConnectOptions = match (&self.connector.options.listener, self.connector.primary()) {
             (Some(url), _) => url.parse()?,
             (None, Some(primary)) => primary.clone(),
-            (None, None) => return Ok(()), // cannot be: a URL has a host
+            (None, None) => return Ok(()), // this cannot be: a URL has a host
         };
         let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
         let mut listener = PgListener::connect_with(&pool).await?;
         listener.eager_reconnect(false);
         listener.listen(&self.channel).await?;
-        self.heard.notify_one(); // what was said before this is lost
+        self.heard.notify_one(); // earlier hints are lost
         *patience = Patience::of(LONG);
         while let Some(hint) = listener.try_recv().await? {
             if hint.payload() != self.me {

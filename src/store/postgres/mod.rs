@@ -1,10 +1,11 @@
-//! The shared store: PostgreSQL, up to two connections per process that write, several beside them.
+//! The shared store: PostgreSQL, with up to two writing connections per process and several others beside them.
 //!
-//! One batch at a time, and what is of one lane in it on one connection, so that changes of one run never overtake one
-//! another. A file per table; `commit` puts their rows into one statement, which is one transaction and one round trip.
+//! The store writes one batch at a time, and the changes of one lane in it on one connection, so that changes of one
+//! run never overtake one another. There is a file per table; `commit` puts their rows into one statement, which is
+//! one transaction and one round trip.
 //!
-//! Several processes work on one database at once. What they write of one row is put in order by the row's revision,
-//! and a worker that has ended writes nothing: each batch holds its worker's row until it is durable.
+//! Several processes work on one database at once. The revision of a row orders their writes of that row, and a
+//! worker that has ended writes nothing: each batch holds its worker's row until it is durable.
 
 mod commit;
 mod connect;
@@ -52,20 +53,20 @@ pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
     open::MIGRATIONS.iter().map(|migration| (migration.number, migration.name, migration.sql))
 }
 
-/// The statements that write, put together as they are sent. For tests that prepare and explain them.
+/// The writing statements, as they are sent, for tests that prepare and explain them.
 #[doc(hidden)]
 pub fn statements() -> Vec<String> {
     commit::statements()
 }
 
-/// The shared store.
+/// The shared store: a PostgreSQL database.
 #[derive(Debug)]
 pub struct Postgres {
     connector: Arc<Connector>,
-    /// None once it is closed.
+    /// The writers; `None` once the store is closed.
     writers: Mutex<Option<[Writer; 2]>>,
     readers: Queries<Pool>,
-    /// For the user's own transactions, which may take their time.
+    /// The connections for the user's own transactions, which may take long.
     guests: Arc<Pool>,
     hints: listen::Hints,
 }
@@ -73,36 +74,36 @@ pub struct Postgres {
 /// A connection that writes.
 #[derive(Debug, Default)]
 struct Writer {
-    /// None before its first write, and after it was lost until the next one.
+    /// The connection; `None` before the first write, and after a loss until the next write.
     connection: Option<PgConnection>,
     statements: statement::Statements,
-    /// A write was begun and its end not seen: its future was dropped, or it failed. The next one waits for its end,
-    /// and rolls back first.
+    /// True if a write was begun and its end was not seen: its future was dropped, or it failed. The next write waits
+    /// for that end, and rolls back first.
     unfinished: bool,
 }
 
 impl Postgres {
     /// Opens the database at `url` and brings its schema up to date. The URL may name several hosts:
-    /// `postgres://user@one,two:5433/database` writes to whichever of them is the primary.
+    /// `postgres://user@one,two:5433/database` writes to the one that is the primary.
     ///
     /// # Errors
-    /// [`StoreError::Open`] if it cannot be reached, if it was written by a newer version, if its tables are not those
-    /// of this engine, or if what it answers as committed may be lost.
+    /// [`StoreError::Open`] if the database cannot be reached, if it was written by a newer version, if its tables
+    /// are not those of this engine, or if a commit that it answers may be lost.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         Self::open_with(url, Options::default()).await
     }
 
-    /// Opens the database with other than the default options.
+    /// Opens the database with options.
     pub async fn open_with(url: &str, options: Options) -> Result<Self, StoreError> {
         open::open(url, options).await
     }
 
-    /// Hosts, database and schema, without the password.
+    /// The hosts, database and schema, without the password.
     pub fn place(&self) -> String {
         self.connector.place()
     }
 
-    /// Waits for the write that is under way, and closes all connections. From then on everything is answered with
+    /// Waits for the write that is under way, and closes all connections. From then on every call fails with
     /// [`StoreError::Closed`].
     pub async fn close(&self) {
         self.retire().await;
@@ -110,7 +111,7 @@ impl Postgres {
         self.hints.close();
     }
 
-    /// Ends writing. What is there can still be read through this store.
+    /// Ends writing. The rows can still be read through this store.
     pub(crate) async fn retire(&self) {
         let writers = self.writers.lock().await.take();
         for connection in writers.into_iter().flatten().filter_map(|writer| writer.connection) {
@@ -132,13 +133,13 @@ impl Store for Postgres {
     }
 
     fn pulse(&self) -> StoreFuture<'_, ClusterStatus> {
-        // Each worker comes by here with its heartbeat, idle or not.
+        // Each worker calls this with its heartbeat, idle or not.
         self.readers.close_unused();
         self.guests.close_unused();
         Box::pin(pulse::pulse(&self.readers))
     }
 
-    /// A database that was replaced has lost this worker's row, and with it every write.
+    /// Always succeeds: a replaced database lacks this worker's row, so that every write fails.
     fn in_place(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -156,16 +157,16 @@ impl Store for Postgres {
     }
 }
 
-/// What becomes of a statement that failed.
+/// The consequence of a failed statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// The database refused the values, not the write.
     Verdict,
-    /// It was rolled back for reasons that pass: the same again may succeed, on the same connection.
+    /// The statement was rolled back for a passing reason: the same again may succeed, on the same connection.
     Again,
-    /// The connection is of no use any more. Whether the statement took effect is not known.
+    /// The connection can no longer be used. The outcome of the statement is unknown.
     Lost,
-    /// The same again would fail again.
+    /// The same statement would fail again.
     Final,
 }
 
@@ -188,8 +189,8 @@ fn fate(error: &sqlx::Error) -> Fate {
     }
 }
 
-/// Sorts the driver's errors by what a caller does about them. The text has no values in it: PostgreSQL keeps these
-/// apart from the message.
+/// Converts an error of the driver by the reaction that it needs from the caller. The text holds no values:
+/// PostgreSQL keeps these apart from the message.
 fn failure(error: &sqlx::Error) -> StoreError {
     let detail = error.to_string();
     let code = error.as_database_error().and_then(|error| error.code().map(Cow::into_owned));
@@ -201,8 +202,8 @@ fn failure(error: &sqlx::Error) -> StoreError {
     }
 }
 
-/// PostgreSQL cannot store a NUL in text. It stands as U+0001 '0', and U+0001 as U+0001 '1': two texts that differ
-/// stay different.
+/// Escapes NUL, which PostgreSQL cannot store in text: NUL becomes U+0001 '0', and U+0001 becomes U+0001 '1'. Two
+/// different texts stay different.
 fn escaped(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| byte <= 1) {
         return Cow::Borrowed(text);
@@ -218,7 +219,7 @@ fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// The other way round; nothing if no escaped text is like that.
+/// Reverses the escape; `None` if the text is not an escaped one.
 fn unescaped(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('\u{1}') {
         return Some(Cow::Borrowed(text));
@@ -238,7 +239,7 @@ fn unescaped(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(plain))
 }
 
-/// Reads a row's columns in their order, telling damage from trouble.
+/// Reads the columns of a row in their order. Errors distinguish damage from trouble.
 struct Columns<'r> {
     row: &'r PgRow,
     next: usize,

@@ -1,4 +1,4 @@
-//! Opening: what is refused, and migrations.
+//! Opening: the databases that are refused, and the migrations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,15 @@ pub(super) struct Migration {
     pub(super) number: i64,
     pub(super) name: &'static str,
     pub(super) sql: &'static str,
-    /// The lowest schema version whose engine can work on a database that has this migration. It is written beside the
-    /// migration, so that old engines, which do not know it, can tell: during an update old and new workers share the
-    /// database. A migration that only adds names the oldest version that can work beside it; one that takes away what old engines use
-    /// names itself, and comes one release after they stopped using it.
+    /// The lowest schema version whose engine can work on a database that has this migration. It is stored beside the
+    /// migration, so that old engines, which do not know the migration, can read it: during an update old and new
+    /// workers share the database. A migration that only adds names the oldest version that can work beside it. A
+    /// migration that removes something that old engines use names itself, and is released one release after they
+    /// stopped using it.
     works_from: i64,
 }
 
-/// All migrations in their order.
+/// All migrations, in their order.
 pub(super) const MIGRATIONS: [Migration; 13] = [
     Migration {
         number: 1,
@@ -92,27 +93,27 @@ pub(super) const MIGRATIONS: [Migration; 13] = [
         number: 11,
         name: "deadline",
         sql: include_str!("../../../migrations/postgres/0011_deadline.sql"),
-        works_from: 9, // an older engine cancels nobody, and obeys the command of one that does
+        works_from: 9, // an older engine cancels no run, and obeys the command of an engine that does
     },
     Migration {
         number: 12,
         name: "scopes",
         sql: include_str!("../../../migrations/postgres/0012_scopes.sql"),
-        works_from: 9, // an older engine's tools have one scope each, and send by that
+        works_from: 9, // the tools of an older engine have one scope each, and send by that scope
     },
     Migration {
         number: 13,
         name: "expired",
         sql: include_str!("../../../migrations/postgres/0013_expired.sql"),
-        works_from: 9, // to an older engine an expired run or message has a result that it cannot read
+        works_from: 9, // an older engine cannot read the result of an expired run or message
     },
 ];
 
-/// A mark among the migrations: the database is being filled by a move, and no engine opens it until that is done. One
-/// that does not know the mark takes it for a migration of the future.
+/// A mark among the migrations: a move is filling the database, and no engine opens it until the move is done. An
+/// engine that does not know the mark takes it for a migration of the future.
 pub(super) const FILLING: i64 = 1_000_000;
 
-/// What a database is opened for.
+/// The purpose of opening a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opening {
     ToWork,
@@ -120,40 +121,47 @@ pub(super) enum Opening {
     ToFill,
 }
 
-/// How to open the database.
+/// The options for opening the database.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is one independent choice of the user")]
 pub struct Options {
-    /// The schema that holds the tables, made if it is missing, `counterfoil` by default: it is put first in the search
-    /// path. With none, the first schema in the search path of the role.
+    /// The schema that holds the tables, created if it is missing and put first in the search path. Default:
+    /// `counterfoil`. `None`: the first schema in the search path of the role.
     pub schema: Option<String>,
-    /// Connections for reading, opened as they are needed.
+    /// The number of connections for reading, opened on demand. Default: 4.
     pub readers: u32,
-    /// Connections for the user's own transactions, opened as they are needed. Sixteen by default: as many as a queue consumer has
-    /// messages in hand.
+    /// The number of connections for the user's own transactions, opened on demand. Default: 16, the number of
+    /// messages that a queue consumer has in flight.
     pub guests: u32,
-    /// How long a connection for reading or for the user's own transactions stays open while nobody needs it.
+    /// The time for which an unused connection for reading or for the user's own transactions stays open. Default:
+    /// 30 s.
     pub idle_for: Duration,
-    /// Another URL to listen for hints on: through a pooler that shares connections between clients nothing is heard.
+    /// Another URL to listen for hints on: no hint arrives through a pooler that shares connections between clients.
     pub listener: Option<String>,
-    /// Tell other workers at once when there is something for them, by `NOTIFY`. Without it they look from time to time.
+    /// True if other workers are told at once that there is work for them, by `NOTIFY`. Otherwise they only poll.
+    /// Default: true.
     pub notify: bool,
-    /// Go on although the server acknowledges commits that are not on disk yet (`synchronous_commit` weaker than `on`).
-    /// After a crash of the server a call that was made may then be unknown, and be made again.
+    /// True to go on although the server acknowledges commits that are not on disk yet (`synchronous_commit` weaker
+    /// than `on`). After a crash of the server a call that was made may then be unknown, and be made again. Default:
+    /// false.
     pub allow_async_commit: bool,
-    /// Go on although no standby confirms commits (`synchronous_standby_names` is empty) while the URL names several
-    /// hosts. After a standby was promoted a call that was made may then be unknown, and be made again.
+    /// True to go on although no standby confirms commits (`synchronous_standby_names` is empty) while the URL names
+    /// several hosts. After the promotion of a standby a call that was made may then be unknown, and be made again.
+    /// Default: false.
     pub allow_async_standby: bool,
-    /// The server is a distributed one: each transaction keeps to one tenant, except the admission to a queue in which tenants take
-    /// turns, and nothing is asked for that such servers lack. Designed for, not tested on any.
+    /// True if the server is a distributed one: each transaction keeps to one tenant, except the admission to a queue
+    /// in which tenants take turns, and nothing is used that such servers lack. Designed for such servers, but not
+    /// tested on any. Default: false.
     pub distributed: bool,
-    /// How long a host may take to accept a connection.
+    /// The time within which a host must accept a connection. Default: 5 s.
     pub connect_timeout: Duration,
-    /// How long a write waits for another session that has locked its rows, before it is tried anew.
+    /// The time for which a write waits for another session that has locked its rows, before the write is tried
+    /// again. Default: 5 s.
     pub lock_timeout: Duration,
-    /// How long a statement may take. One that takes longer is cancelled and tried anew.
+    /// The time limit of a statement. A statement that takes longer is cancelled and tried again. Default: 15 s.
     pub answer_timeout: Duration,
-    /// How long everything is tried again while the database cannot be reached, or no connection is free.
+    /// The time for which everything is tried again while the database cannot be reached, or no connection is free.
+    /// Default: 30 s.
     pub retry_for: Duration,
 }
 
@@ -214,7 +222,7 @@ pub(super) async fn prepare(
         let MigrateError::Driver(error) = error else { return Err(error.into_store(connector)) };
         let raced = matches!(fate(&error), Fate::Again | Fate::Verdict)
             || ["42P06", "42P07", "42710"].contains(&code(&error).as_str());
-        let _ = connection.execute("ROLLBACK").await; // if it is lost, the next statement says so
+        let _ = connection.execute("ROLLBACK").await; // if the connection is lost, the next statement reports it
         if !raced || !patience.again().await {
             return Err(MigrateError::Driver(error).into_store(connector));
         }
@@ -222,7 +230,8 @@ pub(super) async fn prepare(
     Ok(connection)
 }
 
-/// For tests, mostly. Nobody can tell a server in memory from one that risks its data.
+/// Warns if the server runs without fsync. This is meant mostly for tests: a server in memory cannot be told from one
+/// that risks its data.
 async fn warn_of_fsync(connector: &Connector, connection: &mut PgConnection) -> Result<(), StoreError> {
     let row = sqlx::query("SELECT current_setting('fsync', true)").fetch_one(connection).await;
     let fsync: Option<String> = row.and_then(|row| row.try_get(0)).map_err(|e| failure(&e))?;
@@ -263,8 +272,9 @@ impl MigrateError {
     }
 }
 
-/// Each migration is one transaction, which begins with its row in the table of migrations: whoever inserts it makes
-/// the migration, and others wait for its end. So there is no lock to be had, or to be left behind.
+/// Applies the missing migrations. Each one is a transaction that begins with its row in the table of migrations: the
+/// process that inserts the row makes the migration, and others wait for its end. So no lock must be acquired, or can
+/// be left behind.
 async fn migrate(
     connector: &Connector,
     connection: &mut PgConnection,
@@ -280,7 +290,7 @@ async fn migrate(
         MIGRATIONS.iter().filter(|migration| applied.iter().all(|a| a.number != migration.number))
     {
         connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
-        // Plain: a DDL statement may take longer than any of ours.
+        // No limits: a DDL statement may take longer than any other statement of the engine.
         connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0").await?;
         let done =
             sqlx::query("INSERT INTO migration (number, name, digest, works_from) VALUES ($1, $2, $3, $4)")
@@ -303,7 +313,7 @@ async fn prepare_schema(connector: &Connector, connection: &mut PgConnection) ->
             sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut *connection).await?;
         }
     }
-    // Not IF NOT EXISTS alone: a role that may not create anything can still work on tables that are there.
+    // IF NOT EXISTS alone is not enough: a role without the right to create can still work on existing tables.
     let there = sqlx::query(
         "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
          WHERE n.nspname = current_schema() AND c.relname = 'migration'",
@@ -337,7 +347,7 @@ async fn applied(connection: &mut PgConnection) -> Result<Vec<Applied>, sqlx::Er
     rows.fetch_all(connection).await?.iter().map(read).collect()
 }
 
-/// The tables are ours, and not from a future that this engine cannot work with.
+/// Refuses tables that are not of this engine, and migrations of a future that this engine cannot work with.
 fn refuse_strange(connector: &Connector, applied: &[Applied]) -> Result<(), MigrateError> {
     let path = || connector.place();
     for found in applied {

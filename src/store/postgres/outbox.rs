@@ -1,4 +1,4 @@
-//! Tables `outbox` and `outbox_aggregate`: events, and how far they are published.
+//! Tables `outbox` and `outbox_aggregate`: events, and the positions up to which they are published.
 
 use sqlx::postgres::PgConnection;
 
@@ -8,7 +8,8 @@ use crate::store::OutboxEvent;
 use crate::store::sql::ask::Session as _;
 use crate::store::sql::{judge::EVENT, payload};
 
-/// Adds an event inside a transaction of the user's own; the database tells when. False if another event has its id.
+/// Adds an event inside a transaction of the user's own, with the time of the database. False if another event has
+/// its id.
 pub(crate) async fn add_event(
     connection: &mut PgConnection,
     event: &OutboxEvent,
@@ -25,10 +26,11 @@ async fn add(
     if let Some(payload) = large {
         payload::add(connection, &event.tenant, payload).await?;
     }
-    // Asked for by itself: on a distributed server, a write that calls it would be another one on each node.
+    // The time is a query of its own: on a distributed server, a write that calls the function would get another time
+    // on each node.
     let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     let now: i64 = sqlx::query_scalar(now).fetch_one(&mut *connection).await?;
-    // The aggregate's row is locked from here on. Should the event be there, its place is given back below.
+    // The row of the aggregate is locked from here on. If the event exists already, its position is given back below.
     let placed = sqlx::query(
         "WITH more AS (INSERT INTO outbox_aggregate (tenant, name, last, published, tries, refusals, due_at, revision) \
          VALUES ($1, $3, 1, 0, 0, 0, $6, 1) \

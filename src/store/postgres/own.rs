@@ -1,4 +1,4 @@
-//! The server as the user's own database: what the files of each subject have for its transactions and messages.
+//! The server as the user's own database: the functions of each subject's file for its transactions and messages.
 
 use futures_util::future::BoxFuture;
 use sqlx::postgres::PgConnection;

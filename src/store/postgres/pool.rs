@@ -1,7 +1,7 @@
-//! Connections beside the one that writes: for reading, for heartbeats, for the user's own transactions.
+//! The connections beside the writer's: for reading, for heartbeats, for the user's own transactions.
 //!
-//! A connection is lent and given back. One whose borrower was dropped halfway, or failed, is not given back but
-//! closed: so nobody is ever handed a connection in the middle of something.
+//! A connection is lent and given back. A connection whose borrower was dropped halfway, or failed, is closed
+//! instead: so no caller ever gets a connection in the middle of something.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,8 @@ pub(super) type Statement = Query<'static, sqlx::Postgres, PgArguments>;
 pub(super) struct Pool {
     connector: Arc<Connector>,
     purpose: Purpose,
-    /// Each with the time since when nobody needs it. The last one is lent first, so those at the front are the longest without use.
+    /// The free connections, each with the instant since which it is unused. The last one is lent first, so the front
+    /// holds those unused for longest.
     free: Mutex<Vec<(Boot, PgConnection)>>,
     room: Arc<Semaphore>,
     closed: AtomicBool,
@@ -37,7 +38,7 @@ pub(super) struct Lent<'p> {
 }
 
 impl Lent<'_> {
-    /// Nothing is under way on it any more.
+    /// Gives the connection back. Nothing is under way on it any more.
     pub(super) fn give_back(self) {
         self.pool.take_back(self.connection);
     }
@@ -64,7 +65,7 @@ impl Pool {
         }
     }
 
-    /// All rows of a statement that is not tried again.
+    /// All rows of a statement that is not retried.
     pub(super) async fn once(&self, query: Statement) -> Result<Vec<PgRow>, StoreError> {
         self.try_all(query).await.map_err(|trouble| trouble.error)
     }
@@ -87,7 +88,7 @@ impl Pool {
         Ok(self.all(query).await?.pop())
     }
 
-    /// Writes, and tells how many rows. The same again must do no harm, for it is tried again.
+    /// Writes, and returns the number of rows. The statement is retried, so a repeat must do no harm.
     pub(super) async fn execute(&self, query: impl Fn() -> Statement) -> Result<u64, StoreError> {
         let mut patience = Patience::of(self.connector.options.retry_for);
         loop {
@@ -129,7 +130,8 @@ impl Pool {
         Ok(Lent { pool: self, connection, room })
     }
 
-    /// What its borrower, a stranger, may have left on it is taken away before anybody gets it; nobody waits for that.
+    /// Removes the state that a user's code may have left on the connection before it is lent again; nobody waits for
+    /// this.
     pub(super) fn clean(self: &Arc<Self>, lent: Lent<'_>) {
         let Lent { mut connection, room, .. } = lent;
         let pool = self.clone();
@@ -148,8 +150,8 @@ impl Pool {
         }
     }
 
-    /// Closes the connections that nobody has needed for a while: a server has few for all its clients, and what one worker keeps
-    /// another one lacks.
+    /// Closes the connections that were unused for a while: a server has few for all its clients, and a connection
+    /// that one worker keeps is missing for another.
     pub(super) fn close_unused(&self) {
         let now = SystemClock.boot();
         let unused: Vec<_> = {
@@ -159,11 +161,11 @@ impl Pool {
             free.drain(..unused).collect()
         };
         for (_, connection) in unused {
-            tokio::spawn(connection.close()); // the server is told, and nobody waits for that
+            tokio::spawn(connection.close()); // the server is told, and nobody waits for the end
         }
     }
 
-    /// What to do about an error, and about the connection that it came from.
+    /// The decision after an error: the error to report, and the end of the connection that it came from.
     pub(super) fn trouble(&self, lent: Lent<'_>, error: &sqlx::Error) -> Trouble {
         let fate = fate(error);
         match fate {
@@ -174,7 +176,7 @@ impl Pool {
         Trouble { error: failure(error), may_pass: fate != Fate::Final }
     }
 
-    /// Closes what is free, and everything else as it comes back.
+    /// Closes the free connections, and all others as they come back.
     pub(super) async fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.room.close();
@@ -189,7 +191,7 @@ impl Pool {
     }
 }
 
-/// An error, and whether the same may succeed a moment later.
+/// An error, and a flag that is true if the same may succeed a moment later.
 #[derive(Debug)]
 pub(super) struct Trouble {
     pub(super) error: StoreError,

@@ -1,4 +1,4 @@
-//! What a worker says and hears from time to time.
+//! The heartbeat of a worker, and the state that it polls.
 
 use std::sync::LazyLock;
 
@@ -11,8 +11,8 @@ use crate::store::row::Take as _;
 use crate::store::sql::reads::UNENDED;
 use crate::store::{ClusterStatus, LEDGER_ID, LEDGER_KIND, Worker};
 
-/// A heartbeat by itself: it goes past the connection that writes, so that a long batch does not cost the lease. False
-/// if the worker has ended.
+/// Renews a lease. The heartbeat does not use the writer's connection, so that a long batch does not cost the lease.
+/// False if the worker has ended.
 pub(super) async fn renew(pool: &Pool, fence: Fence, until: Timestamp) -> Result<bool, StoreError> {
     let query = || {
         sqlx::query("UPDATE worker SET lease_until = $1 WHERE fence = $2 AND ended_at IS NULL")
@@ -22,7 +22,8 @@ pub(super) async fn renew(pool: &Pool, fence: Fence, until: Timestamp) -> Result
     pool.execute(query).await.map(|rows| rows > 0)
 }
 
-/// A row per worker, each with the time and what is due. Where there is no worker yet, one row of nobody.
+/// A query for one row per worker, each with the time and the next due instant. If there is no worker yet, one row
+/// without a worker.
 static PULSE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT p.time, p.due, p.queued, p.unpublished, p.restored, w.fence IS NOT NULL, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled, \
@@ -39,7 +40,7 @@ static PULSE: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// One query, for an idle worker asks this and nothing else.
+/// Reads the state in one query, because an idle worker asks nothing else.
 pub(super) async fn pulse(pool: &Pool) -> Result<ClusterStatus, StoreError> {
     let query =
         || sqlx::query(PULSE.as_str()).bind(Tenant::ledger().to_string()).bind(LEDGER_KIND).bind(LEDGER_ID);

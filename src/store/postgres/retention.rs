@@ -13,11 +13,12 @@ use crate::store::sql::retention::retire;
 use crate::store::sql::worker;
 use crate::store::{Change, Refusal, Verdict};
 
-/// Beside what is written otherwise, and without waiting for the disk: what a crash takes back is retired again.
+/// Retires records and runs beside other writes and without waiting for the disk: rows that a crash brings back are
+/// retired again.
 pub(super) async fn commit(store: &Store, change: &Change) -> Result<Verdict, StoreError> {
     let options = &store.connector.options;
     let mut lent = store.readers.lend().await.map_err(|trouble| trouble.error)?;
-    // Each statement by itself is limited by the server. What failed halfway is not given back.
+    // The server limits each statement by itself. A connection that failed halfway is not given back.
     let apart = if options.distributed { by_tenant(change) } else { Vec::new() };
     let parts = if options.distributed { &apart[..] } else { std::slice::from_ref(change) };
     for part in parts {
@@ -32,7 +33,7 @@ pub(super) async fn commit(store: &Store, change: &Change) -> Result<Verdict, St
     Ok(Verdict::Admitted)
 }
 
-/// One tenant in each transaction, as a distributed database wants it.
+/// Splits the change by tenant: a distributed database wants one tenant in each transaction.
 fn by_tenant(change: &Change) -> Vec<Change> {
     let empty = || Change { fence: change.fence, ..Change::default() };
     let mut parts: BTreeMap<&Tenant, Change> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Rows of tables that are declared once: their statements are put together from the declaration.
+//! Rows of declared tables: their statements are derived from the declaration.
 
 use std::sync::{Arc, LazyLock};
 
@@ -29,26 +29,26 @@ static WRITES: LazyLock<Vec<Writes>> = LazyLock::new(|| rows!(writes));
 struct Writes {
     table: &'static Table,
     forms: Vec<Formed>,
-    /// Takes rows off, at the revision before.
+    /// Deletes rows, at the revision before.
     gone: Option<Insert>,
 }
 
-/// Those for rows of one form.
+/// The statements for rows of one form.
 struct Formed {
     form: Option<usize>,
     new: Part,
-    /// For rows that count their changes: moves them on by exactly one revision.
+    /// Moves rows on by exactly one revision, for rows that count their changes.
     moved: Option<Part>,
 }
 
 struct Part {
     insert: Insert,
     sent: Chosen,
-    /// Of these the sign is turned.
+    /// The columns whose sign is inverted.
     turned: Chosen,
 }
 
-/// For good, for there is one of each table: a statement is told apart by its place, and stays.
+/// Leaks the values for good: there is one statement of each kind per table, and its address identifies it.
 fn kept<T>(values: impl Iterator<Item = T>) -> &'static [T] {
     values.collect::<Vec<_>>().leak()
 }
@@ -60,7 +60,7 @@ fn constants(form: Form) -> impl Iterator<Item = Constant> {
     form.iter().copied().filter(|(_, value)| *value != "NULL")
 }
 
-/// What goes into a column of a row that is never stored.
+/// The placeholder for a column of a row that is never stored.
 const fn blank(column: &Column) -> Constant {
     let value = match column.kind {
         Kind::Number => "0",
@@ -84,7 +84,7 @@ impl Writes {
         Self { table, forms, gone: R::GOES.then(|| gone(table)) }
     }
 
-    /// For the test that prepares and explains them.
+    /// The statements of the table, for the test that prepares and explains them.
     fn inserts(&'static self) -> Vec<&'static Insert> {
         let forms = self.forms.iter();
         let all = forms.flat_map(|formed| [Some(&formed.new), formed.moved.as_ref()]).flatten();
@@ -134,15 +134,17 @@ impl write::Batch for Batch {
     type Values<'b> = Values<'b>;
 }
 
-/// For the test that prepares and explains them.
+/// The statements of all tables, for the test that prepares and explains them.
 pub(super) fn inserts() -> impl Iterator<Item = &'static Insert> {
     WRITES.iter().flat_map(Writes::inserts)
 }
 
-/// Rows at revision 1. One whose key is taken is not written, and missed when rows are counted, unless what is there may stay.
+/// Inserts rows at revision 1. A row whose key is taken is not written and is missing when rows are counted, unless
+/// an existing row may stay.
 fn new(table: &'static Table, form: Form, of: &str) -> Part {
     let sent = table.choose(|column| form.iter().all(|(name, _)| *name != column.name));
-    // By its key alone, which saves looking its place up first. Places do not clash unless something is very wrong.
+    // The conflict is by the key alone, which saves looking up the primary key. Primary keys do not clash unless
+    // something is very wrong.
     let by = if table.with.len() > 1 { format!("({}) ", table.with.join(", ")) } else { String::new() };
     let insert = Insert {
         name: format!("{}_new{of}", table.name).leak(),
@@ -156,9 +158,9 @@ fn new(table: &'static Table, form: Form, of: &str) -> Part {
     Part { insert, sent, turned: Chosen::default() }
 }
 
-/// Moves rows on by exactly one revision, by way of rows that are never meant to be inserted: that is the one form
-/// of an update whose plan cannot go wrong, for the conflict is found by the key. The revision comes with its sign
-/// turned; should there be no row to move on, the one that was made up shows it, and the statement aborts.
+/// Moves rows on by exactly one revision, through rows that are never meant to be inserted: this is the only form of
+/// an update whose plan cannot go wrong, because the conflict is found by the key. The revision is sent with its sign
+/// inverted. If there is no row to move on, the inserted row shows it, and the statement aborts.
 fn moved(table: &'static Table, form: Form, of: &str) -> Part {
     let stays = |column: &Column| column.fixed && !table.tells(column.name);
     let sent = table.choose(|column| !stays(column) && form.iter().all(|(name, _)| *name != column.name));
@@ -249,7 +251,8 @@ pub(in crate::store) struct Bound(PgArguments);
 impl Bound {
     fn add<'v>(&mut self, value: impl Encode<'v, sqlx::Postgres> + Type<sqlx::Postgres> + 'v) {
         if let Err(error) = self.0.add(value) {
-            // Numbers, texts and NULL always encode; should that change, the query lacks an argument, and the server refuses it.
+            // Numbers, texts and NULL always encode. If one did not, the query would lack an argument, and the server
+            // would refuse it.
             tracing::error!(%error, "a value could not be bound");
         }
     }

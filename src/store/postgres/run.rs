@@ -1,4 +1,4 @@
-//! Taking runs over.
+//! Taking runs over: the statement, and its arguments.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use crate::store::cell::Declared as _;
 use crate::store::row::{Only, Row as _};
 use crate::store::table::{Chosen, Column};
 
-/// What a run that is taken over brings: what tells it, and what changes.
+/// The columns that are sent of a run that is taken over: those that identify it, and those that change.
 static CLAIMED: LazyLock<(Insert, Chosen)> = LazyLock::new(|| {
     let table = Run::TABLE;
     let sent = table.choose(|column| !column.fixed);
@@ -16,10 +16,10 @@ static CLAIMED: LazyLock<(Insert, Chosen)> = LazyLock::new(|| {
     (Insert { name: "claimed", table: table.name, columns, tail: "", holds: None, ..PLAIN }, sent)
 });
 
-/// Takes over what can be had: rows that another worker is writing at this moment are passed over instead of waited
-/// for, so that workers that wake for the same runs neither queue up nor deadlock. Gives the places of those taken.
-/// The rows are found by their primary key, one by one: joins by hash and merge are off on this connection. The arguments are the
-/// worker, and the columns of [`CLAIMED`].
+/// Takes over the available runs: rows that another worker is writing at this moment are skipped instead of waited
+/// for, so that workers that wake for the same runs neither queue up nor deadlock. Returns the ids of the taken runs.
+/// The rows are found by their primary key, one by one: joins by hash and merge are off on this connection. The
+/// arguments are the worker, and the columns of [`CLAIMED`].
 pub(super) static CLAIM: LazyLock<String> = LazyLock::new(|| {
     let columns = CLAIMED.0.columns;
     let names: Vec<_> = columns.iter().map(|column| column.name).collect();

@@ -1,4 +1,4 @@
-//! Statements that are not put together from the declaration of their table.
+//! Statements that are not derived from the declaration of their table.
 
 use super::statement::{Insert, PLAIN};
 use crate::store::cell::Declared as _;
@@ -23,7 +23,8 @@ static KEY: Insert = Insert {
     ..PLAIN
 };
 
-/// Those that the same statement inserts it does not see: `waves` sees to it that there are none.
+/// Deletes checkpoints. The statement does not see checkpoints that it inserts itself: `waves` makes sure that there
+/// are none.
 static PRUNE: Insert = Insert {
     name: "steps_pruned",
     table: "step",
@@ -38,7 +39,7 @@ static PRUNE: Insert = Insert {
 pub(super) static QUESTION: Insert =
     Insert { name: "question_new", table: "escalation", columns: Question::TABLE.columns, ..PLAIN };
 
-/// By way of a row that is never inserted, with its kind's sign turned: see `row`.
+/// Answers a question through a row that is never inserted, with the sign of its kind inverted: see `row`.
 pub(super) static ANSWER: Insert = Insert {
     name: "question_answered",
     table: "escalation",
@@ -50,7 +51,7 @@ pub(super) static ANSWER: Insert = Insert {
     ..PLAIN
 };
 
-/// By way of a row that is never inserted, with a place below zero: see `row`.
+/// Marks a signal as received through a row that is never inserted, with a position below zero: see `row`.
 static RECEIVED: Insert = Insert {
     name: "signal_received",
     table: "signal",
@@ -61,7 +62,8 @@ static RECEIVED: Insert = Insert {
     ..PLAIN
 };
 
-/// The aggregate's row is locked from here to the end of the transaction: whoever adds to it next waits, and is given later places.
+/// Adds to the number of events of an aggregate. Its row is locked from here to the end of the transaction: a later
+/// writer waits, and gets later positions.
 pub(super) static MORE: Insert = Insert {
     name: "outbox_more",
     table: "outbox_aggregate",
@@ -73,11 +75,11 @@ pub(super) static MORE: Insert = Insert {
     ..PLAIN
 };
 
-/// Placed by what the statement has made of their aggregates: see `statement`.
+/// Adds events at the positions that the statement has computed for their aggregates: see `statement`.
 pub(super) static EVENT: Insert =
     Insert { name: "outbox_new", table: "outbox", columns: OutboxEvent::TABLE.columns, ..PLAIN };
 
-/// By way of a row that is never inserted, with a last place below zero: see `row`.
+/// Writes the publication state through a row that is never inserted, with a last position below zero: see `row`.
 static MARK: Insert = Insert {
     name: "outbox_marked",
     table: "outbox_aggregate",

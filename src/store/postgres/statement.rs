@@ -1,13 +1,13 @@
 //! One statement for a whole batch: a CTE per table, each `INSERT … SELECT unnest($1), unnest($2), …`, so that a
 //! batch of any size has the same text, one round trip and one sync.
 //!
-//! **A mismatch aborts the statement.** Each CTE returns the rows that it wrote; where these are fewer than were
-//! sent, or the worker has ended, the outermost SELECT divides by zero and nothing of the batch is written. So a
-//! batch without refusals, which is nearly every batch, costs one statement and no reading back; a batch with one
-//! is judged change by change. No constraint is violated on purpose: PostgreSQL would write the row, payloads and
-//! all, into the server's log.
+//! **A mismatch aborts the statement.** Each CTE returns the rows that it wrote. If these are fewer than were sent,
+//! or if the worker has ended, the outermost SELECT divides by zero and nothing of the batch is written. So a batch
+//! without refusals, which is nearly every batch, costs one statement and no reading back; a batch with a refusal is
+//! judged change by change. No constraint is violated on purpose: PostgreSQL would write the row, payloads and all,
+//! into the server's log.
 //!
-//! Never `UPDATE … FROM unnest`: its plan is made while the table is empty, and kept: a sequential scan.
+//! Never use `UPDATE … FROM unnest`: its plan is made while the table is empty, and kept: a sequential scan.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -24,21 +24,21 @@ use crate::store::cell::as_json;
 use crate::store::row::{Given, Put};
 use crate::store::table::{Column, Kind};
 
-/// One table's part of the statement. There is one of each, so that its place tells it apart.
+/// The part of the statement for one table. There is one value of each, so that its address identifies it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Insert {
-    /// The CTE's name.
+    /// The name of the CTE.
     pub(super) name: &'static str,
     pub(super) table: &'static str,
     pub(super) columns: &'static [Column],
-    /// Columns that have the same value in all rows.
+    /// The columns that have the same value in all rows.
     pub(super) constants: &'static [(&'static str, &'static str)],
-    /// After the rows.
+    /// The SQL text after the rows.
     pub(super) tail: &'static str,
-    /// What must be true of each row that was written, and there must be as many as were sent. Without it what is
-    /// there already may stay.
+    /// The condition that each written row must satisfy; then there must be as many written rows as were sent.
+    /// `None`: an existing row may be left unchanged.
     pub(super) holds: Option<&'static str>,
-    /// It deletes the rows that the tail finds by those that were sent, which it calls `gone`.
+    /// True if the part deletes the rows that the tail finds by the sent rows, which the tail calls `gone`.
     pub(super) deletes: bool,
 }
 
@@ -63,14 +63,14 @@ impl Eq for Insert {}
 
 impl Hash for Insert {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        std::ptr::hash(self, state); // its text is long, and looked up for each batch
+        std::ptr::hash(self, state); // the text is long, and is looked up for each batch
     }
 }
 
 /// A batch under construction.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// The workers that must be alive.
+    /// The fences of the workers that must be alive.
     fences: Vec<i64>,
     parts: Vec<Part>,
 }
@@ -82,7 +82,7 @@ struct Part {
 }
 
 impl Batch {
-    /// Written only if these workers are alive, each named once.
+    /// A batch that is written only if these workers are alive, each named once.
     pub(super) fn by(fences: Vec<i64>) -> Self {
         Self { fences, parts: Vec::new() }
     }
@@ -111,12 +111,13 @@ impl Batch {
         self.parts.is_empty() && self.fences.is_empty()
     }
 
-    /// One row of each table, as when a single run is at work. All or none, or each combination would be a text to keep.
+    /// True if there is one row of each table, as when a single run is at work. The form is for all parts or none:
+    /// otherwise each combination would be a text to keep.
     fn is_single(&self) -> bool {
         self.parts.iter().all(|part| part.rows == 1)
     }
 
-    /// The tables whose rows are counted, in the order in which a judged statement tells of them.
+    /// The tables whose rows are counted, in the order in which a judged statement reports them.
     pub(super) fn counted(&self) -> Vec<&'static str> {
         self.parts.iter().filter(|part| part.insert.holds.is_some()).map(|part| part.insert.table).collect()
     }
@@ -137,7 +138,7 @@ impl Batch {
         Ok(arguments)
     }
 
-    /// The arguments in the order in which the text numbers them.
+    /// The arguments, in the order of their numbers in the text.
     fn arguments(self) -> Result<PgArguments, sqlx::Error> {
         let single = self.is_single();
         let mut arguments = PgArguments::default();
@@ -182,7 +183,7 @@ impl Put for Values<'_> {
             Given::Bytes(bytes) => self.add(Kind::Bytes, Some(bytes)),
             Given::Owned(bytes) => self.add(Kind::Bytes, Some(&bytes)),
             Given::Flag(flag) => self.add(Kind::Flag, Some(&[u8::from(flag)])),
-            // A list is one value of a row as JSON alone.
+            // A list can only be one value of a row as JSON.
             Given::Texts(texts) => self.add(Kind::Text, Some(as_json(&texts).as_bytes())),
             Given::Numbers(numbers) => self.add(Kind::Text, Some(as_json(&numbers).as_bytes())),
         }
@@ -199,8 +200,8 @@ impl Values<'_> {
     }
 }
 
-/// All values of one column, as they go over the wire: one array, without a copy of each value; or the one value of a
-/// single row, which spares the server the array.
+/// All values of one column in wire format: one array, without a copy of each value; or the one value of a single
+/// row, which spares the server the array.
 struct Sent {
     kind: Kind,
     array: bool,
@@ -221,7 +222,7 @@ impl Sent {
             self.bytes.extend((-1_i32).to_be_bytes());
             return;
         };
-        // A value beyond 2 GB is beyond the limits of a payload by far; the array would be refused below.
+        // A value beyond 2 GB is far beyond the limits of a payload; the array would be refused below.
         self.bytes.extend(i32::try_from(value.len()).unwrap_or(i32::MAX).to_be_bytes());
         self.bytes.extend_from_slice(value);
     }
@@ -229,13 +230,13 @@ impl Sent {
 
 impl Type<Postgres> for Sent {
     fn type_info() -> PgTypeInfo {
-        <Vec<i64> as Type<Postgres>>::type_info() // `produces` tells the real one
+        <Vec<i64> as Type<Postgres>>::type_info() // `produces` returns the real type
     }
 }
 
 impl Encode<'_, Postgres> for Sent {
-    /// The binary form of an array (src/backend/utils/adt/arrayfuncs.c, `array_recv`): dimensions, whether there are
-    /// NULLs, the type of the elements, length, lower bound, then each element with its length before it.
+    /// Writes the binary form of an array (`src/backend/utils/adt/arrayfuncs.c`, `array_recv`): the dimensions, a
+    /// flag for NULLs, the type of the elements, length, lower bound, then each element after its length.
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
         if !self.array {
             let Some(value) = self.bytes.get(4..).filter(|_| !self.has_null) else { return Ok(IsNull::Yes) };
@@ -273,31 +274,31 @@ impl Encode<'_, Postgres> for Sent {
     }
 }
 
-/// So many texts are kept, as are prepared statements by the driver. The shapes that come again and again are few.
+/// The number of texts that are kept, also as prepared statements by the driver. The shapes that recur are few.
 pub(super) const KEPT: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Shape {
     inserts: Vec<&'static Insert>,
-    /// One row of each.
+    /// True if there is one row of each table.
     single: bool,
-    /// None, one, or more.
+    /// The number of fences: none, one, or two for more.
     fences: usize,
     judged: bool,
 }
 
-/// The texts of batches that have been seen, so that each is put together once.
+/// The texts of batches that have been seen, so that each is built once.
 #[derive(Debug, Default)]
 pub(super) struct Statements(HashMap<Shape, Arc<str>>);
 
 impl Statements {
-    /// The statement that writes all of a batch or, with an error, nothing.
+    /// The statement that writes the whole batch or, with an error, nothing.
     pub(super) fn whole(&mut self, batch: Batch) -> Result<(Arc<str>, PgArguments), sqlx::Error> {
         Ok((self.kept(batch.shape(false)), batch.arguments()?))
     }
 
-    /// The statement that writes what it can of a batch, and tells of each counted part whether it is all of it. Only
-    /// inside a savepoint.
+    /// The statement that writes as much of a batch as it can, and reports for each counted part if all of it was
+    /// written. Only inside a savepoint.
     pub(super) fn judged(&mut self, batch: Batch) -> Result<(Arc<str>, PgArguments), sqlx::Error> {
         Ok((self.kept(batch.shape(true)), batch.arguments()?))
     }
@@ -308,16 +309,16 @@ impl Statements {
         }
         let sql: Arc<str> = text(&shape).into();
         if self.0.len() >= KEPT {
-            self.0.clear(); // the shapes in use are back soon
+            self.0.clear(); // the shapes in use are soon back
         }
         self.0.insert(shape, sql.clone());
         sql
     }
 }
 
-/// FOR KEY SHARE makes whoever ends this worker wait for a batch that is under way, and a later batch see that it has
-/// ended: without it a batch could become durable after the other one has looked. It does not conflict with a
-/// heartbeat, which changes no key.
+/// The part that checks the worker. FOR KEY SHARE makes a worker that ends this one wait for a batch that is under
+/// way, and a later batch see the end: without it a batch could become durable after the other worker has looked. It
+/// does not conflict with a heartbeat, which changes no key.
 const ALIVE: &str = "w AS (SELECT fence FROM worker WHERE fence = $1 AND ended_at IS NULL FOR KEY SHARE)";
 const ALL_ALIVE: &str = "w AS (SELECT fence FROM worker WHERE fence = ANY($1) AND ended_at IS NULL \
                          ORDER BY fence FOR KEY SHARE)";
@@ -348,7 +349,7 @@ fn text(shape: &Shape) -> String {
     match (shape.judged, checks.is_empty()) {
         (_, true) => format!("WITH {with} SELECT 1"),
         (true, false) => format!("WITH {with} SELECT {}", checks.join(", ")),
-        // A constant 1/0 would be divided when the statement is planned.
+        // A constant 1/0 would be computed when the statement is planned.
         (false, false) => {
             format!("WITH {with} SELECT 1 / CASE WHEN {} THEN 1 ELSE 0 END", checks.join(" AND "))
         }
@@ -366,7 +367,7 @@ fn argument(column: Column, number: usize) -> String {
     format!("${number}::{kind}")
 }
 
-/// All values of a column.
+/// All values of a column, as one argument.
 pub(super) fn array(column: Column, number: usize) -> String {
     argument(column, number) + "[]"
 }
@@ -376,7 +377,7 @@ fn cte(insert: &Insert, single: bool, next: &mut usize) -> String {
     let names: Vec<_> = names.chain(insert.constants.iter().map(|(name, _)| *name)).collect();
     let mut values = Vec::new();
     for column in insert.columns {
-        // In the list of a SELECT, arrays are taken apart in step, and nothing is stored in between as behind FROM.
+        // In the list of a SELECT, arrays are unnested in step, and nothing is stored in between as after FROM.
         values.push(if single {
             argument(*column, *next)
         } else {
@@ -409,7 +410,7 @@ fn cte(insert: &Insert, single: bool, next: &mut usize) -> String {
 
 /// Texts with every part in every form, for the test that prepares and explains them.
 pub(super) fn texts(inserts: &[&'static Insert]) -> Vec<String> {
-    // The events of the outbox are placed by what the statement has made of their aggregates.
+    // The events of the outbox are placed by the positions that the statement has computed for their aggregates.
     let with = |insert| {
         if insert == &super::special::EVENT { vec![&super::special::MORE, insert] } else { vec![insert] }
     };
@@ -430,7 +431,7 @@ mod tests {
     static INSERTS: [Insert; 10] =
         [const { Insert { name: "n", table: "t", columns: &[number("a")], ..PLAIN } }; 10];
 
-    // HAZARDS: whatever comes, what is kept has a limit; and what comes again is the same.
+    // The number of kept texts has a limit, and a shape that recurs gets the same text.
     #[test]
     fn the_texts_that_are_kept_have_a_limit() {
         let batch = |shape: usize| {

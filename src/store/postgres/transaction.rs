@@ -1,7 +1,8 @@
-//! Exactly once, literally: the user's own changes and the checkpoint in one transaction (DESIGN 4.6).
+//! Transactions in the ledger's own database: the user's changes and the checkpoint in one transaction, exactly once.
 //!
-//! On the concrete store and not in the trait: only here is the caller's connection type known. On a connection of its
-//! own: the closure may take its time, and the writer goes on meanwhile.
+//! The functions are part of the concrete store and not of the trait, because only here the type of the caller's
+//! connection is known. They use a connection of their own: the closure may take its time, and the writer goes on
+//! meanwhile.
 
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ use crate::store::{Change, Refusal, Step};
 impl Postgres {
     /// Runs `work` in the ledger's own database and records its result as `step`, in one transaction.
     ///
-    /// The step is written first, without a value, so that a closure which commits by itself leaves a mark
-    /// that resume can see, instead of changes that would be made twice.
+    /// The step is written first, without a value, so that a closure that commits by itself leaves a mark that resume
+    /// can see, instead of changes that would be made twice.
     ///
     /// # Crash
     /// Before it returns: changes and checkpoint are both there, or neither. After: both.
@@ -48,7 +49,8 @@ impl Postgres {
         let connection = &mut lent.connection;
         let (value, payload) = carry_out(connection, limit, clock, work).await?;
         let step = Step { value: Some(Stored::Inline(payload)), ..step };
-        // Only now, or whoever takes this worker's place would have to wait for the closure.
+        // The check comes only now: otherwise a worker that takes this worker's place would have to wait for the
+        // closure.
         if let Some(fence) = change.fence
             && !worker::is_alive(connection, fence).await.map_err(|e| failure(&e))?
         {
@@ -61,8 +63,8 @@ impl Postgres {
         Ok(value)
     }
 
-    /// Commits the transaction of a guest. `false`: the answer was lost, and what became of it is not known. Nothing before this is
-    /// durable if it failed: the connection is not given back, and the server rolls back.
+    /// Commits the transaction of a guest. `false`: the answer was lost, and the outcome is unknown. If the commit
+    /// failed, nothing of the transaction is durable: the connection is not given back, and the server rolls back.
     pub(super) async fn committed(&self, mut lent: Lent<'_>) -> Result<bool, StoreError> {
         let commit = lent.connection.execute("COMMIT");
         match within(self.connector.options.answer_timeout * 2, commit).await {
@@ -74,11 +76,12 @@ impl Postgres {
         Ok(true)
     }
 
-    /// Runs `work` in the ledger's own database and writes the change that it gives, in one transaction behind `mark`. The mark
-    /// is the first write, so that a closure which commits by itself leaves it behind.
+    /// Runs `work` in the ledger's own database and writes the change that it returns, in one transaction after
+    /// `mark`. The mark is the first write, so that a closure that commits by itself leaves it behind.
     ///
     /// # Crash
-    /// Before it returns: what the closure and both changes write is there, or nothing of it. After: all of it.
+    /// Before it returns: the writes of the closure and of both changes are all there, or none of them. After: all of
+    /// them.
     pub(crate) async fn sealed<T, E, F>(
         &self,
         mark: &Change,
@@ -92,17 +95,19 @@ impl Postgres {
         let mut lent = self.start(mark, limit).await?;
         let connection = &mut lent.connection;
         let (value, seal) = carry_out(connection, limit, clock, work).await?;
-        // Only now is it seen whether the worker lives, or whoever takes its place would have to wait for the closure.
+        // The check that the worker is alive comes only now: otherwise a worker that takes its place would have to
+        // wait for the closure.
         let refused = judge::admit(connection, &mut Statements::default(), &seal).await;
         if let Some(refusal) = refused.map_err(|e| failure(&e))? {
             return Err(TransactionError::Refused(refusal));
         }
-        // The record tells what became of it: whoever writes it next waits for the transaction that may still be under way.
+        // The record shows the outcome: the next writer of the record waits for the transaction that may still be
+        // under way.
         let lost = || StoreError::Io { detail: "the answer to COMMIT was lost".to_owned() };
         self.committed(lent).await?.then_some((value, seal)).ok_or_else(|| lost().into())
     }
 
-    /// Begins a transaction with its mark, on a connection that nobody else uses.
+    /// Begins a transaction with its mark, on a connection of its own.
     async fn start<E>(&self, change: &Change, limit: Duration) -> Result<Lent<'_>, TransactionError<E>> {
         let mut patience = Patience::of(self.connector.options.retry_for);
         loop {
@@ -134,14 +139,14 @@ impl Postgres {
             Ok(None) => Ok(Ok(lent)),
             Ok(Some(refusal)) => Ok(Err(refusal)),
             Err(error) => {
-                // Not given back: its transaction is open.
+                // The connection is not given back: its transaction is open.
                 Err(Trouble { may_pass: fate(&error) != Fate::Final, error: failure(&error) })
             }
         }
     }
 
-    /// The answer to COMMIT was lost. The mark tells: whoever writes it again waits for the transaction that may still
-    /// be under way, and then finds it, or not.
+    /// Finds out the outcome after the answer to COMMIT was lost. A new write of the mark waits for the transaction
+    /// that may still be under way, and then finds the mark, or not.
     async fn find_out(&self, change: &Change, step: &Step) -> Result<(), StoreError> {
         let mut patience = Patience::of(self.connector.options.retry_for);
         loop {
@@ -176,7 +181,8 @@ impl Postgres {
     }
 }
 
-/// What this process gives up, the server gives up, too: should it be stopped or cut off, its locks do not stay.
+/// Begins a transaction whose limits the server enforces, too: if this process is stopped or cut off, its locks do
+/// not stay.
 async fn begin_plain(connection: &mut PgConnection, limit: Duration) -> Result<(), sqlx::Error> {
     let limit = server_limit(limit);
     let begin = format!(
@@ -185,7 +191,7 @@ async fn begin_plain(connection: &mut PgConnection, limit: Duration) -> Result<(
     sqlx::raw_sql(AssertSqlSafe(begin)).execute(connection).await.map(drop)
 }
 
-/// In milliseconds; a little later than this process.
+/// The limit for the server in milliseconds, a little later than that of this process.
 pub(super) fn server_limit(limit: Duration) -> u128 {
     (limit + Duration::from_secs(1)).as_millis()
 }
@@ -204,8 +210,8 @@ async fn begin(
     judge::write_or_refuse(connection, &mut Statements::default(), change).await
 }
 
-/// The mark and its value are there. If so, this ends with a write of its own: where commits wait for a standby, one
-/// that is seen need not have reached it.
+/// True if the mark and its value are stored. If so, the check ends with a write of its own: where commits wait for a
+/// standby, a visible commit need not have reached the standby.
 async fn find_out(connection: &mut PgConnection, change: &Change, step: &Step) -> Result<bool, sqlx::Error> {
     connection.execute(BEGIN).await?;
     let free = judge::write_or_refuse(connection, &mut Statements::default(), change).await?.is_none();
@@ -217,14 +223,14 @@ async fn find_out(connection: &mut PgConnection, change: &Change, step: &Step) -
     Ok(written)
 }
 
-/// A statement failed in this transaction, and it can only be rolled back.
+/// The code of an aborted transaction: a statement failed in it, and it can only be rolled back.
 const ABORTED: &str = "25P02";
 
 pub(super) fn is_aborted(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| error.code().as_deref() == Some(ABORTED))
 }
 
-/// Runs the closure in the transaction that is open, and makes sure that it still is.
+/// Runs the closure in the open transaction, and makes sure that the transaction is still open afterwards.
 async fn carry_out<V, E, F>(
     connection: &mut PgConnection,
     limit: Duration,
@@ -239,20 +245,21 @@ where
     let Err(error) = connection.execute("RELEASE counterfoil").await else {
         return worked.map_err(TransactionError::Closure);
     };
-    // Neither the closure's success nor its failure may be recorded: both hang on the connection.
+    // Neither the closure's success nor its failure may be recorded: both depend on the lost connection.
     if fate(&error) == Fate::Lost {
         return Err(failure(&error).into());
     }
     match worked {
-        // One of its statements failed, and PostgreSQL rolls everything back, whatever COMMIT answers.
+        // A statement of the closure failed, and PostgreSQL rolls everything back, whatever COMMIT answers.
         Err(failed) if is_aborted(&error) => Err(TransactionError::Closure(failed)),
         Ok(_) if is_aborted(&error) => Err(TransactionError::Spoilt { detail: error.to_string() }),
-        // The savepoint is gone if the closure ended the transaction, even if it began another one.
+        // The savepoint is gone if the closure ended the transaction, even if the closure began another one.
         _ => Err(TransactionError::EndedInside),
     }
 }
 
-/// The same in a transaction that was begun with its mark. After a success, the next statement has to look whether it is there.
+/// Runs the closure in a transaction that was begun with its mark. After a success, the next statement must check
+/// that the mark is there.
 pub(super) async fn carry_on<T, E, F>(
     connection: &mut PgConnection,
     limit: Duration,
@@ -274,7 +281,7 @@ where
     }
 }
 
-/// Whether the transaction that was begun with its mark is still open.
+/// True if the transaction that was begun with its mark is still open.
 pub(super) async fn is_begun(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     let marked = sqlx::query_scalar("SELECT current_setting('counterfoil.begun', true) = 'yes'");
     let marked: Option<bool> = marked.fetch_one(connection).await?;
@@ -298,7 +305,7 @@ where
     }
 }
 
-/// Gives a checkpoint its value: that of a transaction, whose mark was written before its closure ran.
+/// Gives the checkpoint of a transaction its value; its mark was written before the closure ran.
 async fn fill(connection: &mut PgConnection, step: &Step) -> Result<(), sqlx::Error> {
     let sql = "UPDATE step SET value = $7 WHERE tenant = $1 AND run = $2 AND turn = $3 AND kind = $4 AND name = $5 AND id = $6";
     let value = step.value.as_ref().map_or(Given::Null(Kind::Text), |value| value.column().into());

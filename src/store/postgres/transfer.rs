@@ -31,23 +31,23 @@ impl Target {
         self.connector.place()
     }
 
-    /// What it is being filled from, if it is.
+    /// The identity of the source from which the database is being filled, if it is.
     pub(in crate::store) async fn filled_from(&mut self) -> Result<Option<String>, StoreError> {
         let mark = sqlx::query("SELECT digest FROM migration WHERE number = $1").bind(FILLING);
         let row = mark.fetch_optional(&mut self.connection).await.map_err(|e| failure(&e))?;
         row.map(|row| Columns::of("migration", &row).take()).transpose()
     }
 
-    /// Says that it is being filled from there, unless a table has rows already: then it is left as it was. The next
-    /// fence comes after the last one there.
+    /// Marks the database as being filled from the source, unless a table has rows already: then the database is left
+    /// unchanged. The next fence comes after the last one of the source.
     pub(in crate::store) async fn fill_from(
         &mut self,
         source: &str,
         last_fence: i64,
     ) -> Result<Option<&'static str>, StoreError> {
         self.run("BEGIN").await?;
-        // An engine that opens the database at this very moment does not see the mark. Its worker's row is one too many,
-        // which the digests tell.
+        // An engine that opens the database at this very moment does not see the mark. The row of its worker is then
+        // one too many, which the digests reveal.
         let mark = sqlx::query(
             "INSERT INTO migration (number, name, digest, works_from) VALUES ($1, 'a move is under way', $2, $1)",
         );
@@ -71,7 +71,7 @@ impl Target {
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
-    /// The key of the last row: all before it are there, too.
+    /// The key of the last row: all earlier rows are there, too.
     pub(in crate::store) async fn last(&mut self, table: &'static Table) -> Result<Option<Row>, StoreError> {
         let key = table.key.join(", ");
         let down = table.key.join(" DESC, ");
@@ -81,7 +81,7 @@ impl Target {
         last.map(|row| read(table.key_columns(), &mut Columns::of(table.name, &row))).transpose()
     }
 
-    /// All or none of them.
+    /// Inserts all rows, or none of them.
     pub(in crate::store) async fn insert(&mut self, table: &Table, rows: Vec<Row>) -> Result<(), StoreError> {
         let arrays: Vec<_> =
             table.columns.iter().zip(1..).map(|(column, number)| array(*column, number)).collect();
@@ -112,9 +112,10 @@ impl Target {
         rows.map(move |row| row.and_then(|row| read(columns(), &mut Columns::of(table.name, &row)))).boxed()
     }
 
-    /// From here on engines open it.
+    /// Releases the database: from now on engines open it.
     pub(in crate::store) async fn release(&mut self) -> Result<(), StoreError> {
-        // The planner knows nothing of the rows yet, and would find out only some minutes after the engines began.
+        // The planner knows nothing of the rows yet, and would learn about them only some minutes after the engines
+        // began.
         let tables: Vec<_> = TABLES.iter().map(|table| table.name).collect();
         self.run(&format!("ANALYZE {}", tables.join(", "))).await?;
         let mark = sqlx::query("DELETE FROM migration WHERE number = $1").bind(FILLING);

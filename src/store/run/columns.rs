@@ -1,4 +1,4 @@
-//! How runs stand in the columns of their table.
+//! The columns of the table of runs.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -19,8 +19,9 @@ table! { Run in "run", Moves by (id) with (tenant) {
 } }
 
 impl Row for Run {
-    /// One that has been in no loop and in no queue, has no deadline, and has not gone on as new. A turn's number only rises, and a queue
-    /// and a deadline are for good, so its row never had others in these columns.
+    /// The form of a run that has been in no loop and in no queue, has no deadline, and has not gone on as new. The
+    /// number of a turn only rises, and a queue and a deadline are permanent, so the row never had other values in
+    /// these columns.
     const FORMS: &'static [Form] = &[&[
         ("base", "0"),
         ("turn", "1"),
@@ -35,14 +36,15 @@ impl Row for Run {
         self.base == 0 && self.turn == 1 && self.queue.is_none() && self.deadline.is_none()
     }
 
-    /// A new one is told by its start key, the others by their places.
+    /// The key by which batches are sorted: the start key for a new run, the id for the others.
     fn key(&self) -> impl Ord + Hash {
         (&self.tenant, (self.revision == 1).then_some((self.workflow.as_str(), &self.key)), self.id)
     }
 }
 
 impl Cells for RunState {
-    /// Its code, when the run is to be woken, what else wakes it, and its outcome.
+    /// The state as columns: its code, the instant at which the run wakes, the other events that wake it, and its
+    /// outcome.
     fn put(&self, values: &mut impl Put) {
         let (wake_at, waits_on, outcome) = match self {
             Self::Queued | Self::Active => (None, WaitsOn::NOTHING, None),

@@ -1,20 +1,20 @@
-//! Asking a database: outside of any transaction, and within the one that is under way.
+//! Queries to a database: outside of any transaction, and within an open one.
 
 use crate::store::StoreError;
 use crate::store::cell::{Cell, Declared};
 use crate::store::row::{Given, Only, Put, Row, Take};
 
-/// What one row may be the answer of.
+/// The result of a query for at most one row.
 pub(in crate::store) type Found<T> = Result<Option<T>, StoreError>;
-/// What several are.
+/// The result of a query for several rows.
 pub(in crate::store) type Listed<T> = Result<Vec<T>, StoreError>;
 
-/// A database that is asked for rows. What both are asked in the same words stands beside the row's type; arguments are numbered from
-/// `$1` on. The text of a query goes on behind the name of the table.
+/// A database that is queried for rows. A query in the same words for both databases is beside the type of its row;
+/// arguments are numbered from `$1` on. The text of a query is the part behind the name of the table.
 pub(in crate::store) trait Reader: Send + Sync {
     type Fetched: Send;
 
-    /// What the two databases are asked in words of their own stands side by side.
+    /// Picks the text for this database, where the two need different words.
     fn either<'w>(sqlite: &'w str, postgres: &'w str) -> &'w str;
 
     fn fetch(
@@ -23,7 +23,7 @@ pub(in crate::store) trait Reader: Send + Sync {
         arguments: &[Given<'_>],
     ) -> impl Future<Output = Result<Vec<Self::Fetched>, StoreError>> + Send;
 
-    /// The values of a row of this table.
+    /// The values of a fetched row of this table.
     fn values<'r>(table: &'static str, fetched: &'r Self::Fetched) -> impl Take + use<'r, Self>;
 
     fn read<R: Declared>(fetched: &Self::Fetched) -> Result<R, StoreError> {
@@ -36,7 +36,7 @@ pub(in crate::store) trait Reader: Send + Sync {
     }
 }
 
-/// What both databases are asked in the same words. As a [`Store`] it answers that, and nothing else.
+/// The queries that are the same for both databases. As a [`Store`] it answers only these reads.
 #[derive(Debug)]
 pub(in crate::store) struct Queries<D>(pub(in crate::store) D);
 
@@ -49,13 +49,13 @@ impl<D: Reader> Queries<D> {
         self.0.fetch(sql, arguments).await
     }
 
-    /// The number that a query of its own gives, if it gives one.
+    /// The number that a query of its own returns, if any.
     pub(in crate::store) async fn number(&self, sql: &str, arguments: &[Given<'_>]) -> Found<i64> {
         let found = self.0.fetch(sql.to_owned(), arguments).await?;
         Ok(found.first().map(D::id).transpose()?.flatten())
     }
 
-    /// What a query for one column of a table finds, if it finds a row.
+    /// The value that a query for one column of a table returns, if it finds a row.
     pub(super) async fn cell<C: Cell>(
         &self,
         table: &'static str,
@@ -81,7 +81,8 @@ impl<D: Reader> Queries<D> {
         self.0.fetch(R::TABLE.select(behind), arguments).await?.iter().map(D::read).collect()
     }
 
-    /// The same without those that are damaged. They are named and passed over: one must not take the others of its list with it.
+    /// All rows that a query finds, without damaged ones. A damaged row is logged and skipped: it must not spoil the
+    /// other rows of the list.
     pub(in crate::store) async fn sound<R: Declared>(
         &self,
         behind: &str,
@@ -91,8 +92,8 @@ impl<D: Reader> Queries<D> {
         Ok(found.iter().filter_map(|row| named(D::read(row))).collect())
     }
 
-    /// The next page of a list in the order of its ids, from behind `after`, which is `$1`. A page of which all rows are damaged is
-    /// passed over: an empty one would say that the list ends here.
+    /// The next page of a list in the order of its ids, from behind `after`, which is `$1`. A page with only damaged
+    /// rows is skipped: an empty page would mean that the list ends here.
     pub(in crate::store) async fn page<R: Declared>(
         &self,
         behind: &str,
@@ -120,7 +121,7 @@ impl<D> std::ops::Deref for Queries<D> {
     }
 }
 
-/// A transaction that is under way. Its errors say whether it can go on.
+/// An open transaction. Its errors say if the transaction can go on.
 pub(in crate::store) trait Session {
     type Fetched: Send;
     type Arguments: Put + Default + Send;
@@ -147,7 +148,7 @@ pub(in crate::store) trait Session {
         self.ask(sql.to_owned(), given).await
     }
 
-    /// Something is found, or was written and says so.
+    /// True if the query finds a row, or its write returns one.
     async fn finds(&mut self, sql: &str, arguments: &[Given<'_>]) -> Result<bool, sqlx::Error> {
         Ok(!self.fetch(sql, arguments).await?.is_empty())
     }
@@ -161,7 +162,7 @@ pub(in crate::store) trait Session {
         Ok(self.sound(behind, arguments).await?.pop())
     }
 
-    /// The rows that a query finds, without those that are damaged.
+    /// The rows that a query finds, without damaged ones.
     async fn sound<R: Declared>(
         &mut self,
         behind: &str,
@@ -171,14 +172,15 @@ pub(in crate::store) trait Session {
         Ok(found.iter().filter_map(|row| named(Self::read(row))).collect())
     }
 
-    /// The row that a change is of, as it is stored.
+    /// The stored row that a change is of.
     async fn stored<R: Row>(&mut self, row: &R) -> Result<Option<Result<R, StoreError>>, sqlx::Error> {
         let mut telling = Self::Arguments::default();
         row.put(&mut Only::telling(R::TABLE, &mut telling));
         Ok(self.ask(R::TABLE.select_one(), telling).await?.first().map(Self::read))
     }
 
-    /// The row stands, or is gone, as a change would have left it: it was written before, and its answer was lost.
+    /// True if the row is stored, or deleted, as a change would have left it: the change was written before, and its
+    /// answer was lost.
     async fn is_written<R: Row>(&mut self, row: &R) -> Result<bool, sqlx::Error> {
         Ok(match self.stored(row).await? {
             Some(stored) => stored.is_ok_and(|stored| stored.is_as_written(row)),
@@ -187,7 +189,7 @@ pub(in crate::store) trait Session {
     }
 }
 
-/// What is damaged is named and passed over.
+/// Logs a damaged row and skips it.
 pub(in crate::store) fn named<R>(read: Result<R, StoreError>) -> Option<R> {
     read.inspect_err(|error| tracing::error!(%error, "left out of a list")).ok()
 }

@@ -1,11 +1,11 @@
-//! Erasing a tenant: what keeps it from going, and what goes. Both databases are told in the same words.
+//! Erasing a tenant: the rows that prevent it, and the rows that are deleted. Both databases use the same statements.
 
 use super::ask::Session;
 use crate::id::Tenant;
 use crate::store::UnderWay;
 use crate::store::table::{TABLES, Table};
 
-/// What may not be there, and how it is found.
+/// The rows that prevent an erasure, and the queries that find them.
 pub(in crate::store) const UNDER_WAY: [(UnderWay, &str); 6] = [
     (UnderWay::Run, "SELECT 1 FROM run WHERE tenant = $1 AND state NOT IN (3, 4) LIMIT 1"),
     (
@@ -18,7 +18,8 @@ pub(in crate::store) const UNDER_WAY: [(UnderWay, &str); 6] = [
     (UnderWay::Event, "SELECT 1 FROM outbox_aggregate WHERE tenant = $1 AND published < last LIMIT 1"),
 ];
 
-/// All tables of tenants but that of their keys for digests: a worker that knows one would go on with it.
+/// The statements that delete from all tables of tenants except that of their keys for digests: a worker that knows a
+/// key would go on with it.
 fn all() -> impl Iterator<Item = String> {
     let of_tenants = |table: &&&Table| {
         table.name != "tenant" && table.columns.iter().any(|column| column.name == "tenant")
@@ -26,7 +27,7 @@ fn all() -> impl Iterator<Item = String> {
     TABLES.iter().filter(of_tenants).map(|table| format!("DELETE FROM {} WHERE tenant = $1", table.name))
 }
 
-/// What keeps it from going.
+/// The kind of row that prevents the erasure of the tenant, if there is one.
 pub(in crate::store) async fn under_way<S: Session>(
     session: &mut S,
     tenant: &Tenant,
@@ -46,7 +47,7 @@ pub(in crate::store) async fn erase<S: Session>(session: &mut S, tenant: &Tenant
     Ok(())
 }
 
-/// For the test that explains them.
+/// The statements, for the test that explains them.
 pub(in crate::store) fn statements() -> impl Iterator<Item = String> {
     UNDER_WAY.into_iter().map(|(_, sql)| sql.to_owned()).chain(all())
 }

@@ -1,4 +1,4 @@
-//! What is asked about questions, open and answered.
+//! The reads of questions, open and answered.
 
 use super::ask::{Found, Listed, Queries, Reader};
 use crate::id::{QuestionId, RecordId, RunId, Tenant};
@@ -10,7 +10,8 @@ impl<D: Reader> Queries<D> {
         self.row("WHERE tenant = $1 AND id = $2", &[tenant.into(), id.0.into()]).await
     }
 
-    /// SQLite takes the primary key otherwise, and reads every question that was ever answered.
+    /// SQLite must be told the index: otherwise it takes the primary key and reads every question that was ever
+    /// answered.
     pub(super) async fn escalation_open(
         &self,
         tenant: &Tenant,
@@ -67,7 +68,7 @@ impl<D: Reader> Queries<D> {
         after: QuestionId,
         limit: u32,
     ) -> Listed<Question> {
-        // The kind stands in the statement, as it stands in the kind's partial index.
+        // The kind is a literal in the statement, as it is in the partial index of the kind.
         let behind = "WHERE kind = 7 AND answer IS NULL AND id > $1 ORDER BY id LIMIT $2";
         self.page(behind, after.0, &[limit.into()]).await
     }

@@ -1,14 +1,15 @@
-//! What a run has recorded: a query for each part of it, whatever the number of steps.
+//! The history of a run: one query for each part, whatever the number of steps.
 
 use crate::store::row::Take;
 use crate::store::{PastCall, PastStep, PastUse, StoreError};
 
-/// Its checkpoints. The arguments of each of these are the tenant, the run, and three numbers of [turns](crate::store::Turns).
+/// The checkpoints of a run. The arguments of each of these queries are the tenant, the run, and three numbers of
+/// [turns](crate::store::Turns).
 pub(in crate::store) const STEPS: &str = "SELECT turn, kind, name, id, input_hash, value, at FROM step WHERE tenant = $1 AND run = $2 AND turn = $3 \
      UNION ALL SELECT turn, kind, name, id, input_hash, value, at FROM step WHERE tenant = $1 AND run = $2 \
      AND turn BETWEEN $4 AND $5 AND turn <> $3";
 
-/// Only what resume needs of a record, and the response only of those that have one.
+/// The calls of a run: only the columns that resume needs, and the response only of committed records.
 pub(in crate::store) const CALLS: &str = "SELECT id, key, operation, turn, step, request_hash, attempts, cost, CASE WHEN status = 2 THEN outcome END \
      FROM record WHERE tenant = $1 AND run = $2 AND turn = $3 \
      UNION ALL SELECT id, key, operation, turn, step, request_hash, attempts, cost, CASE WHEN status = 2 THEN outcome END \

@@ -7,10 +7,10 @@ use crate::clock::Timestamp;
 use crate::store::inbox::{EXPIRED, OUTDATED, PROCESSED};
 use crate::store::row::{Given, Take as _};
 
-/// So many are looked for at once.
+/// The number of messages that are read at once.
 const AT_ONCE: u32 = 64;
 
-/// The index of those of which more than a tombstone is left.
+/// The condition of the index of processed messages that are more than a tombstone.
 macro_rules! whole {
     () => {
         "consumer = $1 AND state = $2 AND state IN (2, 3) AND (result IS NULL OR substr(result, 1, 1) <> '#')"
@@ -30,7 +30,7 @@ fn next<S: Session>() -> String {
     format!(concat!("SELECT min(at) FROM inbox {}WHERE ", whole!(), " AND at > $3"), index)
 }
 
-/// What becomes of messages of one tenant.
+/// Replaces the results of messages of one tenant by a tombstone.
 fn expire<S: Session>() -> String {
     let listed = S::either("IN (SELECT value FROM json_each($3))", "= ANY($3)");
     format!(
@@ -43,12 +43,13 @@ fn forget<S: Session>() -> String {
     format!("DELETE FROM inbox WHERE tenant = $1 AND consumer = $2 AND message {listed} AND state IN (2, 3)")
 }
 
-/// Of one that was outdated, nothing but its id is kept anyway.
+/// The states of messages to retire. An outdated message is already stored as its id alone.
 fn states(is_left: bool) -> &'static [i64] {
     if is_left { &[PROCESSED] } else { &[PROCESSED, OUTDATED] }
 }
 
-/// Retires a few messages of a consumer that were processed until then, each tenant's by a statement. Whether there may be more.
+/// Retires a few messages of a consumer that were processed until then, with one statement for each tenant. Returns
+/// true if there may be more.
 pub(in crate::store) async fn retire<S: Session>(
     session: &mut S,
     consumer: &str,
@@ -76,7 +77,7 @@ pub(in crate::store) async fn retire<S: Session>(
     Ok(may_be_more)
 }
 
-/// The earliest instant after `after` at which a message of the consumer was processed of which more than a tombstone is left.
+/// The earliest instant after `after` at which a message of the consumer was processed that is more than a tombstone.
 pub(in crate::store) async fn next_over<S: Session>(
     session: &mut S,
     consumer: &str,
@@ -94,7 +95,7 @@ pub(in crate::store) async fn next_over<S: Session>(
     Ok(earliest)
 }
 
-/// For the tests that explain and pin them.
+/// The statements, for the tests that explain and pin them.
 pub(in crate::store) fn statements<S: Session>() -> [String; 4] {
     [page::<S>(), next::<S>(), expire::<S>(), forget::<S>()]
 }

@@ -1,4 +1,5 @@
-//! What is asked within a transaction about one change: whether it stands already, and what follows from it.
+//! The queries within a transaction about one change: the check if it is written already, and the questions that it
+//! raises.
 
 use super::ask::Session;
 use crate::ledger::Record;
@@ -6,13 +7,13 @@ use crate::store::cell::Declared as _;
 use crate::store::written::Written;
 use crate::store::{Aggregate, Change, Evidence, OutboxEvent, Question, WorkerChange};
 
-/// What is known of a record.
+/// The evidence about a record.
 pub(super) const EVIDENCE: &str = "WHERE tenant = $1 AND record = $2 ORDER BY at, fence, attempt";
 pub(in crate::store) const EVENT: &str = "WHERE tenant = $1 AND id = $2";
 pub(super) const AGGREGATE: &str = "WHERE tenant = $1 AND name = $2";
 
-/// All that can tell this change from another one's is there as this change would have written it: an
-/// earlier answer was lost, and the change stands.
+/// True if all rows that distinguish this change from another one are stored as this change would have written them:
+/// an earlier answer was lost, and the change is admitted.
 pub(in crate::store) async fn is_written<S: Session>(
     session: &mut S,
     change: &Change,
@@ -28,7 +29,8 @@ pub(in crate::store) async fn is_written<S: Session>(
     Ok(told_apart)
 }
 
-/// Nothing, of what another change may have written alike.
+/// True if the row is stored as the change would have written it; `None` for a row that another change may have
+/// written alike.
 async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Option<bool>, sqlx::Error> {
     Ok(Some(match row {
         Written::Record(row) => session.is_written(row).await?,
@@ -47,7 +49,7 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
         }
         Written::Event(row) => {
             let stored = session.row(EVENT, &[(&row.tenant).into(), (&*row.id).into()]).await?;
-            // Wherever it was placed.
+            // The position of the event does not matter.
             stored.is_some_and(|stored: OutboxEvent| OutboxEvent { seq: row.seq, ..stored } == *row)
         }
         Written::Mark(row) => {
@@ -76,11 +78,12 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
     }))
 }
 
-/// Opens what follows from late answers, once all else of the change is written. A question that is there stands.
+/// Opens the questions that late answers raise, once the rest of the change is written. A question that exists is
+/// left unchanged.
 ///
-/// Where several write at once, the record is held meanwhile: of a late answer and a seal that are written at the same time, one
-/// transaction waits for the other here or at the seal's own update, and then sees what that one wrote, for each reads in a statement
-/// after it.
+/// Where several transactions write at once, the record is locked meanwhile. If a late answer and a seal are written
+/// at the same time, one transaction waits for the other here or at the seal's own update. It then sees the other's
+/// write, because each transaction reads in a statement after the lock.
 pub(in crate::store) async fn open_late<S: Session>(
     session: &mut S,
     change: &Change,

@@ -1,4 +1,4 @@
-//! What both databases are told in the same words.
+//! The statements that are the same for both databases.
 
 pub(in crate::store) mod ask;
 pub(in crate::store) mod erase;

@@ -1,4 +1,4 @@
-//! The outbox: what is read of it, what a batch adds, and what goes.
+//! The outbox: its reads, the rows that a batch adds, and the rows that are deleted.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::store::{Aggregate, Change, Due, OutboxEvent, Published};
 
-/// Rows as aggregate by aggregate. Behind a damaged one nothing of its aggregate may be published.
+/// Groups rows by aggregate. Behind a damaged event no further event of its aggregate may be published.
 pub(super) fn by_aggregate<E: Display>(
     rows: impl Iterator<Item = Result<(Aggregate, Result<OutboxEvent, E>), E>>,
 ) -> Vec<Due> {
@@ -31,7 +31,7 @@ pub(super) fn by_aggregate<E: Display>(
 }
 
 impl OutboxEvent {
-    /// It says the same.
+    /// True if both events have the same content.
     pub(in crate::store) fn is_same(&self, other: &Self) -> bool {
         let said = |e: &Self| (e.aggregate.clone(), e.kind.clone(), e.payload.clone());
         said(self) == said(other)
@@ -39,7 +39,7 @@ impl OutboxEvent {
 }
 
 impl Published {
-    /// Published events go, up to this one. What is not published stays, whoever says so.
+    /// Deletes published events up to this one. Events that are not published stay, whatever the change says.
     pub(in crate::store) async fn forget<S: Session>(&self, session: &mut S) -> Result<(), sqlx::Error> {
         let least = S::either("min", "least");
         let sql = format!(
@@ -51,7 +51,7 @@ impl Published {
     }
 }
 
-/// Events as a batch adds them to one aggregate: so many, at this instant.
+/// The events that a batch adds to one aggregate: their number, and the instant of the first one.
 pub(in crate::store) struct Added<'c> {
     pub(in crate::store) tenant: &'c Tenant,
     pub(in crate::store) aggregate: &'c str,
@@ -59,8 +59,8 @@ pub(in crate::store) struct Added<'c> {
     pub(in crate::store) at: Timestamp,
 }
 
-/// The events of some changes, each with how many of its aggregate come behind it among these; and the aggregates, in the
-/// order of their names: two workers that add to the same ones must lock them in one order.
+/// The events of some changes, each with the number of later events of its aggregate among them; and the aggregates,
+/// in the order of their names: two workers that add to the same aggregates must lock them in one order.
 pub(in crate::store) fn added<'c>(
     changes: &[&'c Change],
 ) -> (Vec<Added<'c>>, Vec<(&'c OutboxEvent, i64, &'c Change)>) {
@@ -77,7 +77,7 @@ pub(in crate::store) fn added<'c>(
             });
             events.push((event, added.events, *change));
             added.events += 1;
-            added.at = event.created_at; // in the end that of the first one
+            added.at = event.created_at; // in the end the instant of the first event
         }
     }
     events.reverse();

@@ -6,7 +6,7 @@ use crate::payload::{Payload, PayloadDigest};
 use crate::store::Change;
 use crate::store::row::Given;
 
-/// Adds one in a transaction of the user's own.
+/// Adds a payload in a transaction of the user's own.
 pub(in crate::store) async fn add<S: Session>(
     session: &mut S,
     tenant: &Tenant,
@@ -19,7 +19,7 @@ pub(in crate::store) async fn add<S: Session>(
     session.finds(sql, &row).await.map(drop)
 }
 
-/// One use less; with the last one it goes.
+/// Takes one use from a payload, and deletes the payload after its last use.
 pub(in crate::store) const RELEASE: [&str; 2] = [
     "UPDATE payload SET uses = uses - 1 WHERE tenant = $1 AND digest = $2",
     "DELETE FROM payload WHERE tenant = $1 AND digest = $2 AND uses <= 0",
@@ -36,7 +36,8 @@ pub(in crate::store) async fn release<S: Session>(
     Ok(())
 }
 
-/// Counts what rows of this change refer to and other rows brought: a fork's checkpoints, a schedule's input.
+/// Counts the payloads that rows of this change refer to and that other rows brought: a fork's checkpoints, a
+/// schedule's input.
 pub(in crate::store) async fn refer<S: Session>(session: &mut S, change: &Change) -> Result<(), sqlx::Error> {
     let sql = "UPDATE payload SET uses = uses + 1 WHERE tenant = $1 AND digest = $2";
     for (tenant, digest) in change.copied() {

@@ -1,4 +1,4 @@
-//! A database of the user's own that is asked by one key. The statement is the user's; it is run here because all
+//! A database of the user's own that is queried by one key. The statement is the user's; it is run here because all
 //! SQL runs here.
 
 use std::future::Future;
@@ -6,9 +6,10 @@ use std::future::Future;
 use futures_util::TryStreamExt as _;
 use sqlx::{Database, FromRow, Pool};
 
-/// A kind of database that a row can be looked up in: `sqlx::Sqlite`, `sqlx::Postgres`. No other type can be one.
+/// A kind of database that a row can be looked up in: `sqlx::Sqlite` or `sqlx::Postgres`. No other type implements
+/// this trait.
 pub trait Queried: Database {
-    /// The rows of `statement` with `key` bound as its only parameter, but no more than `at_most`.
+    /// The rows of `statement` with `key` bound as its only parameter, at most `at_most` of them.
     #[doc(hidden)]
     fn ask<R>(
         pool: &Pool<Self>,
@@ -19,7 +20,7 @@ pub trait Queried: Database {
     where
         R: for<'r> FromRow<'r, Self::Row> + Send + Unpin;
 
-    /// It follows another server, and may lag behind it.
+    /// True if the database follows another server and may lag behind it.
     #[doc(hidden)]
     fn lags(pool: &Pool<Self>) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
 }

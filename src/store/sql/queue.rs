@@ -1,4 +1,5 @@
-//! Who of a queue begins next: what is there is read while all other workers are kept out of the queue, and the answer is written.
+//! Admission of runs of a queue: the queue is read while all other workers are locked out of it, and the decision is
+//! written.
 
 use super::ask::Session;
 use crate::clock::Timestamp;
@@ -8,7 +9,7 @@ use crate::store::StoreError;
 use crate::store::row::{Given, Take as _};
 use crate::store::table::Kind;
 
-/// Inside an open transaction.
+/// Admits runs of a queue, inside an open transaction.
 pub(in crate::store) async fn admit<S: Session>(
     session: &mut S,
     admission: &Admission,
@@ -29,8 +30,9 @@ pub(in crate::store) async fn admit<S: Session>(
     if before == chosen.bucket { Ok(()) } else { note(session, queue, &chosen.bucket).await }
 }
 
-/// Made when the queue is first used. Where several write at once it is held until the transaction ends, by a statement of its own:
-/// those after it see whatever the worker before has admitted.
+/// The state of the queue; its row is created on first use. Where several transactions write at once, the row is
+/// locked until the transaction ends, by a statement of its own: later statements see the runs that the previous
+/// worker has admitted.
 async fn bucket<S: Session>(session: &mut S, queue: &str) -> Result<Bucket, sqlx::Error> {
     let made = "INSERT INTO queue (name, spent_until) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     session.finds(made, &[queue.into(), Timestamp::MIN.0.into()]).await?;
@@ -56,9 +58,9 @@ async fn taken<S: Session>(session: &mut S, queue: &str, fence: Fence) -> Result
     listed(session, sql, &[fence.0.into(), queue.into()], read).await
 }
 
-/// The tenants of which runs wait: one look into the index for each.
+/// The tenants whose runs wait: one look into the index for each.
 async fn tenants<S: Session>(session: &mut S, queue: &str) -> Result<Vec<Tenant>, sqlx::Error> {
-    // For `min`, PostgreSQL may read all of them.
+    // With `min`, PostgreSQL may read all rows.
     let sql = S::either(
         "WITH RECURSIVE t AS (SELECT min(tenant) AS tenant FROM run WHERE queue = $1 AND state = 0 \
          UNION ALL SELECT (SELECT min(tenant) FROM run WHERE queue = $1 AND state = 0 AND tenant > t.tenant) \
@@ -70,14 +72,15 @@ async fn tenants<S: Session>(session: &mut S, queue: &str) -> Result<Vec<Tenant>
     listed(session, sql, &[queue.into()], |row| S::values("run", row).cell()).await
 }
 
-/// Those of each tenant that come first, without those whose key is full and those of workflows that this worker does not know.
+/// The first waiting runs of each tenant, without those whose key is full and those of workflows that this worker
+/// does not know.
 async fn candidates<S: Session>(
     session: &mut S,
     admission: &Admission,
     room: &Room<'_>,
     tenants: &[Tenant],
 ) -> Result<Vec<Candidate>, sqlx::Error> {
-    // SQLite has no LATERAL: it is asked for each tenant by itself, which costs no way there and back.
+    // SQLite has no LATERAL: the query is run for each tenant by itself, which needs no network round trip.
     let each = if S::either("each", "all") == "all" { tenants.len() } else { 1 };
     let sql = S::either(
         "SELECT id, tenant, queue_key, priority, created_at FROM run WHERE queue = $1 AND tenant = $2 ->> 0 AND state = 0 \
@@ -122,7 +125,8 @@ async fn candidates<S: Session>(
     Ok(waiting)
 }
 
-/// Rows that another worker is writing at this moment are passed over: they are being cancelled.
+/// Marks the chosen runs as admitted. Rows that another worker is writing at this moment are skipped: those runs are
+/// being cancelled.
 async fn begin<S: Session>(
     session: &mut S,
     admission: &Admission,
@@ -152,7 +156,7 @@ async fn note<S: Session>(session: &mut S, queue: &str, bucket: &Bucket) -> Resu
     session.finds(sql, &[bucket.spent_until.0.into(), served, due_at, queue.into()]).await.map(drop)
 }
 
-/// All rows that a query finds. One that is damaged spoils the answer.
+/// All rows that a query finds. A damaged row makes the whole query fail.
 async fn listed<S: Session, T>(
     session: &mut S,
     sql: &str,

@@ -1,6 +1,7 @@
-//! What both databases are asked in the same words, in the order of [`reads`](crate::store::reads). Arguments are numbered from `$1`
-//! on; a text that begins with WHERE goes on behind a query for the rows that are answered. Where the two are asked in words of their
-//! own, these stand side by side. What is asked about questions is in [`escalation`](super::escalation).
+//! The reads that both databases answer by the same statements, in the order of [`reads`](crate::store::reads).
+//! Arguments are numbered from `$1` on; a text that begins with WHERE is the part behind a query for the rows of the
+//! answer. Where the databases need different words, both texts are side by side. The reads of questions are in
+//! [`escalation`](super::escalation).
 
 use std::fmt::Debug;
 
@@ -20,8 +21,8 @@ use crate::store::{
     StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 
-/// A run has not ended, and is still to be cancelled at its deadline. The first condition is that of the index. The command is looked
-/// for run by run: PostgreSQL would read all of them first for a NOT EXISTS.
+/// The condition of a run that has not ended and is still to be cancelled at its deadline. The first part is that of
+/// the index. The command is looked up run by run: for a NOT EXISTS, PostgreSQL would first read all commands.
 pub(in crate::store) const UNENDED: &str = "state NOT IN (3, 4) AND coalesce((SELECT NOT s.received AND run.state = 5 \
      FROM signal s WHERE s.tenant = run.tenant AND s.run = run.id AND s.name = '~!cancel' AND s.id = '~deadline'), true)";
 
@@ -35,7 +36,7 @@ macro_rules! answer {
 }
 
 impl<D: Reader + Debug + 'static> Store for Queries<D> {
-    /// It reads alone.
+    /// Fails: this store only reads.
     fn commit<'a>(&'a self, _: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(async { Err(StoreError::Closed) })
     }
@@ -43,7 +44,7 @@ impl<D: Reader + Debug + 'static> Store for Queries<D> {
     reads!(answer);
 }
 
-/// Records.
+/// The reads of records.
 impl<D: Reader> Queries<D> {
     pub(super) async fn record_find(&self, tenant: &Tenant, key: &OperationKey) -> Found<Record> {
         self.row("WHERE tenant = $1 AND key = $2", &[tenant.into(), key.text().into()]).await
@@ -53,10 +54,11 @@ impl<D: Reader> Queries<D> {
         self.row("WHERE tenant = $1 AND id = $2", &[tenant.into(), id.0.into()]).await
     }
 
-    /// Those of runs are found by their runs: an index of all started records would be written twice for each call.
+    /// Records of runs are found through their runs: an index of all started records would be written twice for each
+    /// call.
     pub(super) async fn record_orphans(&self, after: RecordId, limit: u32) -> Listed<Record> {
-        // SQLite may prefer to walk the table, where it is not told the indexes. PostgreSQL would begin at the other end, with all
-        // records of all runs, but for the OFFSET.
+        // Without named indexes SQLite may walk the whole table. Without the OFFSET PostgreSQL would begin at the
+        // other end, with all records of all runs.
         let started = D::either(
             "id IN (SELECT id FROM record INDEXED BY record_orphan WHERE status = 1 AND run IS NULL \
              UNION ALL SELECT c.id FROM run u INDEXED BY run_unsettled CROSS JOIN record c INDEXED BY record_run \
@@ -76,7 +78,7 @@ impl<D: Reader> Queries<D> {
         self.page(&behind, after.0, &[QuestionKind::UnknownTool.code().into(), limit.into()]).await
     }
 
-    /// Each page goes on behind the last key of the one before.
+    /// Each page goes on behind the last key of the page before.
     pub(super) async fn record_committed(
         &self,
         tenant: &Tenant,
@@ -152,7 +154,7 @@ impl<D: Reader> Queries<D> {
     }
 }
 
-/// Runs, their queues, and what is due.
+/// The reads of runs and queues, and of the next due instants.
 impl<D: Reader> Queries<D> {
     pub(super) async fn run_find(&self, tenant: &Tenant, id: RunId) -> Found<Run> {
         self.row("WHERE tenant = $1 AND id = $2", &[tenant.into(), id.0.into()]).await
@@ -203,9 +205,9 @@ impl<D: Reader> Queries<D> {
         self.page(&behind, after.0, &rest).await
     }
 
-    /// Found by the signals that nobody has received, which are few.
+    /// The runs are found by their unreceived signals, which are few.
     pub(super) async fn run_signalled(&self, after: RunId, limit: u32) -> Listed<Run> {
-        // A run's place is its id alone in SQLite.
+        // In SQLite the primary key of a run is its id alone.
         let few = D::either(
             "id IN (SELECT s.run FROM signal s INDEXED BY signal_pending WHERE NOT s.received)",
             "(tenant, id) IN (SELECT tenant, run FROM signal WHERE NOT received)",
@@ -255,9 +257,9 @@ impl<D: Reader> Queries<D> {
         self.page(behind, after.0, &[tenant.into(), limit.into()]).await
     }
 
-    /// One look into the index for each.
+    /// The query takes one look into the index for each queue.
     pub(in crate::store) async fn queue_waiting(&self) -> Listed<String> {
-        // For `min`, PostgreSQL may read all of them.
+        // With `min`, PostgreSQL may read all rows.
         let sql = D::either(
             "WITH RECURSIVE q AS (SELECT min(queue) AS queue FROM run WHERE state = 0 \
              UNION ALL SELECT (SELECT min(queue) FROM run WHERE state = 0 AND queue > q.queue) \
@@ -288,7 +290,7 @@ impl<D: Reader> Queries<D> {
     }
 }
 
-/// Schedules, and the rows of guards.
+/// The reads of schedules and documents.
 impl<D: Reader> Queries<D> {
     pub(super) async fn schedule_find(&self, tenant: &Tenant, name: &str) -> Found<Schedule> {
         self.row("WHERE tenant = $1 AND name = $2", &[tenant.into(), name.into()]).await
@@ -325,7 +327,7 @@ impl<D: Reader> Queries<D> {
         self.sound(behind, &[tenant.into(), kind.into(), after.into(), limit.into()]).await
     }
 
-    /// SQLite takes the primary key otherwise, and reads all that were ever open.
+    /// SQLite must be told the index: otherwise it takes the primary key and reads all documents that were ever open.
     pub(super) async fn document_open(
         &self,
         tenant: &Tenant,
@@ -340,10 +342,10 @@ impl<D: Reader> Queries<D> {
     }
 }
 
-/// The outbox.
+/// The reads of the outbox.
 impl<D: Reader> Queries<D> {
     pub(super) async fn outbox_due(&self, until: Timestamp, limit: u32) -> Listed<Due> {
-        // PostgreSQL goes by aggregate: a join could be planned as a scan of all that was ever published.
+        // PostgreSQL goes by aggregate: a join could be planned as a scan of all events that were ever published.
         let pending = D::either(
             "outbox_aggregate a CROSS JOIN outbox o ON o.tenant = a.tenant AND o.aggregate = a.name AND o.seq > a.published \
              AND o.seq <= a.published + $2 WHERE a.published < a.last AND a.escalation IS NULL AND a.due_at <= $1",
@@ -356,7 +358,7 @@ impl<D: Reader> Queries<D> {
              o.tenant, o.id, o.aggregate, o.seq, o.kind, o.payload, o.created_at FROM {pending} \
              ORDER BY a.due_at, a.tenant, a.name, o.seq LIMIT $2"
         );
-        // An aggregate, and one of its events behind it.
+        // The row holds an aggregate, followed by one of its events.
         let both = |row| {
             let mut values = D::values("outbox", row);
             let aggregate = Aggregate::take(&mut values)?;
@@ -370,7 +372,7 @@ impl<D: Reader> Queries<D> {
         Ok(self.number(sql, &[after.0.into()]).await?.map(Timestamp))
     }
 
-    /// Something is pending.
+    /// True if an event is pending.
     #[cfg(feature = "sqlite")]
     pub(in crate::store) async fn outbox_is_pending(&self) -> Result<bool, StoreError> {
         let sql = "SELECT 1 FROM outbox_aggregate WHERE published < last AND escalation IS NULL LIMIT 1";
@@ -407,7 +409,7 @@ impl<D: Reader> Queries<D> {
     }
 }
 
-/// Signals.
+/// The reads of signals.
 impl<D: Reader> Queries<D> {
     pub(super) async fn signal_find(
         &self,
@@ -427,13 +429,13 @@ impl<D: Reader> Queries<D> {
         name: &str,
         id: &str,
     ) -> Found<Signal> {
-        // So put, it is not looked for among all that the run has pending.
+        // In this form the signal is not searched among all pending signals of the run.
         let behind =
             "WHERE tenant = $1 AND run = $2 AND name = $3 AND id = $4 AND NOT coalesce(received, false)";
         self.row(behind, &[tenant.into(), run.0.into(), name.into(), id.into()]).await
     }
 
-    /// One step to the end of the index, however many are pending.
+    /// The query takes one step to the end of the index, however many signals are pending.
     pub(super) async fn signal_last(&self, tenant: &Tenant, run: RunId) -> Found<i64> {
         let index = D::either("INDEXED BY signal_pending ", "");
         let sql = format!(
@@ -443,7 +445,7 @@ impl<D: Reader> Queries<D> {
     }
 
     pub(super) async fn signal_pending(&self, runs: &[(Tenant, RunId)]) -> Listed<Signal> {
-        // By run, not as a join, which PostgreSQL could plan as a scan of all that is pending.
+        // The query goes by run: PostgreSQL could plan a join as a scan of all pending signals.
         let asked = D::either(
             "json_each($1) t JOIN json_each($2) r ON r.key = t.key CROSS JOIN signal s INDEXED BY signal_pending \
              ON s.tenant = t.value AND s.run = r.value AND NOT s.received",
@@ -460,14 +462,13 @@ impl<D: Reader> Queries<D> {
     }
 }
 
-/// Questions.
-/// Workers, tenants and payloads.
+/// The reads of workers, tenants and payloads.
 impl<D: Reader> Queries<D> {
     pub(super) async fn worker_find(&self, name: &str) -> Found<Worker> {
         self.row("WHERE name = $1", &[name.into()]).await
     }
 
-    /// Those that have not ended, and those of which something may be left.
+    /// The workers that have not ended, and those that may have left work.
     #[cfg(feature = "sqlite")]
     pub(in crate::store) async fn worker_open(&self) -> Listed<Worker> {
         self.rows("WHERE NOT settled ORDER BY fence", &[]).await

@@ -1,4 +1,4 @@
-//! Records and runs whose time is over, and what is left of them.
+//! Records and runs whose retention is over, and the rest that is left of them.
 
 use super::ask::{Reader, Session};
 use super::payload;
@@ -9,7 +9,8 @@ use crate::store::row::{Given, Take as _};
 use crate::store::table::Kind;
 use crate::store::{Change, Retired, RetiredRun, Run, record};
 
-/// Nobody rests on a record or asks about it. A run that is under way rests on all that it did since it last went on as new.
+/// The condition that no run rests on a record and no question asks about it, for SQLite. A run that is under way
+/// rests on all that it did since it last went on as new.
 const AT_REST_IN_SQLITE: &str = "record.status <> 1 AND record.escalation IS NULL \
     AND NOT EXISTS (SELECT 1 FROM look l WHERE l.tenant = record.tenant AND l.record = record.id) \
     AND NOT EXISTS (SELECT 1 FROM escalation e INDEXED BY escalation_record \
@@ -19,7 +20,8 @@ const AT_REST_IN_SQLITE: &str = "record.status <> 1 AND record.escalation IS NUL
     AND NOT EXISTS (SELECT 1 FROM use rests CROSS JOIN run r ON r.id = rests.run WHERE rests.tenant = record.tenant \
     AND rests.record = record.id AND r.tenant = rests.tenant AND r.state NOT IN (3, 4) AND rests.turn >= r.base)";
 
-/// The same. The OFFSET keeps the planner from looking through all open questions of the tenant instead.
+/// The condition that no run rests on a record and no question asks about it, for PostgreSQL. The OFFSET keeps the
+/// planner from reading all open questions of the tenant instead.
 const AT_REST_IN_POSTGRES: &str = "record.status <> 1 AND record.escalation IS NULL \
     AND NOT EXISTS (SELECT 1 FROM look l WHERE l.tenant = record.tenant AND l.record = record.id) \
     AND NOT EXISTS (SELECT 1 FROM (SELECT answer FROM escalation a WHERE a.tenant = record.tenant \
@@ -29,7 +31,8 @@ const AT_REST_IN_POSTGRES: &str = "record.status <> 1 AND record.escalation IS N
     AND NOT EXISTS (SELECT 1 FROM use u JOIN run r ON r.tenant = u.tenant AND r.id = u.run \
     WHERE u.tenant = record.tenant AND u.record = record.id AND r.state NOT IN (3, 4) AND u.turn >= r.base)";
 
-/// A run has ended, nobody is asked about it or about what it owns, and nobody goes on from it: its children go after it.
+/// The condition that a run has ended, that no question is open about it or its operations, and that no run goes on
+/// from it: children are retired after their parent.
 macro_rules! run_at_rest {
     ($questions:literal, $records:literal) => {
         concat!(
@@ -49,11 +52,11 @@ macro_rules! run_at_rest {
 const RUN_AT_REST_IN_SQLITE: &str = run_at_rest!("INDEXED BY escalation_run ", "INDEXED BY record_run ");
 const RUN_AT_REST_IN_POSTGRES: &str = run_at_rest!("", "");
 
-/// The index of those of which more than a tombstone is left.
+/// The condition of the index of ended runs that are more than a tombstone.
 const RUN_IS_WHOLE: &str = "state IN (3, 4) AND substr(outcome, 1, 1) <> '#'";
 
-/// What is over between two instants, which are the arguments. The limit is none of them: for one that it does not know, the planner
-/// of PostgreSQL sorts all that has expired for each page.
+/// A query for the records that are over between two instants, which are the arguments. The limit is a literal: for a
+/// limit that it does not know, the planner of PostgreSQL sorts all expired records for each page.
 pub(super) fn expired<D: Reader>(limit: u32) -> String {
     let index = D::either("INDEXED BY record_kept ", "");
     let at_rest = D::either(AT_REST_IN_SQLITE, AT_REST_IN_POSTGRES);
@@ -64,7 +67,7 @@ pub(super) fn expired<D: Reader>(limit: u32) -> String {
 
 pub(super) const EXPIRING: &str = "SELECT min(kept_until) FROM record WHERE kept_until > $1";
 
-/// Runs of a workflow, which is the first argument, that ended between two instants.
+/// A query for the runs of a workflow, which is the first argument, that ended between two instants.
 pub(super) fn over<D: Reader>(limit: u32) -> String {
     let index = D::either("INDEXED BY run_over ", "");
     let at_rest = D::either(RUN_AT_REST_IN_SQLITE, RUN_AT_REST_IN_POSTGRES);
@@ -98,7 +101,7 @@ fn forget<S: Session>() -> String {
     format!("DELETE FROM record WHERE tenant = $1 AND id = $2 AND revision = $3 AND {at_rest} RETURNING id")
 }
 
-/// What goes with what is said in a record; and with the record.
+/// Deletes the rows that belong to a record: the first two when its content is deleted, all when the record is.
 fn belonging<S: Session>() -> [&'static str; 3] {
     [
         "DELETE FROM evidence WHERE tenant = $1 AND record = $2",
@@ -110,7 +113,7 @@ fn belonging<S: Session>() -> [&'static str; 3] {
     ]
 }
 
-/// From now on it is expired for all who ask, while what belongs to it goes.
+/// Marks a run as expired for all readers, while its details are being deleted.
 fn expire<S: Session>() -> String {
     let at_rest = S::either(RUN_AT_REST_IN_SQLITE, RUN_AT_REST_IN_POSTGRES);
     format!(
@@ -122,10 +125,11 @@ fn expire<S: Session>() -> String {
 const IS_EXPIRING: &str =
     "SELECT 1 FROM run WHERE tenant = $1 AND id = $2 AND revision = $3 AND substr(outcome, 1, 1) = '%'";
 
-/// So many rows of each table go in one transaction: a run may have a hundred thousand checkpoints.
+/// The number of rows of each table that are deleted in one transaction: a run may have a hundred thousand
+/// checkpoints.
 const AT_ONCE: usize = 1000;
 
-/// What belongs to a run, each with the column that may name a large payload.
+/// The rows that belong to a run, each with the column that may name a large payload.
 fn details<S: Session>() -> [String; 4] {
     let settled = S::either("INDEXED BY escalation_settled ", "");
     let settled = format!("escalation {settled}WHERE record IS NULL AND answer IS NOT NULL AND");
@@ -143,12 +147,13 @@ fn details<S: Session>() -> [String; 4] {
     })
 }
 
-/// The end of it: a tombstone, or nothing.
+/// The last step: a tombstone is left, or the row is deleted.
 const EXPIRED: &str = "UPDATE run SET outcome = '#' || substr(outcome, 2) WHERE tenant = $1 AND id = $2";
 const FORGOTTEN: &str = "DELETE FROM run WHERE tenant = $1 AND id = $2";
 
-/// Looks once more whether anybody rests on them: since they were listed, a run may have been answered from a record. (One that is
-/// answered from it in this very moment is told so when it is replayed.)
+/// Retires records and runs, after checking again that no run rests on them: since they were listed, a run may have
+/// been answered from a record. (A run that is answered from a record at this very moment learns of the retirement
+/// when it is replayed.)
 pub(in crate::store) async fn retire<S: Session>(
     session: &mut S,
     change: &Change,
@@ -244,7 +249,7 @@ async fn release<S: Session>(
     Ok(())
 }
 
-/// For the tests that explain and pin them.
+/// The queries, for the tests that explain and pin them.
 pub(in crate::store) fn statements<D: Reader>() -> [String; 4] {
     [
         EXPIRING.to_owned(),
@@ -254,7 +259,7 @@ pub(in crate::store) fn statements<D: Reader>() -> [String; 4] {
     ]
 }
 
-/// For the tests that explain and pin them.
+/// The writing statements, for the tests that explain and pin them.
 pub(in crate::store) fn writes<S: Session>() -> Vec<String> {
     let whole = [KEEP, IS_EXPIRING, EXPIRED, FORGOTTEN].map(str::to_owned);
     let put_together = [tombstone::<S>(), forget::<S>(), expire::<S>()];

@@ -1,4 +1,4 @@
-//! Who may write.
+//! Workers: their enrolment, renewal and end, and their right to write.
 
 use super::ask::Session;
 use crate::id::Fence;
@@ -6,11 +6,12 @@ use crate::store::row::Given;
 use crate::store::table::Kind;
 use crate::store::{Refusal, Worker, WorkerChange};
 
-/// Workers come and go rarely: each change is a statement of its own, inside the change's savepoint. Returns why it is refused, if no row
-/// is as it should be for it.
+/// Writes a change of a worker. Workers come and go rarely, so each change is a statement of its own, inside the
+/// savepoint of the change. Returns the refusal if no row is in the expected state.
 ///
-/// Where several write at once, whoever ends a worker takes its row FOR UPDATE first: that waits for the batches of that worker which
-/// are under way, and a heartbeat, which takes no more than it must, never waits for them.
+/// Where several transactions write at once, a worker that ends another one takes that worker's row FOR UPDATE first:
+/// it waits for the batches of the ended worker that are under way. A heartbeat takes a weaker lock and never waits
+/// for them.
 pub(in crate::store) async fn write<S: Session>(
     session: &mut S,
     change: &WorkerChange,
@@ -19,8 +20,8 @@ pub(in crate::store) async fn write<S: Session>(
     let by = by.map_or(Given::Null(Kind::Number), |fence| fence.0.into());
     let written = match change {
         WorkerChange::Enrol { name, at, lease_until } => {
-            // A fence is never given twice, not even after its row is gone: in SQLite by AUTOINCREMENT, in PostgreSQL from the table of
-            // the last one.
+            // A fence is never given twice, not even after its row is deleted: in SQLite by AUTOINCREMENT, in
+            // PostgreSQL from the table that holds the last fence.
             let sql = S::either(
                 "INSERT INTO worker (name, enrolled_at, lease_until, version) VALUES ($1, $2, $3, $4) \
                  ON CONFLICT (name) DO NOTHING RETURNING fence",
@@ -57,8 +58,8 @@ pub(in crate::store) async fn write<S: Session>(
             session.finds(&sql, &[at.0.into(), by]).await?
         }
         WorkerChange::Publish => {
-            // Another one that is alive has the only place in the index. Two that ask at once wait there for one another, and the later
-            // one is refused by the index itself: which says no more than that it was later.
+            // Another live publisher has the only place in the index. Two workers that ask at once wait for one
+            // another there, and the index itself refuses the later one: the refusal only means that it was later.
             let sql = "UPDATE worker SET publishes = true WHERE fence = $1 AND NOT EXISTS (SELECT 1 FROM worker \
                        WHERE publishes AND ended_at IS NULL AND fence <> $1) RETURNING fence";
             session.finds(sql, &[by]).await?
@@ -80,7 +81,7 @@ pub(in crate::store) async fn write<S: Session>(
     })
 }
 
-/// The worker may still write, and nobody ends it before this transaction does.
+/// True if the worker may still write. No other worker ends it before this transaction does.
 pub(in crate::store) async fn is_alive<S: Session>(
     session: &mut S,
     fence: Fence,
@@ -92,7 +93,7 @@ pub(in crate::store) async fn is_alive<S: Session>(
     session.finds(sql, &[fence.0.into()]).await
 }
 
-/// The worker may still write, as far as one can see.
+/// True if the worker may still write, read without a lock.
 #[cfg(feature = "postgres")]
 pub(in crate::store) async fn may_write<S: Session>(
     session: &mut S,

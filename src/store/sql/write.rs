@@ -1,4 +1,4 @@
-//! What a batch of changes writes, table by table. Each back end has its own way to write the rows.
+//! The writes of a batch of changes, table by table. Each back end has its own way to write the rows.
 
 use super::outbox::{Added, added};
 use crate::id::Fence;
@@ -13,42 +13,45 @@ macro_rules! rows {
 }
 pub(in crate::store) use rows;
 
-/// Statements that are not put together from the declaration of their table.
+/// A statement that is not derived from the declaration of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Own {
-    /// Content-addressed: what is there already is the same, and has more uses.
+    /// Adds a payload. It is addressed by its content: a stored one is the same and gets more uses.
     Payload,
-    /// The first key of a tenant stays.
+    /// Adds the key of a tenant; the first key is kept.
     Key,
-    /// The checkpoints of a run's turns go, from behind its base up to a turn. The fence is seen to by the run's row.
+    /// Deletes the checkpoints of a run's turns, from behind its base up to a turn. The row of the run checks the
+    /// fence.
     Prune,
-    /// A signal that its run has received.
+    /// Marks a signal as received by its run.
     Received,
-    /// So many more events of an aggregate. One that nothing was pending of is due from now on; otherwise it keeps its turn.
+    /// Adds to the number of events of an aggregate. If nothing of the aggregate was pending, it is due from now on;
+    /// otherwise it keeps its turn.
     More,
-    /// The events themselves: with `seq` comes how many of their aggregate are behind them, and they are placed from the end of what
-    /// [`More`](Self::More) has made of it.
+    /// Adds the events themselves: `seq` holds the number of later events of the aggregate, and each event is placed
+    /// from the end that [`More`](Self::More) has computed.
     Event,
-    /// What the publisher has found out.
+    /// Writes the result of the publisher.
     Mark,
 }
 
-/// A batch under construction. Every row comes with its writer.
+/// A batch under construction. Every row comes with the fence of its writer.
 pub(in crate::store) trait Batch {
     /// Adds rows that are written by the law of their table.
     fn rows<'c, R: Row + 'c>(&mut self, rows: impl Iterator<Item = (&'c R, Option<Fence>)>);
 
-    /// Adds rows by a statement of its own, in the order of their keys: two workers that write the same rows must lock them in one
-    /// order.
+    /// Adds rows by a statement of their own, in the order of their keys: two workers that write the same rows must
+    /// lock them in one order.
     fn own<T>(&mut self, own: Own, rows: &[(T, Option<Fence>)], put: impl Fn(&T, &mut Self::Values<'_>));
 
-    /// Adds new questions, and answers: one, or one that waits, may only fall on a question that is still open, for the first stands.
+    /// Adds new questions, and answers. An answer, or an answer that waits, is admitted only for a question that is
+    /// still open: the first answer counts.
     fn questions(&mut self, rows: &[(&Question, Option<Fence>)]);
 
     type Values<'b>: Put;
 }
 
-/// Adds all that these changes write.
+/// Adds all writes of these changes.
 pub(in crate::store) fn write<B: Batch>(changes: &[&Change], batch: &mut B) {
     payloads(changes, batch);
     batch.rows(changes.iter().filter_map(|c| Some((c.schedule.as_deref()?, c.fence))));
@@ -77,7 +80,7 @@ fn payloads<B: Batch>(changes: &[&Change], batch: &mut B) {
     let rows = changes.iter().flat_map(|c| &c.payloads);
     let rows = rows.map(|(tenant, payload)| ((tenant, payload.digest().0, payload), None));
     let rows = sorted(rows, |(tenant, digest, _)| (tenant, digest));
-    // Each once, for a statement cannot write a row twice.
+    // Each payload occurs once, because a statement cannot write a row twice.
     let rows = rows.chunk_by(|(one, _), (next, _)| (one.0, one.1) == (next.0, next.1));
     let rows: Vec<_> = rows.map(|alike| (alike, None)).collect();
     batch.own(Own::Payload, &rows, |alike, row| {

@@ -1,7 +1,7 @@
 //! The write primitive: a batch of changes in one transaction.
 //!
-//! First the whole batch is written at once, which succeeds unless one of its changes must be refused. Only
-//! then it is judged change by change, each in a savepoint, still in one transaction and with one sync.
+//! First the whole batch is written at once, which succeeds unless one of its changes must be refused. Only then the
+//! batch is judged change by change, each in a savepoint, still in one transaction and with one sync.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ pub(super) async fn commit(
     let mut writer = writer.lock().await;
     let writer = writer.as_mut().ok_or(StoreError::Closed)?;
     writer.settle().await?;
-    writer.unfinished = true; // until the end is seen: this future may be dropped at any await
+    writer.unfinished = true; // until its end is seen, because this future may be dropped at any await
     let admitted = if must_be_judged(changes) { false } else { writer.write_all(changes).await? };
     let verdicts =
-        // Boxed because it is rare: each batch would have to carry the room for it.
+        // The future is boxed because it is rare: otherwise each batch would have to carry the room for it.
         if admitted { vec![Verdict::Admitted; changes.len()] } else { Box::pin(writer.judge(changes)).await? };
     writer.unfinished = false;
     writer.place.was_written();
@@ -35,8 +35,9 @@ pub(super) async fn commit(
     Ok(verdicts)
 }
 
-/// Some change has no row that would refuse a fenced worker, and no other change of its worker has one either.
-/// Rare: the barriers that runs wait at come with the rows before them.
+/// True if only a judge can decide about a change. This includes a change that has no row which would refuse a fenced
+/// worker, if no other change of its worker has one either. That is rare: the barriers that runs wait at come with
+/// the rows before them.
 fn must_be_judged(changes: &[Change]) -> bool {
     let guarded = |fence| changes.iter().any(|other| other.fence == Some(fence) && other.needs_fence());
     changes.iter().any(|change| {
@@ -45,19 +46,19 @@ fn must_be_judged(changes: &[Change]) -> bool {
     })
 }
 
-/// The rows of some changes, table by table.
+/// The rows of the changes, table by table.
 fn batch(changes: &[&Change]) -> Batch {
     let steps: usize = changes.iter().map(|change| change.steps.len()).sum();
-    let mut batch = Batch::of(changes.len().max(steps)); // a fork's are many
+    let mut batch = Batch::of(changes.len().max(steps)); // the steps of a fork are many
     write(changes, &mut batch);
     batch
 }
 
 impl Writer {
-    /// Ends what an earlier write left open: messages share a transaction, or its future was dropped between two statements, or it
-    /// failed. Without this, the next batch would run inside that transaction and vanish with it.
+    /// Ends the transaction that an earlier write left open: messages share one, or a future was dropped between two
+    /// statements, or it failed. Without this, the next batch would run inside that transaction and vanish with it.
     ///
-    /// Nothing is written into a file that was removed or replaced: it would be promised, and lost.
+    /// Nothing is written into a file that was removed or replaced: the write would be promised, and lost.
     pub(super) async fn settle(&mut self) -> Result<(), StoreError> {
         self.place.check_to_write()?;
         self.end_shared().await?;
@@ -68,7 +69,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the whole batch, or nothing and returns `false` because some change must be refused.
+    /// Writes the whole batch, or writes nothing and returns `false` because some change must be refused.
     async fn write_all(&mut self, changes: &[Change]) -> Result<bool, StoreError> {
         let parts = batch(&changes.iter().collect::<Vec<_>>()).into_parts();
         match self.write_parts(parts).await {
@@ -100,7 +101,8 @@ impl Writer {
     }
 }
 
-/// `execute`, never `fetch_one`: that would hide a commit that failed after the first row.
+/// Executes a part. This uses `execute`, never `fetch_one`, which would hide a commit that failed after the first
+/// row.
 async fn execute(connection: &mut SqliteConnection, sql: Arc<str>, part: Part) -> Result<(), sqlx::Error> {
     connection.execute(sqlx::query_with(AssertSqlSafe(sql), part.arguments)).await.map(drop)
 }
@@ -121,7 +123,7 @@ async fn judge(connection: &mut SqliteConnection, changes: &[Change]) -> Result<
     Ok(verdicts)
 }
 
-/// Writes one change inside an open transaction, or nothing of it and says why.
+/// Writes one change inside an open transaction, or writes nothing of it and returns the refusal.
 pub(super) async fn admit(
     connection: &mut SqliteConnection,
     change: &Change,
@@ -151,7 +153,7 @@ pub(super) async fn admit(
     }))
 }
 
-/// Returns why the change is refused, if the worker or the tenant that it is about is not as it should be.
+/// Writes one change. Returns a refusal if the worker or the tenant of the change is not in the expected state.
 async fn write_one(
     connection: &mut SqliteConnection,
     change: &Change,
@@ -184,12 +186,13 @@ async fn write_one(
     Ok(None)
 }
 
-/// The database refused the values, not the write: constraint, mismatch, too big, or a text with a NUL inside.
+/// True if the database refused the values, not the write: constraint, mismatch, too big, or a text with a NUL
+/// inside.
 fn is_verdict(error: &sqlx::Error) -> bool {
     matches!(primary_code(error), Some(18..=20))
 }
 
-/// Why a change is refused, now that nothing of it is written.
+/// The refusal of a change, now that nothing of it is written.
 async fn refusal(
     connection: &mut SqliteConnection,
     change: &Change,
@@ -217,9 +220,9 @@ fn refused_by(change: &Change, error: &sqlx::Error) -> Refusal {
     let Some(error) = error.as_database_error() else { return Refusal::Invalid(error.to_string()) };
     match error.code().as_deref() {
         Some(UNIQUE | PRIMARY_KEY) => Refusal::Exists,
-        // Both stand for a row that should be there and is not.
+        // Both codes mean that an expected row is not there.
         Some(FOREIGN_KEY | TRIGGER) => Refusal::Stale,
-        // The worker is alive, so a NULL revision or question stands for a row that has moved on.
+        // The worker is alive, so a NULL revision or question means that the row has moved on.
         Some(NOT_NULL)
             if change.record.is_some()
                 || change.look.is_some()
@@ -234,7 +237,8 @@ fn refused_by(change: &Change, error: &sqlx::Error) -> Refusal {
     }
 }
 
-/// After a failure the connection may be inside a transaction or not; either way it is outside afterwards.
+/// Rolls back. After a failure the connection may be inside a transaction or not; afterwards it is outside in any
+/// case.
 pub(crate) async fn rollback(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     match connection.execute("ROLLBACK").await {
         Ok(_) => Ok(()),

@@ -1,12 +1,13 @@
-//! Whether a file is the one that was closed here last, or a copy, or an older state of it.
+//! The check that a file is the one that was last closed here, and not a copy or an older state of it.
 //!
-//! A mark is kept beside the rows and not in them: an extended attribute of the file. It holds the file's inode and its time of
-//! birth, the name of the ledger's first worker (which has a random part) and a count that the ledger only raises. A copy lacks
-//! the mark, or has another inode or another birth, also when it was copied with its attributes and was given the inode of the
-//! file that it replaces. An older state has a lower count than the mark.
+//! The engine keeps a mark beside the rows, not in them: an extended attribute of the file. The mark holds the file's
+//! inode and its time of birth, the name of the ledger's first worker (which has a random part) and a count that the
+//! ledger only raises. A copy lacks the mark, or has another inode or another birth, even if it was copied with its
+//! attributes and got the inode of the file that it replaces. An older state has a lower count than the mark.
 //!
-//! It cannot see that a whole filesystem was put back, for the mark goes back with the file, nor an older state of this very
-//! inode to which less than a minute of effects was added, nor anything on a filesystem without extended attributes.
+//! The check cannot recognise that a whole filesystem was put back, because the mark goes back with the file, nor an
+//! older state of this very inode to which less than a minute of effects was added, nor anything on a filesystem
+//! without extended attributes.
 
 use std::fs::File;
 use std::time::UNIX_EPOCH;
@@ -18,26 +19,26 @@ use super::{Columns, Sqlite, StoreError, failure};
 
 const NAME: &str = "user.counterfoil";
 
-/// What rows and mark say together.
+/// The result of comparing the rows with the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Continuity {
-    /// It goes on where it ended.
+    /// The ledger goes on where it ended.
     Same,
-    /// The filesystem keeps no marks: nothing can be said.
+    /// The filesystem keeps no marks: the check is impossible.
     Unknown,
     /// The rows are not those that this file had last, for this reason.
     Doubtful(&'static str),
 }
 
-/// A ledger at some instant.
+/// The state of a ledger at some instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     inode: u64,
-    /// When the file was made, in nanoseconds; 0 where the filesystem does not say.
+    /// The instant at which the file was made, in nanoseconds; 0 if the filesystem does not tell.
     born: u128,
-    /// The name of its first worker; empty before there is one.
+    /// The name of the first worker; empty before there is one.
     first: String,
-    /// The highest number that a worker was given, and whatever raised it since.
+    /// The count: the highest fence that was given to a worker, or a later increase.
     count: i64,
 }
 
@@ -52,7 +53,7 @@ impl Mark {
         Some(Self { inode, born, count: parts.next()?.parse().ok()?, first: parts.next()?.to_owned() })
     }
 
-    /// What the ledger is, in the light of the mark that was left on its file.
+    /// Compares the ledger with the mark that was left on its file.
     fn judge(&self, left: Option<&Self>) -> Continuity {
         match left {
             None if self.first.is_empty() => Continuity::Same, // a new ledger
@@ -71,7 +72,7 @@ impl Mark {
     }
 }
 
-/// Reads rows and mark. A new ledger is marked at once.
+/// Reads the rows and the mark, and compares them. A new ledger is marked at once.
 pub(super) async fn judge(
     file: &File,
     inode: u64,
@@ -101,13 +102,13 @@ async fn present(file: &File, inode: u64, writer: &mut SqliteConnection) -> Resu
     Ok(Mark { inode, born, count: columns.take()?, first: columns.take()? })
 }
 
-/// `false` if the filesystem keeps none.
+/// Writes the mark; `false` if the filesystem keeps no marks.
 fn leave(file: &File, mark: &Mark) -> bool {
     fsetxattr(file, NAME, mark.write().as_bytes(), XattrFlags::empty()).is_ok()
 }
 
 impl Sqlite {
-    /// Why its rows may be older than the world, if the file told so when it was opened.
+    /// The reason why the rows may be older than the world, if the file showed one when it was opened.
     pub(crate) const fn doubt(&self) -> Option<&'static str> {
         match self.continuity {
             Continuity::Doubtful(why) => Some(why),
@@ -115,11 +116,11 @@ impl Sqlite {
         }
     }
 
-    /// Marks the file with the ledger's count: from here on, an older state of the file is told from this one. `raise`: the
-    /// count is raised first. A worker that enrols has raised it.
+    /// Marks the file with the ledger's count: from now on, an older state of the file can be told from this one.
+    /// `raise`: the count is raised first. The enrolment of a worker has raised it already.
     ///
     /// # Crash
-    /// Between the two the ledger is ahead of its mark, which is no doubt.
+    /// Between the raise and the mark, the ledger is ahead of its mark, which is no reason for doubt.
     pub(crate) async fn mark(&self, raise: bool) -> Result<(), StoreError> {
         if self.continuity == Continuity::Unknown {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Documents that are asked for at the same time are found by one query. Between us and the driver's thread each query costs a wake-up
-//! in both directions, and whatever a guard does begins with its row.
+//! One query for documents that are requested at the same time. Each query costs a wake-up in both directions between
+//! the caller and the driver's thread, and every action of a guard begins with its row.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -11,22 +11,22 @@ use crate::id::Tenant;
 use crate::store::Document;
 use crate::store::sql::ask::{Found, Queries};
 
-/// All that are wanted, as a JSON array of their keys: one text, however many they are.
+/// Selects all requested documents by a JSON array of their keys: one text, however many there are.
 pub(super) const WANTED: &str = "WHERE (tenant, kind, id) IN \
      (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1))";
 
-/// Tenant, kind and id.
+/// The key of a document: tenant, kind and id.
 type Key = (String, String, String);
 
-/// One query at a time; whoever asks meanwhile is part of the next one.
+/// The finder of documents: one query at a time; a document that is requested meanwhile is part of the next query.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
     next: Arc<Next>,
-    /// Held by the query that is under way.
+    /// The lock that is held by the query under way.
     now: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// The query that has not begun. It begins after all that its askers have seen written.
+/// The query that has not begun. It begins after all writes that its callers have seen.
 type Next = Mutex<Option<Query>>;
 
 #[derive(Debug)]
@@ -35,7 +35,8 @@ struct Query {
     answer: Answer,
 }
 
-/// Carried on by whichever of its askers is left. Nothing, if the query failed: then each asks alone, and hears of its own row only.
+/// The shared answer, driven by any of its remaining callers. `None` if the query failed: then each caller asks
+/// alone, and gets the error of its own row only.
 type Answer = Shared<BoxFuture<'static, Option<Arc<[Document]>>>>;
 
 impl Finder {
@@ -63,20 +64,22 @@ impl Finder {
     }
 }
 
-/// `next` holds this future until it begins. If it held `next` in turn, a query whose askers have gone would keep the readers open for ever.
+/// Runs the next query. `next` holds this future until it begins. If the future held `next` in turn, a query whose
+/// callers have gone would keep the readers open for ever.
 async fn answer(
     next: Weak<Next>,
     now: Arc<tokio::sync::Mutex<()>>,
     readers: Queries<SqlitePool>,
 ) -> Option<Arc<[Document]>> {
     let _now = now.lock_owned().await;
-    // From here on others ask for the one after it. None is taken before its turn, so this one is still the next.
+    // From here on, new requests go into the query after this one. No query is taken before its turn, so this one is
+    // still the next.
     let wanted = locked(&*next.upgrade()?).take()?.wanted;
     let wanted = serde_json::to_string(&wanted).ok()?;
     readers.rows(WANTED, &[(&*wanted).into()]).await.ok().map(Arc::from)
 }
 
-/// Nothing that holds this lock can panic halfway through a change.
+/// Locks the next query. No code that holds this lock can panic halfway through a change.
 fn locked(next: &Next) -> MutexGuard<'_, Option<Query>> {
     next.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Tables `inbox`, `inbox_try` and `inbox_version`: messages are processed once, together with what they change.
+//! Tables `inbox`, `inbox_try` and `inbox_version`: messages are processed once, together with their changes.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSE
 use crate::store::sql;
 use crate::store::transaction::TransactionError;
 
-/// What became of a message; of one that nothing became of, how often it was tried.
+/// Selects the end of a message; for a message without an end, its number of attempts.
 macro_rules! known {
     () => {
         "SELECT state, tries, result, detail FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \
@@ -28,7 +28,8 @@ macro_rules! known {
 }
 
 const KNOWN: &str = known!();
-/// A try is counted before it is made, and is durable before it is read. Nothing is counted of a message that nobody will process.
+/// Counts an attempt before it is made, durably before it is read. No attempt is counted of a message with a recorded
+/// end.
 const COUNT: &str = concat!(
     "INSERT INTO inbox_try (tenant, consumer, message, tries) SELECT ?1, ?2, ?3, 1 \
      WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3) \
@@ -36,8 +37,9 @@ const COUNT: &str = concat!(
     known!()
 );
 
-/// Takes the message, if it is known nowhere. The row says [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until its closure has
-/// ended. Whether it was taken is read behind the savepoint.
+/// Takes the message, if it has no row yet. The state of the row is
+/// [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until the closure has ended. A query behind the savepoint
+/// reads if the message was taken.
 macro_rules! take {
     () => {
         "INSERT INTO inbox (tenant, consumer, message, state, tries, at) VALUES (?1, ?2, ?3, 5, 1, ?4) \
@@ -45,7 +47,7 @@ macro_rules! take {
     };
 }
 
-/// Writes down what became of the message. It fails where the closure has taken the row away: there is no state then.
+/// Records the end of the message. The statement fails if the closure has deleted the row: there is no state then.
 macro_rules! finish {
     () => {
         "INSERT INTO inbox (tenant, consumer, message, state, tries, at, result) VALUES (?1, ?2, ?3, \
@@ -56,15 +58,15 @@ macro_rules! finish {
 }
 
 // The statements around a closure and its savepoint go to the database together: a call costs more than a statement.
-/// In a transaction that whoever asks for it begins and commits.
+/// Takes the message in a transaction that the caller begins and commits.
 #[cfg(feature = "sim")]
 pub(crate) const TAKE: &str = concat!(take!(), "; SAVEPOINT counterfoil; SELECT changes()");
 pub(crate) const END: &str = concat!("RELEASE counterfoil; ", finish!());
-/// In a transaction of its own.
+/// Takes the message in a transaction of its own.
 const BEGIN_AND_TAKE: &str =
     concat!("BEGIN IMMEDIATE; ", take!(), "; SAVEPOINT counterfoil; SELECT changes()");
 const END_AND_COMMIT: &str = concat!("RELEASE counterfoil; ", finish!(), "; COMMIT");
-/// In a transaction that messages share.
+/// Takes the message in a transaction that messages share.
 const BEGIN_SHARED: &str =
     concat!("BEGIN IMMEDIATE; SAVEPOINT message; ", take!(), "; SAVEPOINT counterfoil; SELECT changes()");
 const TAKE_SHARED: &str =
@@ -72,11 +74,12 @@ const TAKE_SHARED: &str =
 const END_SHARED: &str = concat!("RELEASE counterfoil; ", finish!(), "; RELEASE message");
 
 impl Sqlite {
-    /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless it is
-    /// known what became of it.
+    /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless
+    /// the end of the message is known already.
     ///
     /// # Crash
-    /// Before the transaction ends: nothing of it is there, but the try if it is counted before. After: all of it.
+    /// Before the transaction ends: nothing of it is there, except the attempt if it is counted before. After: all of
+    /// it.
     pub(crate) async fn process<T, E, F>(
         &self,
         delivery: &Delivery,
@@ -87,7 +90,7 @@ impl Sqlite {
     where
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
     {
-        // Held from the count to the end: a second delivery finds what became of the first.
+        // The writer is held from the count to the end: a second delivery finds the end of the first.
         let mut held = self.next_writer().await;
         let writer = held.as_mut().ok_or(StoreError::Closed)?;
         let may_share = delivery.counting == Counting::With && delivery.along.is_none();
@@ -120,7 +123,8 @@ impl Sqlite {
         if self.is_committed(place).await? { Ok(processed) } else { self.found(delivery, processed).await }
     }
 
-    /// Counts the try, and takes the message in a transaction of its own. Returns what is known of one that is not to be tried.
+    /// Counts the attempt, and takes the message in a transaction of its own. Returns the recorded end of a message
+    /// that is not to be tried.
     async fn take_counted(
         &self,
         writer: &mut Writer,
@@ -132,7 +136,7 @@ impl Sqlite {
             _ => became(&mut writer.connection, delivery).await?,
         };
         if known.is_none() {
-            writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
+            writer.unfinished = true; // until its end is seen: whatever happens, the next write rolls back
             if !take(&mut writer.connection, BEGIN_AND_TAKE, delivery).await? {
                 return Err(StoreError::Io {
                     detail: "another process has this message in hand: have it delivered again".to_owned(),
@@ -142,7 +146,7 @@ impl Sqlite {
         Ok(known)
     }
 
-    /// Another message has ended the transaction that this one shared: what became of it is in its row.
+    /// Finds the end of a message whose shared transaction was ended by another message: its row shows the end.
     async fn found<T, E>(
         &self,
         delivery: &Delivery,
@@ -156,32 +160,33 @@ impl Sqlite {
         Err(StoreError::Io { detail }.into())
     }
 
-    /// What is known of a message that nobody will process any more. Nothing is counted.
+    /// The recorded end of a message that is not to be processed any more. No attempt is counted.
     pub(crate) async fn inbox_known(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         let mut reader = self.readers.acquire().await.map_err(|e| failure(&e))?;
         known(&mut reader, delivery).await
     }
 
-    /// Counts a try, on a connection that does not wait for the disk: a process that is killed leaves the count behind all
-    /// the same, and only a power failure may take it back.
+    /// Counts an attempt, on a connection that does not wait for the disk: a killed process still leaves the count
+    /// behind, and only a power failure may lose it.
     async fn count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         count(&mut *self.aside().await?, delivery).await
     }
 
-    /// Counts a try, before anybody looks into the message. Returns what is known of one that is not to be tried.
+    /// Counts an attempt, before the message is parsed. Returns the recorded end of a message that is not to be
+    /// tried.
     pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
         // Two connections that write at once would wait for one another by sleeping.
         let _writer = self.settled().await?;
         self.count(delivery).await
     }
 
-    /// The try has failed, and this is why. Returns how many there have been.
+    /// Records the reason why the attempt failed. Returns the number of attempts.
     pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
         failed(&mut *self.settled().await?, delivery, detail).await
     }
 
-    /// Sets the message aside after so many tries, and names the question about it, unless it has one. Returns the question;
-    /// none if another delivery of the message has been processed meanwhile.
+    /// Sets the message aside after this number of attempts, and names the question about it, unless it has one.
+    /// Returns the question; `None` if another delivery of the message has been processed meanwhile.
     pub(crate) async fn inbox_set_aside(
         &self,
         delivery: &Delivery,
@@ -192,7 +197,7 @@ impl Sqlite {
         set_aside(&mut *self.settled().await?, delivery, tries, why, question).await
     }
 
-    /// Somebody has answered this question: it may be tried again, from the first time on.
+    /// Lets the message be tried again, counted from the first attempt on, because this question was answered.
     pub(crate) async fn inbox_again(
         &self,
         delivery: &Delivery,
@@ -201,7 +206,8 @@ impl Sqlite {
         again(&mut *self.settled().await?, delivery, question).await
     }
 
-    /// Retires messages, on the connection that does not wait for the disk: what a crash takes back is retired again.
+    /// Retires messages, on the connection that does not wait for the disk: messages that a crash brings back are
+    /// retired again.
     pub(crate) async fn inbox_retire(
         &self,
         consumer: &str,
@@ -243,7 +249,8 @@ impl Sqlite {
 }
 
 impl Writer {
-    /// Takes a message in a transaction that others may share. Whatever happens until its end is seen, the next write takes it back.
+    /// Takes a message in a transaction that others may share. Until its end is seen, the next write takes it back,
+    /// whatever happens.
     async fn take_shared(&mut self, delivery: &Delivery, now: Boot) -> Result<bool, StoreError> {
         let sql = if self.can_join(now)? {
             TAKE_SHARED
@@ -256,7 +263,7 @@ impl Writer {
     }
 }
 
-/// Takes a message in a transaction. False if it is known.
+/// Takes a message in a transaction. False if the message has a row already.
 pub(crate) async fn take(
     connection: &mut SqliteConnection,
     sql: &'static str,
@@ -268,7 +275,7 @@ pub(crate) async fn take(
     Ok(taken == Some(1))
 }
 
-/// Counts a try. Returns what is known of a message that is not to be tried.
+/// Counts an attempt. Returns the recorded end of a message that is not to be tried.
 pub(crate) async fn count(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
@@ -277,7 +284,7 @@ pub(crate) async fn count(
     first(&counted, delivery.tries)
 }
 
-/// What is known of a message that is not to be tried. A try that is not counted may be made.
+/// The recorded end of a message that is not to be tried. An attempt that is not counted may be made.
 pub(crate) async fn became(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
@@ -286,7 +293,7 @@ pub(crate) async fn became(
     first(&known, if delivery.counting == Counting::Done { delivery.tries } else { u32::MAX })
 }
 
-/// What the row says, if there is one and it is not to be tried.
+/// The recorded end in the row, if there is a row and the message is not to be tried.
 fn first(rows: &[SqliteRow], limit: u32) -> Result<Option<Known>, StoreError> {
     let Some(row) = rows.first() else { return Ok(None) };
     let mut c = Columns::of("inbox", row);
@@ -294,7 +301,7 @@ fn first(rows: &[SqliteRow], limit: u32) -> Result<Option<Known>, StoreError> {
     Ok(counted.known(limit))
 }
 
-/// What is known of a message that nobody will process any more.
+/// The recorded end of a message that is not to be processed any more.
 pub(crate) async fn known(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
@@ -315,7 +322,8 @@ pub(crate) async fn known(
     Ok(newer.map(|_| Known::Outdated))
 }
 
-/// In the transaction that has taken the message: runs `work` unless the version is outdated, and writes down what became of it.
+/// Runs `work` in the transaction that has taken the message, unless the version is outdated, and records the end of
+/// the message.
 pub(crate) async fn process_in<T, E, F>(
     connection: &mut SqliteConnection,
     end: &'static str,
@@ -339,10 +347,10 @@ where
     Ok(Ok(value))
 }
 
-/// Why it was not written down what became of a message.
+/// The reason why the end of a message was not recorded.
 fn unfinished<E>(error: &sqlx::Error) -> TransactionError<E> {
     match error.as_database_error() {
-        // Without it the next delivery would be processed again.
+        // Without the row the next delivery would be processed again.
         Some(said) if said.message().contains("inbox.state") => {
             StoreError::Io { detail: "the closure took the message's row away".to_owned() }.into()
         }
@@ -350,7 +358,7 @@ fn unfinished<E>(error: &sqlx::Error) -> TransactionError<E> {
     }
 }
 
-/// The try has failed, and this is why. Returns how many there have been.
+/// Records the reason why the attempt failed. Returns the number of attempts.
 pub(crate) async fn failed(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
@@ -389,7 +397,8 @@ pub(crate) async fn again(
     delivery: &Delivery,
     question: QuestionId,
 ) -> Result<(), StoreError> {
-    // The tries first: if nothing more is written, the question is still asked, and its answer found.
+    // The attempts are deleted first: if nothing more is written, the question is still there, and its answer is
+    // found.
     let sql = "DELETE FROM inbox_try WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \
                AND EXISTS (SELECT 1 FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4); \
                DELETE FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4";
@@ -397,7 +406,7 @@ pub(crate) async fn again(
     Ok(())
 }
 
-/// Changes something. Gives the number that it then reads.
+/// Runs a change, and returns the number that its last query reads.
 async fn changed(
     connection: &mut SqliteConnection,
     change: Query<'_, sqlx::Sqlite, SqliteArguments>,
@@ -411,7 +420,7 @@ fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Sqlite,
     query.bind(delivery.consumer.clone()).bind(delivery.message.clone())
 }
 
-/// The consumer has this version of the aggregate or a newer one. Otherwise it has this one from now on.
+/// True if the consumer has this version of the aggregate or a newer one. Otherwise this version is recorded.
 async fn is_outdated(connection: &mut SqliteConnection, delivery: &Delivery) -> Result<bool, sqlx::Error> {
     let Some((aggregate, version)) = &delivery.version else { return Ok(false) };
     let written = sqlx::query(

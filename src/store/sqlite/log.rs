@@ -1,21 +1,22 @@
-//! The size of the write-ahead log. SQLite moves it into the database and begins it anew, unless somebody reads what is in
-//! it: behind a reader that does not end it grows until the disk is full, and reading becomes slower with its size.
+//! The size of the write-ahead log. SQLite moves the log into the database and begins it anew, unless a reader still
+//! needs it: behind a reader that does not end, the log grows until the disk is full, and reading becomes slower with
+//! its size.
 
 use std::path::PathBuf;
 
 use super::place::Place;
 
-/// Number of batches between two looks.
+/// The number of batches between two looks at the size.
 const EVERY: u32 = 64;
 
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
-    /// The size, in bytes, of the first warning.
+    /// The size of the first warning, in bytes.
     limit: u64,
-    /// The size of the next one: twice that of the last.
+    /// The size of the next warning, in bytes: twice that of the last.
     next: u64,
-    /// Batches since the last look.
+    /// The number of batches since the last look.
     batches: u32,
 }
 
@@ -26,7 +27,7 @@ impl Log {
         Self { path: path.into(), limit: limit.max(1), next: limit.max(1), batches: 0 }
     }
 
-    /// Warns of a log that has grown, once for each doubling. Called after each batch.
+    /// Warns of a log that has grown, once for each doubling. This is called after each batch.
     pub(super) fn look(&mut self) {
         self.batches += 1;
         if self.batches < EVERY {

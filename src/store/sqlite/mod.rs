@@ -1,8 +1,8 @@
 //! The embedded store: one SQLite file in WAL mode with `synchronous=FULL`, one writer, several readers.
 //!
-//! FULL, because with NORMAL a power failure may lose a `started` record, which is a silent duplicate
-//! (<https://sqlite.org/pragma.html#pragma_synchronous>). One writer, because SQLite has only one and its busy handler
-//! polls. A file per table; `commit` puts their rows into one transaction.
+//! The mode is FULL, because with NORMAL a power failure may lose a `started` record, which means a silent duplicate
+//! (<https://sqlite.org/pragma.html#pragma_synchronous>). There is one writer, because SQLite has only one and its
+//! busy handler polls. There is a file per table; `commit` puts their rows into one transaction.
 
 mod commit;
 mod continuity;
@@ -56,7 +56,7 @@ pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
     open::MIGRATIONS.iter().copied()
 }
 
-/// The statements that are put together from parts. For tests that prepare and explain them.
+/// The statements that are built from parts, for tests that prepare and explain them.
 #[doc(hidden)]
 pub fn statements() -> Vec<String> {
     let whole = super::sql::retention::writes::<SqliteConnection>().into_iter();
@@ -70,17 +70,18 @@ pub fn statements() -> Vec<String> {
         .collect()
 }
 
-/// The embedded store.
+/// The embedded store: an SQLite file.
 #[derive(Debug)]
 pub struct Sqlite {
-    /// The file and its lock, held until this store is closed or dropped: it is how a restarted process knows that the
+    /// The file and its lock, held until this store is closed or dropped: the lock shows a restarted process that the
     /// former one is dead.
     place: Arc<place::Place>,
-    /// None once it is closed.
+    /// The writer; `None` once the store is closed.
     writer: Mutex<Option<Writer>>,
-    /// Messages that wait for the writer.
+    /// The number of messages that wait for the writer.
     in_line: AtomicUsize,
-    /// Writes what a crash may take back: the tries of messages, and retired records. Opened when it is first needed.
+    /// The connection for writes that a crash may take back: the attempts of messages, and retired records. It is
+    /// opened on demand.
     aside: Mutex<Option<SqliteConnection>>,
     readers: Queries<SqlitePool>,
     finder: find::Finder,
@@ -92,9 +93,10 @@ pub struct Sqlite {
 struct Writer {
     connection: SqliteConnection,
     statements: statement::Statements,
-    /// A write was begun and its end not seen: its future was dropped, or it failed. The next one rolls back first.
+    /// True if a write was begun and its end was not seen: its future was dropped, or it failed. The next write rolls
+    /// back first.
     unfinished: bool,
-    /// What is open, ended well, and is not committed.
+    /// The messages of an open transaction that have ended well and are not committed.
     shared: shared::Shared,
     place: Arc<place::Place>,
     log: log::Log,
@@ -104,34 +106,34 @@ impl Sqlite {
     /// Opens or creates the database at `path` and brings its schema up to date.
     ///
     /// # Errors
-    /// [`StoreError::Open`] if another living process works on it, if it was written by a newer version or by
-    /// another application, if it cannot be written, if it is on a network filesystem, or if the SQLite library
-    /// has the WAL-reset bug. The file is left as it was.
+    /// [`StoreError::Open`] if another live process works on the file, if it was written by a newer version or by
+    /// another application, if it cannot be written, if it is on a network filesystem, or if the SQLite library has
+    /// the WAL-reset bug. The file is unchanged then.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(path, Options::default()).await
     }
 
-    /// Opens the database with other than the default options.
+    /// Opens the database with options.
     pub async fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         open::open(path.as_ref(), options).await
     }
 
-    /// Opens a database that is there to be read only, beside the process that works on it or without one. Every write is
-    /// answered with [`StoreError::Closed`].
+    /// Opens an existing database for reading only, beside the process that works on it or without one. Every write
+    /// fails with [`StoreError::Closed`].
     ///
     /// # Errors
-    /// [`StoreError::Open`] if it is not there, or is of another application or of another version than this one.
+    /// [`StoreError::Open`] if the database does not exist, or belongs to another application or to another version.
     pub async fn open_read_only(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         open::open_read_only(path.as_ref()).await
     }
 
-    /// The file: its absolute path, without symlinks.
+    /// The path of the file, absolute and without symlinks.
     pub fn path(&self) -> &Path {
         self.place.path()
     }
 
-    /// Moves the WAL into the database file and cuts it to nothing, as backups like it. Not for daily use: the
-    /// file has to grow again afterwards, which makes writes slower.
+    /// Moves the WAL into the database file and truncates it, as backups need it. Not for daily use: the log has to
+    /// grow again afterwards, which makes writes slower.
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
         let mut writer = self.writer.lock().await;
         let writer = writer.as_mut().ok_or(StoreError::Closed)?;
@@ -139,18 +141,18 @@ impl Sqlite {
         empty_log(&mut writer.connection).await.map(drop)
     }
 
-    /// Waits for what is under way, closes all connections, and gives the file free: when this returns, another
-    /// process can open it. From then on everything is answered with [`StoreError::Closed`].
+    /// Waits for the work that is under way, closes all connections, and releases the file: when this returns,
+    /// another process can open it. From then on every call fails with [`StoreError::Closed`].
     ///
-    /// The lock says that whoever had it sends nothing more. So close a store only when no call of its process is
-    /// under way; engine and executor see to that themselves.
+    /// A released lock means that its former holder sends nothing more. So close a store only when no call of its
+    /// process is under way; engine and executor make sure of that themselves.
     pub async fn close(&self) {
-        self.readers.close().await; // first, for the last connection moves the log into the database, and may write
+        self.readers.close().await; // first, because the last connection moves the log into the database, and may write
         self.retire().await;
     }
 
-    /// Ends writing and gives the file free. What is there can still be read through this store: an executor that
-    /// was closed answers what is recorded.
+    /// Ends writing and releases the file. The rows can still be read through this store: an executor that was closed
+    /// answers from recorded results.
     pub(crate) async fn retire(&self) {
         drop(self.aside.lock().await.take());
         if let Some(writer) = self.writer.lock().await.take()
@@ -169,7 +171,7 @@ impl Drop for Sqlite {
 }
 
 impl Writer {
-    /// Moves the log into the database file, which is then whole without it, and closes.
+    /// Moves the log into the database file, which is then complete without it, and closes.
     async fn close(mut self) -> Result<(), StoreError> {
         self.settle().await?;
         if !empty_log(&mut self.connection).await? {
@@ -180,7 +182,7 @@ impl Writer {
     }
 }
 
-/// Moves the log into the database file and cuts it to nothing. `false` if a reader holds on to what is in it.
+/// Moves the log into the database file and truncates it. `false` if a reader still needs the log.
 async fn empty_log(connection: &mut SqliteConnection) -> Result<bool, StoreError> {
     use sqlx::Row as _;
     let row = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -226,7 +228,7 @@ impl Store for Sqlite {
         Ok(self.place.check_to_send()?)
     }
 
-    /// One process at a time: its lock tells whether the former one is alive.
+    /// False: one process at a time, whose lock shows if it is alive.
     fn is_shared(&self) -> bool {
         false
     }
@@ -240,7 +242,8 @@ impl Store for Sqlite {
     }
 }
 
-/// Sorts the driver's errors by what a caller does about them (sqlite.org/rescode.html, primary codes).
+/// Converts an error of the driver by the reaction that it needs from the caller (sqlite.org/rescode.html, primary
+/// codes).
 pub(crate) fn failure(error: &sqlx::Error) -> StoreError {
     let detail = error.to_string();
     if matches!(error, sqlx::Error::PoolClosed) {
@@ -254,13 +257,13 @@ pub(crate) fn failure(error: &sqlx::Error) -> StoreError {
     }
 }
 
-/// SQLite's primary result code: the low byte of the extended one.
+/// The primary result code of SQLite: the low byte of the extended one.
 fn primary_code(error: &sqlx::Error) -> Option<i32> {
     let code: i32 = error.as_database_error()?.code()?.parse().ok()?;
     Some(code & 0xff)
 }
 
-/// Reads a row's columns in their order, telling damage from trouble.
+/// Reads the columns of a row in their order. Errors distinguish damage from trouble.
 struct Columns<'r> {
     row: &'r SqliteRow,
     next: usize,

@@ -1,10 +1,10 @@
-//! Which file a path means, and whether SQLite can work where it is.
+//! The file that a path names, and the check that SQLite can work on its filesystem.
 
 use std::path::{Path, PathBuf};
 
 use crate::store::OpenError;
 
-/// The file that is meant: `agents.db`, `sqlite:agents.db` and `sqlite://agents.db` are one.
+/// The file that a path names: `agents.db`, `sqlite:agents.db` and `sqlite://agents.db` are the same.
 pub(crate) fn file_named(path: &Path) -> Result<PathBuf, OpenError> {
     let Some(text) = path.to_str() else { return Ok(path.to_owned()) };
     let refused = |detail| Err(OpenError::NoFile { path: text.to_owned(), detail });
@@ -30,7 +30,7 @@ pub(crate) fn file_named(path: &Path) -> Result<PathBuf, OpenError> {
 pub(super) fn refuse_network_filesystem(path: &Path) -> Result<(), OpenError> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let found = [path, folder].into_iter().find_map(|place| Some((rustix::fs::statfs(place).ok()?, place)));
-    let Some((found, place)) = found else { return Ok(()) }; // opening it will say more
+    let Some((found, place)) = found else { return Ok(()) }; // opening it will report more
     #[allow(clippy::cast_sign_loss, reason = "the magic numbers are 32 bits wide")]
     let magic = (found.f_type as u64) & 0xffff_ffff;
     match network(magic, || mounted_as(place)) {
@@ -44,8 +44,8 @@ pub(super) fn refuse_network_filesystem(_: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The network filesystem behind an `f_type` of statfs(2), if it is one. What FUSE carries is asked of the table of mounts;
-/// of one that is not known there nothing is said.
+/// The network filesystem behind an `f_type` of statfs(2), if it is one. For FUSE, the table of mounts names the
+/// filesystem; an unknown one counts as local.
 fn network(magic: u64, mounted_as: impl FnOnce() -> Option<String>) -> Option<&'static str> {
     const KERNEL: [(u64, &str); 10] = [
         (0x6969, "NFS"),
@@ -84,7 +84,7 @@ fn network(magic: u64, mounted_as: impl FnOnce() -> Option<String>) -> Option<&'
     KERNEL.iter().find(|(known, _)| *known == magic).map(|(_, kind)| *kind)
 }
 
-/// The type of the filesystem that a path is on, by the table of mounts: that of the last mount over the longest folder.
+/// The type of the filesystem of a path, by the table of mounts: that of the last mount over the longest folder.
 #[cfg(target_os = "linux")]
 fn mounted_as(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;

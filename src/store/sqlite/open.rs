@@ -1,4 +1,4 @@
-//! Opening a database: refuse what could lose a record, then bring the schema up to date.
+//! Opening a database: refusing a database that could lose a record, then bringing the schema up to date.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -22,13 +22,13 @@ use super::{Columns, Sqlite, Writer, failure, primary_code};
 use crate::store::sql::ask::Queries;
 use crate::store::{OpenError, StoreError};
 
-/// "CFOI": marks the file as ours.
+/// The application id, "CFOI", which marks the file as the engine's.
 const APPLICATION_ID: i64 = 0x4346_4f49;
 
 /// The schema version of a file whose rows were moved to another database: no engine, old or new, opens it.
 pub(super) const GIVEN_UP: i64 = 1_000_000;
 
-/// Number, name and text of each migration, in their order. Never edit a released one.
+/// The number, name and text of each migration, in their order. Never edit a released one.
 pub(super) const MIGRATIONS: [(i64, &str, &str); 13] = [
     (1, "record", include_str!("../../../migrations/sqlite/0001_record.sql")),
     (2, "run", include_str!("../../../migrations/sqlite/0002_run.sql")),
@@ -45,20 +45,23 @@ pub(super) const MIGRATIONS: [(i64, &str, &str); 13] = [
     (13, "expired", include_str!("../../../migrations/sqlite/0013_expired.sql")),
 ];
 
-/// A log that was emptied is cut to this size, in bytes.
+/// The size to which an emptied log is truncated, in bytes.
 const LOG_LIMIT: u64 = 64 << 20;
 
-/// How to open the database.
+/// The options for opening the database.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Connections for reading, opened as they are needed.
+    /// The number of connections for reading, opened on demand. Default: 4.
     pub readers: u32,
-    /// How long a write waits for another program that has the file locked (a backup, a shell).
+    /// The time for which a write waits for another program that has the file locked (a backup, a shell). Default:
+    /// 5 s.
     pub busy_timeout: Duration,
-    /// How long opening waits for another process that has the file: one that was killed may still be dying.
+    /// The time for which opening waits for another process that has the file: a killed process may still be dying.
+    /// Default: 5 s.
     pub wait_for_owner: Duration,
-    /// The size of the log, in bytes, from which on a warning says that it grows. SQLite empties the log again and again, but
-    /// not while another program reads the file: then it grows until that one is done, or the disk is full.
+    /// The size of the log, in bytes, from which on a warning says that the log grows. SQLite empties the log
+    /// regularly, but not while another program reads the file: then the log grows until that program is done, or the
+    /// disk is full. Default: 128 MiB.
     pub large_log: u64,
 }
 
@@ -85,7 +88,7 @@ pub(super) async fn open(path: &Path, options: Options) -> Result<Sqlite, StoreE
     open_unless(|version| version == GIVEN_UP, path, options).await.map(|(store, _)| store)
 }
 
-/// Opens a file to move its rows elsewhere, also one whose rows have been moved. Returns its schema version, too.
+/// Opens a file to move its rows elsewhere, even if its rows have been moved. Returns its schema version, too.
 #[cfg(feature = "postgres")]
 pub(super) async fn open_to_move(path: &Path, options: Options) -> Result<(Sqlite, i64), StoreError> {
     open_unless(|_| false, path, options).await
@@ -137,7 +140,7 @@ async fn open_unless(
     ))
 }
 
-/// Neither lock nor writer: whoever works on the file goes on doing so.
+/// Opens without a lock and without a writer: a process that works on the file goes on.
 pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
     let path = file_named(path)?;
     refuse_network_filesystem(&path)?;
@@ -158,7 +161,7 @@ pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
         return Err(OpenError::Unusable { path: path.display().to_string(), detail }.into());
     }
     let readers = Queries(readers(&place, connect, options.readers));
-    let continuity = Continuity::Unknown; // and it is left so
+    let continuity = Continuity::Unknown; // it stays unknown
     Ok(Sqlite {
         place,
         writer: Mutex::new(None),
@@ -178,8 +181,9 @@ fn readers(place: &Arc<Place>, connect: SqliteConnectOptions, count: u32) -> Sql
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false) // a local file does not hang up
-        // It is opened late and by its name: without this, it might read another file that has the name by now. An error
-        // from here would be tried again for half a minute; in an empty database each read fails at once.
+        // The connection is opened late and by its name: without this check it might read another file that has the
+        // name by now. An error from here would be retried for half a minute; in an empty database each read fails at
+        // once.
         .after_connect(move |connection, _| {
             let checked = place.check();
             Box::pin(async move {
@@ -197,7 +201,7 @@ fn latest() -> i64 {
     MIGRATIONS.iter().map(|(number, ..)| *number).max().unwrap_or(0)
 }
 
-/// Sets what makes a commit durable, on the connection that writes.
+/// Sets the pragmas that make a commit durable, on the connection that writes.
 async fn prepare_file(path: &Path, writer: &mut SqliteConnection) -> Result<(), StoreError> {
     let pragmas = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
@@ -212,12 +216,12 @@ async fn prepare_file(path: &Path, writer: &mut SqliteConnection) -> Result<(), 
         return Err(OpenError::ReadOnly { path: path.display().to_string(), detail }.into());
     }
     // A write that changes nothing: a read-only file, folder or filesystem shows here and not at the first effect.
-    // BEGIN IMMEDIATE alone does not tell: on a read-only file SQLite quietly begins to read instead.
+    // BEGIN IMMEDIATE alone does not show it: on a read-only file SQLite quietly begins to read instead.
     let write = format!("BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; ROLLBACK");
     sqlx::raw_sql(sqlx::AssertSqlSafe(write)).execute(writer).await.map(drop).map_err(|e| unusable(path, &e))
 }
 
-/// Below 3.51.3 two connections that write and checkpoint at once can corrupt the file.
+/// Refuses a library below 3.51.3, where two connections that write and checkpoint at once can corrupt the file.
 async fn refuse_unsafe_library(path: &Path, writer: &mut SqliteConnection) -> Result<(), StoreError> {
     let found = pragma_text(path, writer, "SELECT sqlite_version()").await?;
     let mut parts = found.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
@@ -228,7 +232,8 @@ async fn refuse_unsafe_library(path: &Path, writer: &mut SqliteConnection) -> Re
     Ok(())
 }
 
-/// The file is new, or ours and not from the future. Returns its schema version.
+/// Refuses a file that is of another application or from the future. Returns the schema version of a file that is new
+/// or the engine's.
 async fn refuse_foreign(path: &Path, writer: &mut SqliteConnection) -> Result<i64, StoreError> {
     let id = pragma_number(path, writer, "PRAGMA application_id").await?;
     let version = pragma_number(path, writer, "PRAGMA user_version").await?;
@@ -243,10 +248,12 @@ async fn refuse_foreign(path: &Path, writer: &mut SqliteConnection) -> Result<i6
     Ok(version)
 }
 
-/// The driver's migrator takes no lock on SQLite, and three of them at once fail half of the time; ours run
-/// under the lock beside the file. Each migration is one transaction; a crash in between is resumed.
+/// Applies the missing migrations. The driver's migrator takes no lock on SQLite, and three of them at once fail half
+/// of the time; here they run under the lock of the file. Each migration is one transaction; a crash in between is
+/// resumed.
 async fn migrate(writer: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    // First of all, so that a crash before the first migration does not leave a file that looks foreign.
+    // The application id comes first, so that a crash before the first migration does not leave a file that looks
+    // foreign.
     let id = format!("PRAGMA application_id = {APPLICATION_ID}");
     sqlx::raw_sql(sqlx::AssertSqlSafe(id)).execute(&mut *writer).await?;
     let migrations = MIGRATIONS.map(|(number, name, sql)| {

@@ -1,4 +1,4 @@
-//! Tables `outbox` and `outbox_aggregate`: events, and how far they are published.
+//! Tables `outbox` and `outbox_aggregate`: events, and the positions up to which they are published.
 
 use sqlx::sqlite::SqliteConnection;
 
@@ -10,7 +10,8 @@ use crate::store::cell::Declared as _;
 use crate::store::sql::ask::Session as _;
 use crate::store::sql::{judge::EVENT, payload};
 
-/// Adds an event inside a transaction of the user's own; the database tells when. False if another event has its id.
+/// Adds an event inside a transaction of the user's own, with the time of the database. False if another event has
+/// its id.
 pub(crate) async fn add_event(
     connection: &mut SqliteConnection,
     event: &OutboxEvent,
@@ -57,7 +58,7 @@ async fn add(
     .map(|_| true)
 }
 
-/// Empty tables of an outbox and an inbox for a simulation, whose disk keeps the real outbox.
+/// Creates empty tables of an outbox and an inbox for a simulation, whose disk keeps the real outbox.
 #[cfg(feature = "sim")]
 pub(crate) async fn simulate(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     const BEFORE: &str = "CREATE TABLE worker (fence INTEGER PRIMARY KEY, ended_at INTEGER); \
@@ -67,7 +68,7 @@ pub(crate) async fn simulate(connection: &mut SqliteConnection) -> Result<(), St
     sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(connection).await.map(drop).map_err(|e| failure(&e))
 }
 
-/// Takes the events out that a closure has added there, in their order.
+/// Removes the events that a closure has added there, and returns them in their order.
 #[cfg(feature = "sim")]
 pub(crate) async fn take_events(connection: &mut SqliteConnection) -> Result<Vec<OutboxEvent>, StoreError> {
     let sql = sqlx::AssertSqlSafe(OutboxEvent::TABLE.select("ORDER BY rowid"));

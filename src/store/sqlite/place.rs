@@ -1,12 +1,13 @@
-//! The database file as it was opened: its real path, the descriptor that holds the lock, and whether it is still there.
+//! The database file as it was opened: its real path, the descriptor that holds the lock, and the check that it is
+//! still in place.
 //!
-//! The lock is on the database file itself, so that symlinks, hard links and a removed lock file let no second engine in.
-//! It is `flock`: SQLite locks with `fcntl`, and on Linux the two do not meet. The kernel releases it when the process
-//! dies, however it dies, so a restart need not wait for a lease.
+//! The lock is on the database file itself, so that symlinks, hard links and a removed lock file let no second engine
+//! in. It is a `flock` lock: SQLite locks with `fcntl`, and on Linux the two are independent. The kernel releases the
+//! lock when the process dies, however it dies, so a restart need not wait for a lease.
 //!
-//! A process that closes any descriptor of a file loses all `fcntl` locks that it has on the file, SQLite's among them
-//! (sqlite.org/howtocorrupt.html, 2.2). Hence a process has one descriptor for a file, kept in [`FILES`], and it is closed
-//! after the last SQLite connection: see [`Place::connect`].
+//! A process that closes any descriptor of a file loses all `fcntl` locks that it has on the file, including SQLite's
+//! (sqlite.org/howtocorrupt.html, 2.2). Hence a process has one descriptor for a file, kept in [`FILES`]. That
+//! descriptor is closed after the last SQLite connection: see [`Place::connect`].
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
@@ -21,13 +22,13 @@ use sqlx::sqlite::SqliteConnectOptions;
 use crate::clock::{Clock as _, SystemClock};
 use crate::store::OpenError;
 
-/// The files that this process has open. Process-wide, because the locks that it protects are.
+/// The files that this process has open. The list is process-wide, because the locks that it protects are.
 static FILES: Mutex<Vec<(FileId, Weak<Shared>)>> = Mutex::new(Vec::new());
 
-/// Pause between tries of a lock that another process holds.
+/// The pause between attempts to take a lock that another process holds.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a look for the file is relied on.
+/// The time for which a check of the file stays valid.
 const MOMENT: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,19 +47,19 @@ impl FileId {
 #[derive(Debug)]
 struct Shared {
     id: FileId,
-    /// None once it is closed.
+    /// The descriptor; `None` once it is closed.
     file: Option<File>,
-    /// Where `flock` and `fcntl` meet, the lock is on a file of its own.
+    /// The file that is locked instead of the database, where `flock` and `fcntl` interfere.
     #[cfg(not(target_os = "linux"))]
     lock: File,
-    /// An engine of this process works on it.
+    /// True if an engine of this process works on the file.
     owned: AtomicBool,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         let mut files = files();
-        drop(self.file.take()); // while nobody can open it again
+        drop(self.file.take()); // while no other thread can open it again
         files.retain(|(id, _)| *id != self.id);
     }
 }
@@ -72,11 +73,11 @@ fn files() -> MutexGuard<'static, Vec<(FileId, Weak<Shared>)>> {
 pub(super) struct Place {
     path: PathBuf,
     file: Arc<Shared>,
-    /// This place holds the lock.
+    /// True if this place holds the lock.
     owner: AtomicBool,
-    /// When the last look of a send began that found the file here, in microseconds since boot.
+    /// The instant at which the last check for a send that found the file in place began, in microseconds since boot.
     seen: AtomicU64,
-    /// When the last transaction was committed, in microseconds since boot.
+    /// The instant of the last commit, in microseconds since boot.
     written: AtomicU64,
 }
 
@@ -87,13 +88,13 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// Opens the file to be read: no lock is taken.
+    /// Opens the file for reading: no lock is taken.
     pub(super) fn read_only(path: &Path) -> Result<Self, OpenError> {
         Self::open(path, false)
     }
 
-    /// Opens or creates the file and takes its lock, or says who has it. One that another process holds is waited for: a
-    /// process that was killed a moment ago may still be dying.
+    /// Opens or creates the file and takes its lock, or names the owner of the lock. A lock that another process
+    /// holds is waited for: a process that was killed a moment ago may still be dying.
     pub(super) async fn own(path: &Path, wait: Duration) -> Result<Self, OpenError> {
         let place = Self::open(path, true)?;
         let mut waited = Duration::ZERO;
@@ -117,16 +118,16 @@ impl Place {
         let real = path.canonicalize().map_err(|e| refused(path, &e))?;
         let (owner, seen, written) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
         let place = Self { path: real, file, owner, seen, written };
-        place.check()?; // it may have been replaced between the two
+        place.check()?; // the file may have been replaced between the two
         Ok(place)
     }
 
-    /// The file's absolute path, without symlinks.
+    /// The path of the file, absolute and without symlinks.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The descriptor and the number of the file.
+    /// The descriptor and the inode of the file.
     #[allow(clippy::expect_used, reason = "`drop` takes it, and nobody else")]
     pub(super) fn file(&self) -> (&File, u64) {
         (self.file.file.as_ref().expect("it is taken in `drop` only"), self.file.id.inode)
@@ -147,7 +148,7 @@ impl Place {
         locked
     }
 
-    /// Lets the next engine in. The descriptor stays open for as long as any connection.
+    /// Releases the lock for the next engine. The descriptor stays open for as long as any connection.
     pub(super) fn release(&self) {
         if self.owner.swap(false, Ordering::AcqRel) {
             let _ = self.file.lock_file().unlock();
@@ -155,8 +156,8 @@ impl Place {
         }
     }
 
-    /// Fails if the file is not there any more, or another one has taken its place: what is written into it would be lost,
-    /// and an engine on the new file knows nothing of this one. Costs one `stat`.
+    /// Fails if the file is no longer there, or another file has taken its place: a write into it would be lost, and
+    /// an engine on the new file knows nothing of this one. The check costs one `stat`.
     pub(super) fn check(&self) -> Result<(), OpenError> {
         let detail = match FileId::at(&self.path) {
             Ok(found) if found == self.file.id => return Ok(()),
@@ -166,8 +167,8 @@ impl Place {
         Err(OpenError::Replaced { path: self.path.display().to_string(), detail })
     }
 
-    /// The check directly before a send. The sends whose intents were committed together share one look, which began after
-    /// that commit: a file that was removed between an intent and its send is missed by none of them.
+    /// The check directly before a send. Sends whose intents were committed together share one check, which began
+    /// after that commit: none of them misses a file that was removed between an intent and its send.
     pub(super) fn check_to_send(&self) -> Result<(), OpenError> {
         let now = since_boot();
         let seen = self.seen.load(Ordering::SeqCst);
@@ -179,21 +180,23 @@ impl Place {
         Ok(())
     }
 
-    /// The check before a write. A file that a send has found here a moment ago is not looked for again: whoever removes it in
-    /// that moment removes what was written just before as well.
+    /// The check before a write. A file that a send has found in place a moment ago is not checked again: its removal
+    /// in that moment would lose the writes just before as well.
     pub(super) fn check_to_write(&self) -> Result<(), OpenError> {
         if is_recent(self.seen.load(Ordering::SeqCst), since_boot()) { Ok(()) } else { self.check() }
     }
 
-    /// Something was committed. Sends that follow from it look for the file again.
+    /// Notes a commit. Later sends check the file again.
     pub(super) fn was_written(&self) {
         self.written.store(since_boot(), Ordering::SeqCst);
     }
 
-    /// Connections to this file. Each holds the descriptor, until SQLite has closed its own.
+    /// The options for connections to this file. Each connection holds the descriptor, until SQLite has closed its
+    /// own.
     pub(super) fn connect(&self) -> SqliteConnectOptions {
         let shared = self.file.clone();
-        // SQLite drops a collation after it has closed the file: the place where a connection can hold something.
+        // SQLite drops a collation after it has closed the file: a collation is the place where a connection can hold
+        // something.
         let hold = move |a: &str, b: &str| {
             let _ = &shared;
             a.cmp(b)
@@ -227,14 +230,14 @@ fn since_boot() -> u64 {
     u64::try_from(SystemClock.boot().0.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// This process's descriptor of the file, opened or created if it has none.
+/// The descriptor of this process for the file, opened or created if it has none.
 fn shared(path: &Path, to_write: bool) -> std::io::Result<Arc<Shared>> {
     loop {
         let mut files = files();
         let known = FileId::at(path).ok().and_then(|id| files.iter().find(|(known, _)| *known == id));
         match known.map(|(_, file)| file.upgrade()) {
             Some(Some(file)) => return Ok(file),
-            Some(None) => {} // it is being closed in another thread, which waits for the list
+            Some(None) => {} // another thread is closing the descriptor and waits for the list
             None => {
                 let mut options = OpenOptions::new();
                 let file = options.read(true).write(to_write).create(to_write).mode(0o644).open(path)?;
@@ -256,14 +259,15 @@ fn shared(path: &Path, to_write: bool) -> std::io::Result<Arc<Shared>> {
     }
 }
 
-/// The file that is locked in place of the database, named after it in whatever folder and by whatever link it is opened.
+/// The file that is locked in place of the database. It is named after the database's inode, in whatever folder and
+/// by whatever link that is opened.
 #[cfg(not(target_os = "linux"))]
 fn lock_beside(FileId { device, inode }: FileId) -> std::io::Result<File> {
     let path = std::env::temp_dir().join(format!("counterfoil-{device:x}-{inode:x}.lock"));
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
 
-/// The process that has the lock, as far as this one can see it. For the message only.
+/// The process that has the lock, as far as this one can see it. It is only used in the message.
 fn owner_of(id: FileId) -> Option<u32> {
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let inode = format!(":{}", id.inode);

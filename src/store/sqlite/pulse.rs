@@ -1,4 +1,4 @@
-//! What a worker looks at from time to time.
+//! The state that a worker polls.
 
 use sqlx::SqlitePool;
 
@@ -8,7 +8,7 @@ use crate::id::Tenant;
 use crate::store::sql::ask::Queries;
 use crate::store::{ClusterStatus, LEDGER_ID, LEDGER_KIND};
 
-/// For a store of one worker nobody asks this but tests and tools: two queries are as good as one.
+/// Reads the state. For a store of one worker, only tests and tools call this: two queries are as good as one.
 pub(super) async fn pulse(pool: &Queries<SqlitePool>) -> Result<ClusterStatus, StoreError> {
     let time = sqlx::query("SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)");
     let time = time.fetch_one(&**pool).await.map_err(|e| failure(&e))?;

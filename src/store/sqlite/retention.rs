@@ -7,13 +7,14 @@ use super::open::open_aside;
 use super::{Sqlite, StoreError, failure};
 use crate::store::{Change, Verdict};
 
-/// Beside what is written otherwise, and without waiting for the disk: what a crash takes back is retired again. Behind the
-/// writer's lock all the same, for whoever finds the file locked comes again after a pause.
+/// Retires records and runs beside other writes and without waiting for the disk: rows that a crash brings back are
+/// retired again. The writer's lock is held all the same, because a writer that finds the file locked retries only
+/// after a pause.
 pub(super) async fn commit(store: &Sqlite, change: &Change) -> Result<Verdict, StoreError> {
     let mut writer = store.writer.lock().await;
     writer.as_mut().ok_or(StoreError::Closed)?.settle().await?;
     let mut aside = store.aside.lock().await;
-    // Given back only in order: dropped halfway, it takes its transaction along.
+    // The connection is given back only after a success: dropped halfway, it ends its transaction.
     let mut connection = match aside.take() {
         Some(connection) => connection,
         None => open_aside(store).await?,

@@ -1,4 +1,4 @@
-//! Rows of tables that are declared once: their statements are put together from the declaration.
+//! Rows of declared tables: their statements are derived from the declaration.
 
 use std::sync::LazyLock;
 
@@ -31,7 +31,7 @@ struct Writes {
     forms: Vec<Formed>,
 }
 
-/// That for rows of one form.
+/// The statement for rows of one form.
 struct Formed {
     form: Option<usize>,
     insert: Insert,
@@ -39,7 +39,8 @@ struct Formed {
 }
 
 impl Writes {
-    /// One statement inserts rows and moves others on: forms that only a first revision has are none for it.
+    /// The statements of a table. One statement inserts rows and moves others on: forms that only a first revision
+    /// has are not used here.
     fn of<R: Row>() -> Self {
         let forms = R::FORMS.iter().enumerate().map(|(form, constant)| (Some(form), *constant));
         let both = forms.filter(|(_, constant)| constant.iter().all(|(name, _)| *name != REVISION));
@@ -50,7 +51,7 @@ impl Writes {
         Self { table: R::TABLE, forms: both.chain([(None, [].as_slice())]).map(formed).collect() }
     }
 
-    /// For the tests that explain and pin them.
+    /// The statements of the table, for the tests that explain and pin them.
     fn texts(&'static self) -> impl Iterator<Item = String> {
         self.forms.iter().map(|formed| text(&formed.insert, 2))
     }
@@ -82,11 +83,11 @@ impl write::Batch for Batch {
     type Values<'b> = Values<'b>;
 }
 
-/// Inserts rows, or moves those on that count their changes: by exactly one revision.
+/// Builds the statement that inserts rows, or moves on by exactly one revision the rows that count their changes.
 ///
-/// A fenced worker's row gets a NULL, and so does a revision that does not follow, which aborts (see `statement`); where there is no
-/// row to move on, a trigger objects, and in the table that is written most a reference to the row's birth, which an upsert never
-/// changes.
+/// The row of a fenced worker gets a NULL, and so does a revision that does not follow, which aborts (see
+/// `statement`). If there is no row to move on, a trigger objects; in the table that is written most, a reference to
+/// the row's birth does, which an upsert never changes.
 fn insert(table: &'static Table, form: Form) -> (Insert, Chosen) {
     let sent = table.choose(|column| form.iter().all(|(name, _)| *name != column.name));
     let columns = sent.of(table).count();
@@ -113,7 +114,7 @@ fn insert(table: &'static Table, form: Form) -> (Insert, Chosen) {
     }
     let head = format!("INSERT INTO {} ({}) SELECT {}", table.name, names.join(", "), values.join(", "));
     let columns = if table.law == Law::Note { columns } else { columns + 1 };
-    // Once for each table: a statement is told apart by its place, and stays.
+    // The text is leaked once for each table: a statement is identified by its address, and stays.
     (Insert { head: head.leak(), columns, tail: tail(table).leak() }, sent)
 }
 
@@ -134,19 +135,19 @@ fn tail(table: &Table) -> String {
     }
 }
 
-/// For the tests that explain and pin them.
+/// The statements of all tables, for the tests that explain and pin them.
 pub(super) fn statements() -> impl Iterator<Item = String> {
     WRITES.iter().flat_map(Writes::texts).chain([run::PENDING.clone()])
 }
 
-/// What stands against the row being written.
+/// The refusal of the row that is being written, if the stored row does not allow it.
 pub(super) async fn objection<R: Row>(
     connection: &mut SqliteConnection,
     row: &R,
 ) -> Result<Option<Refusal>, sqlx::Error> {
     Ok(match connection.stored(row).await?.transpose() {
         Ok(stored) => follows(stored.map(|stored| stored.revision()), row.revision()).err(),
-        Err(_) => Some(Refusal::Stale), // it is damaged: what is computed from it is not of what is there
+        Err(_) => Some(Refusal::Stale), // the stored row is damaged: the change is not computed from its content
     })
 }
 

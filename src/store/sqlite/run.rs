@@ -1,4 +1,4 @@
-//! A run's whole history.
+//! The whole history of a run.
 
 use std::sync::LazyLock;
 
@@ -11,15 +11,15 @@ use crate::store::cell::Declared as _;
 use crate::store::sql::history::{CALLS, STEPS, USES};
 use crate::store::{History, PastCall, PastStep, PastUse, Signal, Turns};
 
-/// What was said to a run and it has not received, in the order in which it will. The arguments begin with the tenant.
+/// A query for the signals that a run has not received, in the order of receipt. The arguments begin with the tenant.
 pub(super) static PENDING: LazyLock<String> = LazyLock::new(|| {
     Signal::TABLE.select(
         "INDEXED BY signal_pending WHERE tenant = ?1 AND run = ?2 AND NOT received ORDER BY place, name, id",
     )
 });
 
-/// Four queries, whatever the number of steps, as one text: between us and the driver's thread, each text costs a
-/// wake-up in both directions, and most runs that wake have recorded little.
+/// Four queries, whatever the number of steps, as one text: each text costs a wake-up in both directions between the
+/// caller and the driver's thread, and most runs that wake have recorded little.
 static HISTORY: LazyLock<String> = LazyLock::new(|| [STEPS, CALLS, USES, &PENDING].join("; "));
 
 pub(super) async fn history(

@@ -1,8 +1,9 @@
-//! A transaction that several messages share. Their closures run one after the other in any case, for SQLite has one writer; in one
-//! transaction they wait for the disk once.
+//! A transaction that several messages share. Their closures run one after the other in any case, because SQLite has
+//! one writer; in one transaction they wait for the disk once.
 //!
-//! A message whose closure has ended leaves the transaction open, and gets in line for the writer once more. Messages that wait there
-//! already come first and join. The first of those in line again commits for all, and so does whoever else is to write.
+//! A message whose closure has ended leaves the transaction open and queues for the writer once more. Messages that
+//! already wait come first and join. The first message that queues again commits for all, and so does any other
+//! writer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,35 +15,35 @@ use tokio::sync::{MutexGuard, oneshot};
 use super::{Sqlite, StoreError, Writer, failure};
 use crate::clock::Boot;
 
-/// No more messages than so many share a transaction.
+/// The maximum number of messages that share a transaction.
 const MOST: usize = 32;
-/// A transaction that is older takes no more of them: the first one does not wait for ever.
+/// The age from which a transaction takes no more messages: the first message does not wait for ever.
 const OPEN_FOR: Duration = Duration::from_millis(20);
 
-/// The messages that have done in the open transaction what they do.
+/// The messages whose closures have ended in the open transaction.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     since: Option<Boot>,
     messages: Vec<oneshot::Sender<()>>,
 }
 
-/// The place of a message in it.
+/// The membership of a message in the shared transaction.
 pub(super) struct Membership(oneshot::Receiver<()>);
 
 impl Writer {
-    /// Whether a transaction is open that one more message can join.
+    /// True if a transaction is open that one more message can join.
     pub(super) fn can_join(&self, now: Boot) -> Result<bool, StoreError> {
         self.place.check_to_write()?;
         let is_young = self.shared.since.is_some_and(|since| since.until(now) < OPEN_FOR);
         Ok(is_young && !self.unfinished && self.shared.messages.len() < MOST)
     }
 
-    /// Whether messages wait for the end of the transaction.
+    /// True if messages wait for the end of the transaction.
     pub(super) const fn has_shared(&self) -> bool {
         !self.shared.messages.is_empty()
     }
 
-    /// The message has done what it does, and waits for the end of the transaction.
+    /// Adds a message whose closure has ended and that waits for the end of the transaction.
     pub(super) fn join(&mut self, now: Boot) -> Membership {
         let (committed, waits) = oneshot::channel();
         self.shared.since.get_or_insert(now);
@@ -50,8 +51,8 @@ impl Writer {
         Membership(waits)
     }
 
-    /// Commits for all who wait, without what one behind them has begun and not ended. If that has taken their savepoints away, it has
-    /// ended the transaction, and they find out what is there.
+    /// Commits for all waiting messages, without the work of a later message that has begun and not ended. If that
+    /// message has removed their savepoints, it has ended the transaction, and they look up the result.
     pub(super) async fn end_shared(&mut self) -> Result<(), StoreError> {
         if !self.has_shared() {
             return Ok(());
@@ -71,7 +72,8 @@ impl Writer {
 }
 
 impl Sqlite {
-    /// The writer, when nobody else has it. Messages in line are counted, and whoever has the writer leaves the transaction open for them.
+    /// The writer, when it is free. Messages in line are counted, and the holder of the writer leaves the transaction
+    /// open for them.
     pub(super) async fn next_writer(&self) -> MutexGuard<'_, Option<Writer>> {
         let _in_line = InLine::of(&self.in_line);
         self.writer.lock().await
@@ -81,7 +83,8 @@ impl Sqlite {
         self.in_line.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns when the transaction has been committed. False: somebody else has ended it, and what is there has to be looked up.
+    /// Returns true when the transaction has been committed. False: another message has ended the transaction, and
+    /// the result must be looked up.
     pub(super) async fn is_committed(&self, mut message: Membership) -> Result<bool, StoreError> {
         let mut in_line = tokio::select! {
             biased;
@@ -93,7 +96,7 @@ impl Sqlite {
     }
 }
 
-/// A message in line for the writer.
+/// The place of a message in line for the writer.
 struct InLine<'a>(&'a AtomicUsize);
 
 impl<'a> InLine<'a> {

@@ -1,5 +1,6 @@
-//! Statements that are not put together from the declaration of their table. The writer comes behind the other columns, where a
-//! statement asks whether it may write: a fenced one gets a NULL, which aborts, and so does what does not follow (see `statement`).
+//! Statements that are not derived from the declaration of their table. The fence of the writer comes behind the
+//! other columns, where a statement checks the right to write: a fenced writer gets a NULL, which aborts, and so does
+//! a row that does not follow the stored one (see `statement`).
 
 use super::statement::Insert;
 use crate::store::sql::write::Own;
@@ -24,7 +25,7 @@ static PRUNE: Insert = Insert {
            AND s.turn <= v.column4)",
 };
 
-/// New ones and answers: where an answer may not fall, the question becomes NULL.
+/// Adds questions and answers: if an answer is not allowed, the question becomes NULL.
 pub(super) static QUESTION: Insert = Insert {
     head: "INSERT INTO escalation (id, tenant, record, run, kind, question, opened_at, answer, waiting) \
            SELECT column1, column2, column3, column4, column5, \
@@ -35,7 +36,8 @@ pub(super) static QUESTION: Insert = Insert {
            THEN excluded.question END",
 };
 
-/// If there is none, or it was received before, its place becomes NULL or a trigger objects.
+/// Marks a signal as received. If there is none, or it was received before, its position becomes NULL or a trigger
+/// objects.
 static RECEIVED: Insert = Insert {
     head: "INSERT INTO signal (tenant, run, name, id, place, body, at, received) \
            SELECT column1, (SELECT column2 FROM worker WHERE worker.fence = column5 AND worker.ended_at IS NULL), \
@@ -62,7 +64,7 @@ static EVENT: Insert = Insert {
     tail: "",
 };
 
-/// Where there is no aggregate, a trigger objects.
+/// Writes the publication state. If there is no aggregate, a trigger objects.
 static MARK: Insert = Insert {
     head: "INSERT INTO outbox_aggregate (tenant, name, published, tries, refusals, due_at, escalation, revision, last) \
            SELECT column1, (SELECT column2 FROM worker WHERE worker.fence = column9 AND worker.ended_at IS NULL), \

@@ -1,9 +1,9 @@
-//! Statements over a whole batch: one `INSERT … SELECT … FROM (VALUES …)` per table, in a few fixed sizes, so
-//! that they stay in the driver's cache, padded with rows of NULLs that a WHERE drops.
+//! Statements for a whole batch: one `INSERT … SELECT … FROM (VALUES …)` per table, in a few fixed sizes, so that
+//! they stay in the driver's cache, padded with rows of NULLs that a WHERE drops.
 //!
-//! **A refusal aborts the statement.** Where a change may not be written, a NOT NULL column becomes NULL or a
-//! unique index objects, SQLite aborts, and nothing of the batch is written. So a batch without refusals, which
-//! is nearly every batch, costs one statement and no reading back; a batch with one is judged change by change.
+//! **A refusal aborts the statement.** If a change may not be written, a NOT NULL column becomes NULL or a unique
+//! index objects, SQLite aborts, and nothing of the batch is written. So a batch without refusals, which is nearly
+//! every batch, costs one statement and no reading back; a batch with a refusal is judged change by change.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,23 +15,25 @@ use sqlx::sqlite::SqliteArguments;
 
 use crate::id::Fence;
 
-/// Rows per statement. Each is prepared once and kept, which takes memory by the row.
+/// The numbers of rows of a statement. Each is prepared once and kept, which takes memory by the row.
 const SIZES: [usize; 6] = [128, 64, 32, 8, 2, 1];
-/// A batch of so few changes is one text, however many tables it writes: between us and the driver's thread, each
-/// text costs a wake-up in both directions. Larger ones are told apart, or each combination of sizes would be kept.
+/// The number of changes up to which a batch is one text, however many tables it writes: each text costs a wake-up in
+/// both directions between the caller and the driver's thread. Larger batches are split by table, because otherwise
+/// each combination of sizes would be kept.
 const TOGETHER: usize = 8;
-/// In a larger batch so few rows of a table make room for as many, and are one text with others that follow them: what rides along
-/// with the calls of others, such as an artifact, costs them no wake-up for each of its tables.
+/// The number of rows to which a few rows of a table are padded in a larger batch, so that they share one text with
+/// others that follow: rows that go out with the calls of others, such as an artifact, then cost them no wake-up for
+/// each of their tables.
 const FEW: usize = 8;
 
-/// One table's statement, without its rows. There is one of each, so that its place tells it apart.
+/// The statement of one table, without its rows. There is one value of each, so that its address identifies it.
 #[derive(Debug)]
 pub(super) struct Insert {
-    /// Up to the rows.
+    /// The SQL text up to the rows.
     pub(super) head: &'static str,
-    /// Columns of a row.
+    /// The number of columns of a row.
     pub(super) columns: usize,
-    /// After the rows. The first column is NULL in a padding row and nowhere else.
+    /// The SQL text after the rows. The first column is NULL in a padding row and nowhere else.
     pub(super) tail: &'static str,
 }
 
@@ -45,7 +47,7 @@ impl Eq for Insert {}
 
 impl Hash for Insert {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        std::ptr::hash(self, state); // its text is long, and looked up for each batch
+        std::ptr::hash(self, state); // the text is long, and is looked up for each batch
     }
 }
 
@@ -55,7 +57,7 @@ pub(super) struct Batch {
     parts: Vec<Part>,
 }
 
-/// What goes to the driver in one piece.
+/// The text and the arguments that go to the driver in one piece.
 #[derive(Default)]
 pub(super) struct Part {
     shape: Vec<(&'static Insert, usize)>,
@@ -63,12 +65,13 @@ pub(super) struct Part {
 }
 
 impl Batch {
-    /// For the rows of so many changes.
+    /// A batch for the rows of this number of changes.
     pub(super) const fn of(changes: usize) -> Self {
         Self { together: changes <= TOGETHER, parts: Vec::new() }
     }
 
-    /// Adds the rows of one table, each with its writer, which comes behind the other columns where the statement has one for it.
+    /// Adds the rows of one table, each with its writer, which comes behind the other columns if the statement has a
+    /// column for it.
     pub(super) fn insert<T>(
         &mut self,
         insert: &'static Insert,
@@ -107,7 +110,7 @@ impl Batch {
 }
 
 impl Part {
-    /// Its SQL, for use inside an open transaction.
+    /// The SQL of the part, for use inside an open transaction.
     pub(super) fn sql(&self) -> String {
         inserts(&self.shape)
     }
@@ -136,7 +139,7 @@ impl<'a> Values<'a> {
         T: sqlx::Encode<'v, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite> + 'v,
     {
         if let Err(error) = self.0.add(value) {
-            // Integers, text, bytes and NULL always encode; should that change, the row must not be written.
+            // Integers, text, bytes and NULL always encode. If one did not, the row must not be written.
             tracing::error!(%error, "a value could not be bound");
             let _ = self.0.add(None::<i64>);
         }
@@ -144,15 +147,15 @@ impl<'a> Values<'a> {
     }
 }
 
-/// So many texts are kept, as are prepared statements by the driver. The shapes that come again and again are
-/// few; were all kept that ever came, a process that lives for months would keep each combination of sizes.
+/// The number of texts that are kept, also as prepared statements by the driver. The shapes that recur are few. If
+/// all shapes were kept, a process that lives for months would keep each combination of sizes.
 pub(super) const KEPT: usize = 256;
 
-/// The texts of batches that have been seen, so that each is put together once.
+/// The texts of batches that have been seen, so that each is built once.
 #[derive(Debug, Default)]
 pub(super) struct Statements(HashMap<Text, Arc<str>>);
 
-/// What a text is made of.
+/// The key of a text.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Text {
     shape: Vec<(&'static Insert, usize)>,
@@ -161,7 +164,8 @@ struct Text {
 }
 
 impl Statements {
-    /// The SQL of a part, which begins its transaction, or ends it, or both: a statement that is alone commits by itself.
+    /// The SQL of a part that begins its transaction, or ends it, or both: a statement that is alone commits by
+    /// itself.
     pub(super) fn text(&mut self, part: &mut Part, begins: bool, ends: bool) -> Arc<str> {
         let text = Text { shape: std::mem::take(&mut part.shape), begins, ends };
         if let Some(sql) = self.0.get(&text) {
@@ -169,7 +173,7 @@ impl Statements {
         }
         let sql: Arc<str> = text.sql().into();
         if self.0.len() >= KEPT {
-            self.0.clear(); // the shapes in use are back soon
+            self.0.clear(); // the shapes in use are soon back
         }
         self.0.insert(text, sql.clone());
         sql
@@ -188,13 +192,13 @@ impl Text {
     }
 }
 
-/// The SQL of some statements, each for so many rows.
+/// The SQL of several statements, each for its number of rows.
 fn inserts(shape: &[(&'static Insert, usize)]) -> String {
     let texts: Vec<_> = shape.iter().map(|(insert, size)| text(insert, *size)).collect();
     texts.join(";\n")
 }
 
-/// The SQL of one table's statement for so many rows.
+/// The SQL of one table's statement for this number of rows.
 pub(super) fn text(insert: &Insert, size: usize) -> String {
     let mut sql = String::from(insert.head);
     sql.push_str(" FROM (VALUES ");
@@ -225,7 +229,7 @@ mod tests {
         batch.into_parts().remove(0)
     }
 
-    // HAZARDS: whatever comes, what is kept has a limit; and what comes again is the same.
+    // The number of kept texts has a limit, and a shape that recurs gets the same text.
     #[test]
     fn the_texts_that_are_kept_have_a_limit() {
         let mut statements = Statements::default();

@@ -1,6 +1,7 @@
-//! Exactly once, literally: the user's own changes and the checkpoint in one transaction (DESIGN 4.6).
+//! Transactions in the ledger's own database: the user's changes and the checkpoint in one transaction, exactly once.
 //!
-//! On the concrete store and not in the trait: only here is the caller's connection type known.
+//! The functions are part of the concrete store and not of the trait, because only here the type of the caller's
+//! connection is known.
 
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ use crate::store::{Change, Step};
 impl Sqlite {
     /// Runs `work` in the ledger's own database and records its result as `step`, in one transaction.
     ///
-    /// The step is written first, without a value, so that a closure which commits by itself leaves a mark
-    /// that resume can see, instead of changes that would be made twice.
+    /// The step is written first, without a value, so that a closure that commits by itself leaves a mark that resume
+    /// can see, instead of changes that would be made twice.
     ///
     /// # Crash
     /// Before it returns: changes and checkpoint are both there, or neither. After: both.
@@ -57,11 +58,12 @@ impl Sqlite {
         Ok(value)
     }
 
-    /// Runs `work` in the ledger's own database and writes the change that it gives, in one transaction behind `mark`. The mark
-    /// is the first write, so that a closure which commits by itself leaves it behind.
+    /// Runs `work` in the ledger's own database and writes the change that it returns, in one transaction after
+    /// `mark`. The mark is the first write, so that a closure that commits by itself leaves it behind.
     ///
     /// # Crash
-    /// Before it returns: what the closure and both changes write is there, or nothing of it. After: all of it.
+    /// Before it returns: the writes of the closure and of both changes are all there, or none of them. After: all of
+    /// them.
     pub(crate) async fn sealed<T, E, F>(
         &self,
         mark: &Change,
@@ -92,7 +94,7 @@ async fn begin<'w, E>(
 ) -> Result<&'w mut Writer, TransactionError<E>> {
     let writer = writer.as_mut().ok_or(StoreError::Closed)?;
     writer.settle().await?;
-    writer.unfinished = true; // until the end is seen: whatever happens, the next write rolls back
+    writer.unfinished = true; // until its end is seen: whatever happens, the next write rolls back
     writer.connection.execute("BEGIN IMMEDIATE").await.map_err(|e| failure(&e))?;
     match commit::admit(&mut writer.connection, mark).await.map_err(|e| failure(&e))? {
         None => Ok(writer),
@@ -100,7 +102,7 @@ async fn begin<'w, E>(
     }
 }
 
-/// Runs the closure in the transaction that is open, and makes sure that it still is.
+/// Runs the closure in the open transaction, and makes sure that the transaction is still open afterwards.
 pub(crate) async fn carry_out<V, E, F>(
     connection: &mut SqliteConnection,
     limit: Duration,
@@ -116,7 +118,7 @@ where
     Ok(value)
 }
 
-/// Runs the closure behind the savepoint, which is still there when it has ended well.
+/// Runs the closure behind the savepoint, which is still there if the closure has ended well.
 pub(super) async fn inside<V, E, F>(
     connection: &mut SqliteConnection,
     limit: Duration,
@@ -140,7 +142,8 @@ where
     worked.map_err(TransactionError::Closure)
 }
 
-/// The savepoint is gone if the closure ended the transaction, even if it began another one.
+/// Converts the error of a missing savepoint: it is gone if the closure ended the transaction, even if the closure
+/// began another one.
 pub(super) fn ended_inside<E>(error: &sqlx::Error) -> TransactionError<E> {
     match error.as_database_error() {
         Some(said) if said.message().starts_with("no such savepoint") => TransactionError::EndedInside,

@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::store::table::Table;
 use crate::store::transfer::table::{Row, Rows, Value, read};
 
-/// A file that is being moved. It holds the lock, so no engine works on it.
+/// A file that is being moved. It holds the lock, so no engine works on the file.
 pub(in crate::store) struct Source {
     store: Sqlite,
     given_up: bool,
@@ -25,13 +25,13 @@ impl Source {
         Ok(Self { store, given_up: version == GIVEN_UP })
     }
 
-    /// A former move came to its end, or nearly.
+    /// True if an earlier move reached its end, or nearly.
     pub(in crate::store) const fn is_given_up(&self) -> bool {
         self.given_up
     }
 
-    /// Tells this file from others, and from itself after an engine worked on it again: its first worker's name has a
-    /// random part, and each engine takes a new fence.
+    /// The identity of the file, which differs from other files, and from itself after an engine worked on it again:
+    /// the name of its first worker has a random part, and each engine takes a new fence.
     pub(in crate::store) async fn identity(&self) -> Result<String, StoreError> {
         let first = sqlx::query("SELECT name FROM worker ORDER BY fence LIMIT 1");
         let row = first.fetch_optional(&*self.store.readers).await.map_err(|e| failure(&e))?;
@@ -39,7 +39,7 @@ impl Source {
         Ok(format!("{} up to {}", name.as_deref().unwrap_or("nobody"), self.last_fence().await?))
     }
 
-    /// The last fence that was given, even if its worker's row is gone.
+    /// The last fence that was given, even if the row of its worker is deleted.
     pub(in crate::store) async fn last_fence(&self) -> Result<i64, StoreError> {
         self.number("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'worker'".to_owned())
             .await
@@ -54,7 +54,7 @@ impl Source {
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
-    /// The rows behind the one with this key.
+    /// The rows behind the row with this key.
     pub(in crate::store) fn rows(&self, table: &'static Table, after: Option<Row>) -> Rows<'_> {
         let key = table.key.join(", ");
         let places = vec!["?"; table.key.len()].join(", ");
@@ -66,7 +66,7 @@ impl Source {
         rows.map(move |row| row.and_then(|row| read(columns(), &mut Columns::of(table.name, &row)))).boxed()
     }
 
-    /// From here on no engine opens this file.
+    /// Gives the file up: from now on no engine opens it.
     pub(in crate::store) async fn give_up(&self) -> Result<(), StoreError> {
         let mark = format!("PRAGMA user_version = {GIVEN_UP}");
         self.write(sqlx::query(AssertSqlSafe(mark))).await

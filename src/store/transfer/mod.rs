@@ -1,12 +1,12 @@
-//! Moves everything from a SQLite file to a PostgreSQL database (SCALE-8): all tenants, with what they have under way.
+//! Moves all rows from a SQLite file to a PostgreSQL database: all tenants, with everything they have under way.
 //!
-//! Nobody works on either side meanwhile. The file is locked, as an engine locks it; the database says that it is
-//! being filled, and no engine opens it. At the end both sides are read again and compared by digest; only then the
-//! database is released, and just before that the file is given up: no engine opens it any more, or the same run
+//! No engine works on either side meanwhile. The file is locked, as an engine locks it; the database is marked as
+//! being filled, and no engine opens it. At the end both sides are read again and compared by digest. Only then the
+//! database is released. Just before that, the file is given up: no engine opens it any more, because the same run
 //! would go on in two places.
 //!
-//! A move that was cut off is made again: rows are written in the order of their keys, so what is there tells where to
-//! go on. Tables of the user's own are not moved: what `ctx.transaction` wrote is for the user to take along.
+//! An interrupted move is started again: rows are written in the order of their keys, so the rows that are there show
+//! where to go on. Tables of the user's own are not moved: the user must move rows that `ctx.transaction` wrote.
 
 pub(super) mod table;
 
@@ -22,36 +22,36 @@ use table::{Rows, TableDigest, Value};
 
 use super::table::{TABLES, Table};
 
-/// So many rows, or bytes, are written in one statement.
+/// The maximum number of rows, and of bytes (`BYTES`), that are written in one statement.
 const ROWS: usize = 1000;
 const BYTES: usize = 4 << 20;
-/// Progress is told so often while a table is compared.
+/// The number of rows between two reports of progress while a table is compared.
 const TOLD: u64 = 1000;
 
-/// How far a move is.
+/// The progress of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// The stage of the move.
     pub stage: Stage,
-    /// With which table.
+    /// The name of the present table.
     pub table: &'static str,
-    /// Rows done.
+    /// The number of rows that are done.
     pub rows: u64,
-    /// Rows to be done.
+    /// The number of rows in all.
     pub of: u64,
 }
 
-/// What a move does with a table.
+/// The stage of a move for a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its rows are written.
+    /// The rows of the table are written.
     Copy,
-    /// Its rows are read on both sides and compared.
+    /// The rows of the table are read on both sides and compared.
     Verify,
 }
 
 impl Stage {
-    /// A word for it.
+    /// The name of the stage.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Copy => "copy",
@@ -60,7 +60,7 @@ impl Stage {
     }
 }
 
-/// What was moved: each table with its rows and the digest that both sides have.
+/// The result of a move: each table with its rows and the digest that both sides have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// The tables in the order in which they were moved.
@@ -70,75 +70,75 @@ pub struct Moved {
 /// A table that is the same on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedTable {
-    /// Its name.
+    /// The name of the table.
     pub table: &'static str,
-    /// How many rows it has.
+    /// The number of its rows.
     pub rows: u64,
-    /// SHA-256 of all its values, in the order of its key.
+    /// The SHA-256 of all its values, in the order of its key.
     pub digest: String,
 }
 
-/// Why a move ended. Nothing is lost by it: the file is as it was, and works as before.
+/// The reason why a move ended. Nothing is lost: the file is unchanged and works as before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MoveError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("{path} does not exist: name the file that the engine worked on")]
     NoSource {
-        /// The path.
+        /// The path of the file.
         path: String,
     },
-    /// The file was moved before.
+    /// The file was moved to a database before.
     #[error(
         "{path} has been moved already, and {place} is not where this move left off: nothing was changed"
     )]
     AlreadyMoved {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The database.
+        /// The place of the database.
         place: String,
     },
-    /// Somebody has worked with the database.
+    /// The database is not empty: an engine has worked with it.
     #[error(
         "{place} is not empty (table {table} has rows): nothing was changed; move into a new database or schema"
     )]
     NotEmpty {
-        /// The database.
+        /// The place of the database.
         place: String,
-        /// A table with rows.
+        /// The name of a table with rows.
         table: &'static str,
     },
-    /// The database holds part of another move.
+    /// The database holds a part of another move.
     #[error(
         "{place} holds part of a move of another file, or of this one before an engine worked on it again ({found}, \
          and not {expected}): nothing was changed; drop the schema and move again"
     )]
     AnotherMove {
-        /// The database.
+        /// The place of the database.
         place: String,
-        /// What is being moved there.
+        /// The identity of the file whose move is in the database.
         found: String,
-        /// What was to be moved.
+        /// The identity of the file that was to be moved.
         expected: String,
     },
-    /// The two sides are not the same.
+    /// The two sides differ.
     #[error(
         "table {table} differs: {rows_from} rows with digest {from} in the file, {rows_to} with {to} in the \
          database; the file is as it was, and the database stays closed to engines: drop the schema and move again"
     )]
     Differs {
-        /// The table.
+        /// The name of the table.
         table: &'static str,
-        /// Rows in the file.
+        /// The number of rows in the file.
         rows_from: u64,
-        /// Their digest.
+        /// The digest of the rows in the file.
         from: String,
-        /// Rows in the database.
+        /// The number of rows in the database.
         rows_to: u64,
-        /// Their digest.
+        /// The digest of the rows in the database.
         to: String,
     },
-    /// One of the databases failed, or cannot be opened.
+    /// One of the databases failed during the move.
     #[error("the move stopped: {0}; make the same move again, and it goes on from there")]
     Store(#[source] StoreError),
     /// One of the databases cannot be opened.
@@ -155,16 +155,17 @@ impl From<StoreError> for MoveError {
     }
 }
 
-/// Moves everything from the SQLite file at `from` to the PostgreSQL database at `to`, and tells how far it is. Start
+/// Moves all rows from the SQLite file at `from` to the PostgreSQL database at `to`, and reports its progress. Start
 /// the engine on the database after that; the file is given up.
 ///
 /// # Crash
-/// Whenever it is cut off, the same move goes on where it was. Until it has returned, no engine opens the database;
-/// until everything is there and compared, the file can still be worked on, but then the move has to start anew.
+/// A move that is cut off at any point goes on from there when the same move is made again. Until it has returned, no
+/// engine opens the database. Until all rows are there and compared, the file can still be worked on, but then the
+/// move must start again from the beginning.
 ///
 /// # Errors
-/// [`MoveError::Open`] if a living engine has the file, or if one of the two was refused as an engine would
-/// refuse it. The others say what to do.
+/// [`MoveError::Open`] if a live engine has the file, or if one of the two is refused as an engine would refuse it.
+/// The other errors say what to do.
 pub async fn move_all(
     from: impl AsRef<Path>,
     to: &str,
@@ -178,7 +179,8 @@ pub async fn move_all(
     }
     let source = Source::open(from).await?;
     let mut target = Target::open(to, options).await?;
-    // Their lock was taken, so they are dead. The database has no such lock: there, somebody has to say it.
+    // The lock of the file was acquired, so its workers are dead. The database has no such lock: there, the end must
+    // be recorded.
     source.end_workers(SystemClock.now()).await?;
     begin(&source, &mut target, &path).await?;
     let mut moved = Moved { tables: Vec::new() };
@@ -188,20 +190,20 @@ pub async fn move_all(
     for table in TABLES {
         moved.tables.push(verify(&source, &mut target, table, &mut progress).await?);
     }
-    // In this order: between the two, neither of them can be worked on, and the same move ends it.
+    // The order matters: between the two calls, no engine can work on either side, and the same move finishes it.
     source.give_up().await?;
     target.release().await?;
     source.close().await;
     Ok(moved)
 }
 
-/// The tables and columns that are moved. For a test that compares them with those of both databases.
+/// The tables and columns that are moved, for a test that compares them with those of both databases.
 #[doc(hidden)]
 pub fn columns() -> impl Iterator<Item = (&'static str, &'static str)> {
     TABLES.iter().flat_map(|table| table.columns.iter().map(|column| (table.name, column.name)))
 }
 
-/// Makes the database this move's own, or finds that it is already.
+/// Makes the database this move's own, or finds that it already is.
 async fn begin(source: &Source, target: &mut Target, path: &impl Fn() -> String) -> Result<(), MoveError> {
     let expected = source.identity().await?;
     let place = target.place();

@@ -1,4 +1,4 @@
-//! What a database holds, as values: the same rows on both sides.
+//! The rows of a database as values: the same rows on both sides.
 
 use futures_util::stream::BoxStream;
 use sha2::{Digest as _, Sha256};
@@ -8,7 +8,7 @@ use crate::store::StoreError;
 use crate::store::row::Take;
 use crate::store::table::{Column, Kind};
 
-/// A value of any column. A flag is 0 or 1.
+/// A value of any column. A flag is stored as 0 or 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Value {
     Null,
@@ -20,11 +20,11 @@ pub(in crate::store) enum Value {
 /// The values of a row, in the order of its table's columns.
 pub(in crate::store) type Row = Vec<Value>;
 
-/// Rows as they are read, in the order of their table's key.
+/// A stream of rows, in the order of their table's key.
 pub(in crate::store) type Rows<'a> = BoxStream<'a, Result<Row, StoreError>>;
 
 impl Value {
-    /// How much room it takes, nearly.
+    /// The approximate size of the value, in bytes.
     pub(in crate::store) fn len(&self) -> usize {
         match self {
             Self::Null | Self::Number(_) => 8,
@@ -51,7 +51,7 @@ pub(in crate::store) fn read(
     columns.map(read).collect()
 }
 
-/// The digest of a table: of all values of all rows, in the order of the key.
+/// The digest of a table: over all values of all rows, in the order of the key.
 #[derive(Default)]
 pub(in crate::store) struct TableDigest {
     hash: Sha256,
@@ -59,7 +59,7 @@ pub(in crate::store) struct TableDigest {
 }
 
 impl TableDigest {
-    /// Each value goes in with its kind and its length, so that no two rows look alike.
+    /// Adds a row. Each value is hashed with its kind and its length, so that no two different rows look alike.
     pub(in crate::store) fn add(&mut self, row: &Row) {
         self.rows += 1;
         for value in row {

@@ -8,7 +8,7 @@ use sha2::Digest as _;
 
 use crate::payload::{hex, unhex};
 
-/// The SHA-256 of a content. Shown in hexadecimal.
+/// The SHA-256 digest of a content. Shown in hexadecimal.
 ///
 /// ```
 /// use counterfoil::tool::lookup::Sha256;
@@ -20,22 +20,22 @@ use crate::payload::{hex, unhex};
 pub struct Sha256(pub [u8; 32]);
 
 impl Sha256 {
-    /// Of this content.
+    /// The digest of this content.
     pub fn of(content: impl AsRef<[u8]>) -> Self {
         Self(sha2::Sha256::digest(content).into())
     }
 
-    /// From 64 hexadecimal digits, small or capital.
+    /// Parses 64 hexadecimal digits, in lower or upper case.
     pub fn from_hex(text: &str) -> Option<Self> {
         unhex(&text.to_ascii_lowercase()).map(Self)
     }
 
-    /// From standard base64, as object stores write it.
+    /// Parses standard base64, as object stores write it.
     pub fn from_base64(text: &str) -> Option<Self> {
         BASE64_STANDARD.decode(text).ok()?.try_into().ok().map(Self)
     }
 
-    /// In standard base64.
+    /// The digest in standard base64.
     pub fn base64(&self) -> String {
         BASE64_STANDARD.encode(self.0)
     }

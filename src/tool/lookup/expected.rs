@@ -1,11 +1,11 @@
-//! What must be true of a thing for it to be what we sent.
+//! The fields by which a found effect is recognised as the one that was sent.
 
 use serde_json::{Number, Value};
 
-/// The fields by which an effect is known again besides its token: amount, currency, recipient.
+/// The fields by which an effect is recognised besides its token: amount, currency, recipient.
 ///
-/// A reference may have been used by somebody else, and a provider writes a payload in its own way (other order, other
-/// fields, `10.0` for `10`); so the declared fields are compared, and not the bytes.
+/// Another caller may have used the reference, and a provider writes a payload in its own way (other order, other
+/// fields, `10.0` for `10`). So the declared fields are compared, not the bytes.
 ///
 /// ```
 /// use counterfoil::tool::lookup::Expected;
@@ -21,19 +21,19 @@ use serde_json::{Number, Value};
 pub struct Expected(Vec<(String, Value)>);
 
 impl Expected {
-    /// Nothing is compared: the token alone says that a thing is ours.
+    /// An expectation without fields: the token alone identifies an effect as ours.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// The value at this JSON pointer (RFC 6901) must be this one.
+    /// Adds a field: the value at this JSON pointer (RFC 6901) must be equal.
     #[must_use]
     pub fn field(mut self, pointer: impl Into<String>, value: impl Into<Value>) -> Self {
         self.0.push((pointer.into(), value.into()));
         self
     }
 
-    /// The first field that differs, in words. `None`: it is what we sent.
+    /// The first field that differs, in words. `None` if the effect is the one that was sent.
     pub fn difference(&self, found: &Value) -> Option<String> {
         self.0.iter().find_map(|(pointer, sent)| match found.pointer(pointer) {
             None => Some(format!("{pointer} is missing, and {sent} was sent")),
@@ -43,7 +43,8 @@ impl Expected {
     }
 }
 
-/// Alike as JSON, with numbers by their value. Of an object, what the provider added is left alone.
+/// True if the values are equal as JSON, with numbers by their value. Fields that the provider added to an object are
+/// ignored.
 fn same(sent: &Value, found: &Value) -> bool {
     match (sent, found) {
         (Value::Number(a), Value::Number(b)) => same_number(a, b),
@@ -55,7 +56,7 @@ fn same(sent: &Value, found: &Value) -> bool {
     }
 }
 
-/// Whole numbers exactly; others as floating point.
+/// Compares whole numbers exactly, and others as floating point.
 #[allow(clippy::float_cmp, reason = "the same number, not a close one")]
 fn same_number(a: &Number, b: &Number) -> bool {
     match (a.as_i128(), b.as_i128()) {

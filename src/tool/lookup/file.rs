@@ -1,4 +1,4 @@
-//! A file, by path and digest.
+//! Lookup of a file, by path and digest.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -16,11 +16,13 @@ use super::seen::unclear;
 use crate::ledger::{ErrorKind, LookupOffer, LookupResult, Sight};
 use crate::tool::{Done, ToolError};
 
-/// A file at a path that is known before it is written: whether it is there, whole, and the one we meant.
+/// A file at a path that is known before it is written. The lookup tells if the file is there, whole, and with the
+/// expected content.
 ///
-/// There with the expected digest is committed; clearly missing is not found; anything else (another content, half a
-/// content, a folder, a dangling link, no permission, a file that grows while it is read) is an error.
-/// [`FileAt::create`] writes it beside its place first and links it then, so that there never is half a file.
+/// A file with the expected digest is committed; a file that is clearly missing is not found. Another content is
+/// foreign. All other cases (a folder, a dangling link, no permission, a file that changes while it is read) are
+/// errors. [`FileAt::create`] writes the file under a temporary name first and links it then, so that there is never
+/// half a file.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -46,18 +48,17 @@ pub struct FileAt {
 /// A file that is there, whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Where.
+    /// The path of the file.
     pub path: PathBuf,
-    /// How long it is, in bytes.
+    /// The length of the file, in bytes.
     pub len: u64,
-    /// The digest of its content.
+    /// The digest of the file's content.
     pub digest: Sha256,
 }
 
 impl FileAt {
-    /// What it can know. [`ContractClass::NaturalKey`](crate::ledger::ContractClass::NaturalKey) fits it: the path is
-    /// known before, and
-    /// [`FileAt::create`] collides.
+    /// The sight of this lookup. [`ContractClass::NaturalKey`](crate::ledger::ContractClass::NaturalKey) fits it: the
+    /// path is known before, and [`FileAt::create`] collides.
     pub const SIGHT: Sight = Sight {
         by: "a file by path and digest",
         offer: LookupOffer::Strong,
@@ -73,22 +74,22 @@ impl FileAt {
         ],
     };
 
-    /// At this path.
+    /// A file at this path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), beside: None }
     }
 
-    /// A file that is always there, on the same file system: where it is missing, a miss is not believed.
+    /// Names a file that is always there, on the same file system. If that file is missing, a miss is not believed.
     #[must_use]
     pub fn beside(mut self, always: impl Into<PathBuf>) -> Self {
         self.beside = Some(always.into());
         self
     }
 
-    /// Is it there, with this content?
+    /// Looks for the file with this content.
     ///
     /// # Errors
-    /// Whenever it is not clearly there and not clearly missing.
+    /// [`ToolError`] if the file is neither clearly there nor clearly missing.
     pub async fn find<T>(
         &self,
         digest: Sha256,
@@ -111,15 +112,16 @@ impl FileAt {
         }
     }
 
-    /// Writes it, if nothing stands there: beside its place and synced, then linked into it. Two writers collide, and
-    /// no reader sees half of it.
+    /// Writes the file if its path is free: under a temporary name and synced, then linked to its path. Two writers
+    /// collide, and no reader sees half a file.
     ///
     /// # Crash
-    /// Before it returns: the file is there, whole, or it is not; a temporary file `.counterfoil-….tmp` may be left beside it.
-    /// The next process takes that away when it first looks for a file in this folder, or creates one. After: it is durable.
+    /// Before this returns: the file is there, whole, or it is not; a temporary file `.counterfoil-….tmp` may be left
+    /// beside it. The next process removes that when it first looks for a file in this folder, or creates one. After:
+    /// the file is durable.
     ///
     /// # Errors
-    /// [`ErrorKind::Duplicate`] if something stands there: look it up. Anything else may have happened.
+    /// [`ErrorKind::Duplicate`] if the path is taken: look it up. After any other error the file may be there.
     pub async fn create(&self, content: impl Into<Vec<u8>>) -> Result<Done<Written>, ToolError> {
         let (path, content) = (self.path.clone(), content.into());
         let digest = Sha256::of(&content);
@@ -134,7 +136,7 @@ impl FileAt {
         Ok(Done::new(written).external_ref(format!("sha256:{digest}")))
     }
 
-    /// `None`: clearly missing.
+    /// Reads the file. `None` if it is clearly missing.
     fn read(&self) -> io::Result<Option<Written>> {
         tidy_once(folder_of(&self.path));
         let there = match fs::symlink_metadata(&self.path) {
@@ -146,7 +148,7 @@ impl FileAt {
                 .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", always.display())))?;
         }
         let Some(there) = there else { return Ok(None) };
-        // A link that leads nowhere is no miss: somebody has put it there.
+        // A link that leads nowhere is no miss, because somebody has put it there.
         let before = if there.is_symlink() { fs::metadata(&self.path)? } else { there };
         if !before.is_file() {
             return Err(io::Error::new(Io::InvalidInput, "there is something, and it is no file"));
@@ -183,7 +185,7 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     tidy_once(folder);
     let (temporary, mut file) = temporary(folder)?;
     let written = file.write_all(content).and_then(|()| file.sync_all());
-    // Not a rename: that would replace what stands there, silently.
+    // Not a rename, which would silently replace an existing file.
     let linked = written.and_then(|()| fs::hard_link(&temporary, path));
     fs::remove_file(&temporary)?;
     linked?;
@@ -194,8 +196,8 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file of our own, and of no other attempt: were it shared, one would cut off what the other has linked. Its lock tells
-/// other processes that its writer lives.
+/// A temporary file of this attempt alone. If it were shared, one attempt would truncate a file that the other has
+/// linked. Its lock tells other processes that its writer lives.
 fn temporary(folder: &Path) -> io::Result<(PathBuf, File)> {
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -206,8 +208,8 @@ fn temporary(folder: &Path) -> io::Result<(PathBuf, File)> {
             Err(error) if error.kind() == Io::AlreadyExists => continue, // left by a process of the same number
             Err(error) => return Err(error),
         };
-        // Another process that tidied up before the lock was taken has it, or has taken the file away: another file then.
-        // Where there are no locks, nobody tidies up.
+        // Another process that tidied up before the lock was taken holds the lock, or has removed the file: take
+        // another file then. On a file system without locks nobody tidies up.
         let is_taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
         if !is_taken && path.try_exists()? {
             return Ok((path, file));
@@ -215,14 +217,14 @@ fn temporary(folder: &Path) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// The names of temporary files, before and behind the process and the number.
+/// The names of temporary files, before and after the numbers of the process and of the file.
 const OWN: &str = ".counterfoil-";
 const TEMPORARY: &str = ".tmp";
 /// The maximum number of folders that are remembered as tidied.
 const FOLDERS: usize = 1024;
 
-/// Removes the temporary files that killed writers have left in a folder. A folder is listed once in each process, for a listing
-/// takes long where there are many files; what cannot be listed or removed stays.
+/// Removes the temporary files that killed writers have left in a folder. Each process lists a folder only once,
+/// because that takes long if there are many files. A file that cannot be removed stays.
 fn tidy_once(folder: &Path) {
     static TIDIED: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
     {
@@ -242,7 +244,7 @@ fn tidy_once(folder: &Path) {
         let Some(file) = OpenOptions::new().write(true).open(&path).ok().filter(|_| is_file) else {
             continue;
         };
-        // The system releases a lock when its process dies, however it dies. A living writer holds it.
+        // The system releases a lock when its process dies in any way. A living writer holds it.
         if file.try_lock().is_ok() {
             let removed = fs::remove_file(&path);
             tracing::info!(path = %path.display(), ?removed, "temporary file of a writer that was killed");
@@ -250,7 +252,7 @@ fn tidy_once(folder: &Path) {
     }
 }
 
-/// A name that this module gives, and no user does.
+/// True for a name of a temporary file of this module, which no user gives.
 fn is_temporary(name: &OsStr) -> bool {
     let numbers =
         name.to_str().and_then(|name| name.strip_prefix(OWN)?.strip_suffix(TEMPORARY)?.split_once('-'));
@@ -258,7 +260,8 @@ fn is_temporary(name: &OsStr) -> bool {
     numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
-/// Off the runtime's threads. One that is given up goes on to its end: both are harmless when they do.
+/// Runs blocking work off the runtime's threads. Work that is given up goes on to its end, which is harmless for a read
+/// and for a write.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| unclear(format!("the file was not dealt with: {error}")))

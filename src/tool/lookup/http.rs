@@ -1,4 +1,4 @@
-//! What a provider shows over HTTP under our token.
+//! Lookup of effects over HTTP, by our token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::tool::ToolError;
 
 /// A GET by our token: of a list that is searched, or of one thing.
 ///
-/// The token, where `{token}` stands in the URL, is the call's key. Only a 200 with what was announced is an answer:
-/// the list (all its pages, or an error), or the thing. Not found is an empty list, or a 404 for one thing; 401, 403,
-/// 410, 429, 5xx, a redirect, a body that is cut off or is not what was announced leave the call ambiguous.
+/// The token, at `{token}` in the URL, is the call's key. Only a 200 with the announced content is an answer: the list
+/// (all its pages, or an error), or the thing. Not found is an empty list, or a 404 for one thing. A 401, 403, 410,
+/// 429, 5xx, a redirect, or a body that is cut off or of another form leaves the call ambiguous.
 ///
 /// ```
 /// use std::time::Duration;
@@ -73,7 +73,7 @@ pub struct HttpGet {
     failed: Option<(States, ErrorKind)>,
 }
 
-/// Where a thing says how it stands, and the words that are looked for there.
+/// The field with the state of a thing, and the words to look for in it.
 #[derive(Clone, Debug)]
 struct States {
     pointer: String,
@@ -85,22 +85,22 @@ impl States {
         Self { pointer: pointer.into(), words: words.into_iter().map(Into::into).collect() }
     }
 
-    /// The word that the thing says, if it is one of these.
+    /// The word in the thing's state, if it is one of these.
     fn said<'a>(&self, thing: &'a Value) -> Option<&'a str> {
         let said = thing.pointer(&self.pointer)?.as_str()?;
         self.words.iter().any(|word| word == said).then_some(said)
     }
 }
 
-/// Where our token stands in a thing.
+/// The field with our token in a thing.
 #[derive(Clone, Debug)]
 struct Token {
     pointer: String,
-    /// What others have made may lack the field.
+    /// True if things that others have made may lack the field.
     may_lack: bool,
 }
 
-/// What the answer is.
+/// The form of the answer.
 #[derive(Clone, Debug)]
 enum Shape {
     List { items: String, pages: Pages, at_most: u32 },
@@ -108,7 +108,7 @@ enum Shape {
 }
 
 impl HttpGet {
-    /// What it can know.
+    /// The sight of this lookup.
     pub const SIGHT: Sight = Sight {
         by: "an HTTP GET by client token",
         offer: LookupOffer::Strong,
@@ -125,11 +125,11 @@ impl HttpGet {
         ],
     };
 
-    /// A list: a JSON array at the pointer `items` ("" if the answer itself is the array), searched on all its pages.
-    /// A request that is not answered within `timeout` fails.
+    /// A lookup in a list: a JSON array at the pointer `items` ("" if the answer itself is the array), searched on all
+    /// its pages. A request that is not answered within `timeout` fails.
     ///
     /// # Errors
-    /// If the HTTP client cannot be built.
+    /// [`reqwest::Error`] if the HTTP client cannot be built.
     pub fn list(
         url: impl Into<String>,
         items: impl Into<String>,
@@ -139,10 +139,10 @@ impl HttpGet {
         Web::new(timeout).map(|web| Self::of(web, url.into(), shape))
     }
 
-    /// One thing, whose address we know before it is there: 200 shows it, 404 says that it is not there.
+    /// A lookup of one thing, whose address is known before it exists: 200 shows it, 404 says that it is missing.
     ///
     /// # Errors
-    /// If the HTTP client cannot be built.
+    /// [`reqwest::Error`] if the HTTP client cannot be built.
     pub fn one(url: impl Into<String>, timeout: Duration) -> Result<Self, reqwest::Error> {
         Web::new(timeout).map(|web| Self::of(web, url.into(), Shape::One { missing: None }))
     }
@@ -152,42 +152,43 @@ impl HttpGet {
         Self { web, url, shape, id, token, newest_first, pending: None, failed: None }
     }
 
-    /// By a client of your own, with its proxies, certificates, headers and timeouts. It should follow no redirects:
-    /// one that leads to a login page answers 200.
+    /// Sets a client of your own, with its proxies, certificates, headers and timeouts. The client should follow no
+    /// redirects: one that leads to a login page answers 200.
     #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.web.client = client;
         self
     }
 
-    /// Adds what each request needs at the moment it goes out: a token that expires, a signature.
+    /// Sets a function that adds to each request what it needs when it goes out: a token that expires, a signature.
     #[must_use]
     pub fn authorize(mut self, authorize: impl Fn(&mut Request) + Send + Sync + 'static) -> Self {
         self.web.authorize = Some(Arc::new(authorize));
         self
     }
 
-    /// Where the provider's own id stands in a thing. A string or a number; `/id` unless it is said.
+    /// Sets the pointer to the provider's id in a thing. The id is a string or a number. Default: `/id`.
     #[must_use]
     pub fn id(mut self, pointer: impl Into<String>) -> Self {
         self.id = pointer.into();
         self
     }
 
-    /// Where our token stands in a thing. What carries another one is not ours: a search may show more than was asked
-    /// for. A thing without the field leaves the call ambiguous; see [`carries_if_any`](Self::carries_if_any).
+    /// Sets the pointer to our token in a thing. A thing with another token is not ours: a search may show more than
+    /// was asked for. A thing without the field leaves the call ambiguous; see
+    /// [`carries_if_any`](Self::carries_if_any).
     #[must_use]
     pub fn carries(mut self, pointer: impl Into<String>) -> Self {
         self.token = Some(Token { pointer: pointer.into(), may_lack: false });
         self
     }
 
-    /// Where our token stands in what we have made, in a list to which others write, too: metadata of a payment, say. A thing without
-    /// the field is somebody else's.
+    /// Sets the pointer to our token in our things, for a list to which others write, too: metadata of a payment, for
+    /// example. A thing without the field belongs to others.
     ///
-    /// A wrong pointer would make each of our things somebody else's. It is noticed at the first one whose id the record knows: that
-    /// lookup is an error that names the pointer, and so a call is never taken for missing by it. Have the id noted as early as
-    /// possible ([`Call::note`](crate::tool::Call::note)).
+    /// With a wrong pointer each of our things would seem to belong to others. The error is noticed at the first thing
+    /// whose id the record knows: that lookup is an error that names the pointer, so a call is never taken for missing.
+    /// Have the id noted as early as possible ([`Call::note`](crate::tool::Call::note)).
     ///
     /// ```
     /// use std::time::Duration;
@@ -202,8 +203,8 @@ impl HttpGet {
         self
     }
 
-    /// A thing with one of these words at this pointer is accepted and not finished. It is looked up again after this pause: see
-    /// [`LookupResult::Pending`].
+    /// Sets the words for a thing that is accepted and not finished, and the pointer to them. The thing is looked up
+    /// again after this pause: see [`LookupResult::Pending`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -226,7 +227,8 @@ impl HttpGet {
         self
     }
 
-    /// A thing with one of these words at this pointer had no effect, and will have none: see [`LookupResult::Failed`].
+    /// Sets the words for a thing that had no effect and will have none, and the pointer to them: see
+    /// [`LookupResult::Failed`].
     #[must_use]
     pub fn failed(
         mut self,
@@ -238,7 +240,7 @@ impl HttpGet {
         self
     }
 
-    /// How the list goes on. Unless it is said: by `Link: …; rel="next"`, if the answer has one.
+    /// Sets how the list goes on. Default: by `Link: …; rel="next"`, if the answer has one.
     #[must_use]
     pub fn pages(mut self, how: Pages) -> Self {
         if let Shape::List { pages, .. } = &mut self.shape {
@@ -247,7 +249,7 @@ impl HttpGet {
         self
     }
 
-    /// Reads at most so many pages, 100 unless it is said. If there are more, the call stays ambiguous.
+    /// Sets the maximum number of pages. Default: 100. If there are more, the call stays ambiguous.
     #[must_use]
     pub fn at_most(mut self, bound: u32) -> Self {
         if let Shape::List { at_most, .. } = &mut self.shape {
@@ -256,15 +258,15 @@ impl HttpGet {
         self
     }
 
-    /// The list begins with the newest: of several effects, the last one shown is the first one.
+    /// Declares that the list begins with the newest: of several effects, the last one shown is the first one.
     #[must_use]
     pub fn newest_first(mut self) -> Self {
         self.newest_first = true;
         self
     }
 
-    /// A 404 for one thing says so in its body: believed only with this value at this pointer, so that a gateway's
-    /// own 404 is not.
+    /// Sets the value at a pointer in the body of the provider's own 404. A 404 without it, such as a gateway's, is not
+    /// believed.
     #[must_use]
     pub fn missing(mut self, pointer: impl Into<String>, value: impl Into<Value>) -> Self {
         if let Shape::One { missing } = &mut self.shape {
@@ -273,11 +275,11 @@ impl HttpGet {
         self
     }
 
-    /// Looks for it. What carries our token must also be what is `expected`; `output` makes of it what the call would
-    /// have returned ([`serde_json::from_value`] does, where the output is the provider's own form).
+    /// Looks for the effect. A thing with our token must also match `expected`. `output` turns the thing into the
+    /// call's output ([`serde_json::from_value`] does that if the output is the provider's own form).
     ///
     /// # Errors
-    /// Whenever the provider has not clearly shown everything under the token.
+    /// [`ToolError`] if the provider has not clearly shown everything under the token.
     pub async fn find<'a, T: Send>(
         &self,
         sought: impl Into<LookupTarget<'a>> + Send,
@@ -332,12 +334,13 @@ impl HttpGet {
         Ok(Match::ours(output, id))
     }
 
-    /// It carries our token.
+    /// True if the thing carries our token.
     fn is_ours(&self, thing: &Value, token: &Token, sought: LookupTarget<'_>) -> Result<bool, ToolError> {
         let Token { pointer, may_lack } = token;
         match thing.pointer(pointer).map(Value::as_str) {
             Some(Some(carried)) => Ok(carried == sought.token),
-            // Of others that were made without one; but a wrong pointer would make each of ours one of those.
+            // A null token belongs to a thing that was made without one. With a wrong pointer all of our things would
+            // seem so.
             Some(None) if thing.pointer(pointer).is_some_and(Value::is_null) => Ok(false),
             None if *may_lack && (sought.noted.is_none() || self.id_of(thing).as_deref() != sought.noted) => {
                 Ok(false)
@@ -359,7 +362,7 @@ impl HttpGet {
         }
     }
 
-    /// Everything in the list, or an error.
+    /// All things in the list, or an error.
     async fn all(
         &self,
         first: Url,
@@ -415,7 +418,7 @@ impl fmt::Debug for HttpGet {
     }
 }
 
-/// As it may stand in a path and in a query (RFC 3986, unreserved).
+/// The token as it may be written in a path and in a query (RFC 3986, unreserved).
 fn percent(token: &str) -> String {
     use fmt::Write as _;
     token.bytes().fold(String::new(), |mut text, byte| {

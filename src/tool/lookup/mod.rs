@@ -1,4 +1,4 @@
-//! Ready-made lookups: what a [`Reconcile`](super::Reconcile) calls in one line to learn what became of a call.
+//! Ready-made lookups, which a [`Reconcile`](super::Reconcile) calls in one line to find the outcome of a call.
 //!
 //! | lookup | asks | worth it for |
 //! | --- | --- | --- |
@@ -8,11 +8,12 @@
 //! | [`FileAt`] | a file system, by path and SHA-256 | exports |
 //! | [`StreamFrom`] | a log, from a remembered offset on | messages |
 //!
-//! Each has a `SIGHT`: what it is worth, its settle time, and what it cannot know, as data
-//! ([`Sight`](crate::ledger::Sight)). All keep three rules. *Not found* is said only where the other side has clearly
-//! said so; whatever else comes back (a refused credential, a page too many, a file that is half there) is an error,
-//! and leaves the call ambiguous. What carries our token and is not what we sent is
-//! [`Foreign`](crate::ledger::LookupResult::Foreign), never ours and never a miss. Several effects are `Duplicated`.
+//! Each has a `SIGHT`: its trust, its settle time, and the facts that it cannot know, as data
+//! ([`Sight`](crate::ledger::Sight)). All keep three rules. First, *not found* is said only if the other side has
+//! clearly said so; any other answer (a refused credential, a page too many, a file that is half there) is an error,
+//! and leaves the call ambiguous. Second, an effect with our token that is not what was sent is
+//! [`Foreign`](crate::ledger::LookupResult::Foreign), never ours and never a miss. Third, several effects are
+//! `Duplicated`.
 
 mod digest;
 mod expected;

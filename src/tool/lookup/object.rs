@@ -1,4 +1,4 @@
-//! An object, by key and digest.
+//! Lookup of an object, by key and digest.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::tool::{Done, ToolError};
 
 /// An object in a store that speaks HTTP as S3 does, under a key that is known before it is written.
 ///
-/// There with the expected SHA-256 is committed; 404 is not found; there with another content is foreign; anything
-/// else is an error. The digest is the store's own checksum of the whole object if it has one, else that of the
-/// bytes, which are then read. An `ETag` is never taken for a digest: it is one of some objects only.
+/// An object with the expected SHA-256 is committed; a 404 is not found; another content is foreign; all other cases
+/// are errors. The digest is the store's own checksum of the whole object if it has one, else that of the bytes, which
+/// are then read. An `ETag` is never taken for a digest, because it is one for some objects only.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -41,16 +41,16 @@ pub struct HttpObject {
 /// An object that is there, whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// How long it is, in bytes; unknown where the store does not say.
+    /// The length of the object, in bytes. `None` if the store does not tell.
     pub len: Option<u64>,
-    /// The store's `ETag`, as it wrote it.
+    /// The store's `ETag`, as the store wrote it.
     pub etag: Option<String>,
     /// The version, in a store that keeps versions.
     pub version: Option<String>,
 }
 
 impl HttpObject {
-    /// What it can know. [`ContractClass::NaturalKey`](crate::ledger::ContractClass::NaturalKey) fits it, where the
+    /// The sight of this lookup. [`ContractClass::NaturalKey`](crate::ledger::ContractClass::NaturalKey) fits it if the
     /// store honours `If-None-Match: *`.
     pub const SIGHT: Sight = Sight {
         by: "an object by key and digest",
@@ -68,32 +68,32 @@ impl HttpObject {
         ],
     };
 
-    /// Objects under this URL. A request that is not answered within `timeout` fails.
+    /// A lookup of objects under this URL. A request that is not answered within `timeout` fails.
     ///
     /// # Errors
-    /// If the HTTP client cannot be built.
+    /// [`reqwest::Error`] if the HTTP client cannot be built.
     pub fn new(bucket: impl Into<String>, timeout: Duration) -> Result<Self, reqwest::Error> {
         Ok(Self { web: Web::new(timeout)?, bucket: bucket.into() })
     }
 
-    /// By a client of your own, with its proxies, certificates, headers and timeouts.
+    /// Sets a client of your own, with its proxies, certificates, headers and timeouts.
     #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.web.client = client;
         self
     }
 
-    /// Adds what each request needs at the moment it goes out: a token that expires, a signature.
+    /// Sets a function that adds to each request what it needs when it goes out: a token that expires, a signature.
     #[must_use]
     pub fn authorize(mut self, authorize: impl Fn(&mut Request) + Send + Sync + 'static) -> Self {
         self.web.authorize = Some(Arc::new(authorize));
         self
     }
 
-    /// Is it there, with this content?
+    /// Looks for the object with this content.
     ///
     /// # Errors
-    /// Whenever it is not clearly there and not clearly missing.
+    /// [`ToolError`] if the object is neither clearly there nor clearly missing.
     pub async fn find<T>(
         &self,
         key: &str,
@@ -101,7 +101,7 @@ impl HttpObject {
         output: impl FnOnce(Stored) -> T + Send,
     ) -> Result<LookupResult<T>, ToolError> {
         let url = self.url(key)?;
-        // Asks S3 to say the checksum; others do not mind.
+        // Asks S3 to send the checksum; other stores ignore the header.
         let head = self.web.get(Method::HEAD, url.clone(), &[("x-amz-checksum-mode", "ENABLED")]).await?;
         match head.status() {
             StatusCode::OK => {}
@@ -124,11 +124,12 @@ impl HttpObject {
         Ok(LookupResult::Committed { output: output(stored), external_ref })
     }
 
-    /// Writes it, if nothing stands there: `PUT` with `If-None-Match: *` and its checksum. For objects of one request.
+    /// Writes the object if its key is free: `PUT` with `If-None-Match: *` and the checksum. For objects of one
+    /// request.
     ///
     /// # Errors
-    /// [`ErrorKind::Duplicate`] if something stands there, or is being written there: look it up. Anything else may
-    /// have happened.
+    /// [`ErrorKind::Duplicate`] if the key is taken, or is being written: look it up. After any other error the object
+    /// may be there.
     pub async fn create(&self, key: &str, content: impl Into<Vec<u8>>) -> Result<Done<Stored>, ToolError> {
         let content = content.into();
         let (len, digest) = (content.len() as u64, Sha256::of(&content));
@@ -152,7 +153,7 @@ impl HttpObject {
         }
     }
 
-    /// The digest of its bytes, of which there must be as many as was said.
+    /// The digest of the object's bytes, whose number must be the announced one.
     async fn read(&self, url: Url, stored: &Stored) -> Result<Sha256, ToolError> {
         let body = self.web.get(Method::GET, url, &[]).await?;
         if body.status() != StatusCode::OK {
@@ -178,7 +179,7 @@ impl HttpObject {
         let refused = |detail: String| ToolError::new(ErrorKind::Validation, format!("{key:?}: {detail}"));
         let mut url = Url::parse(&self.bucket).map_err(|e| refused(e.to_string()))?;
         let parts: Vec<_> = key.split('/').collect();
-        // A URL has no such parts: they would be taken away, and the key would be another one.
+        // A URL has no such parts: they would be removed, and the key would be another one.
         if key.is_empty() || parts.iter().any(|part| matches!(*part, "." | "..")) {
             return Err(refused("no key that a URL can carry".into()));
         }
@@ -204,7 +205,7 @@ fn etag(answer: &Response) -> Option<String> {
     stored(answer.headers()).etag
 }
 
-/// What the store itself says of the whole object. A checksum over the checksums of parts is not one of the content.
+/// The store's own digest of the whole object. A checksum over the checksums of parts is not a digest of the content.
 fn said(headers: &HeaderMap) -> Option<Sha256> {
     let is_whole = headers.get("x-amz-checksum-type").is_none_or(|kind| kind == "FULL_OBJECT");
     let checksum = headers.get(CHECKSUM).filter(|_| is_whole)?;

@@ -1,4 +1,4 @@
-//! How a list goes on: pages of an HTTP interface, read to the end.
+//! The pages of a list over HTTP, read to the end.
 
 use reqwest::Url;
 use reqwest::header::{HeaderMap, LINK};
@@ -7,33 +7,33 @@ use serde_json::Value;
 use super::seen::unclear;
 use crate::tool::ToolError;
 
-/// How a list goes on after one page.
+/// The rule by which a list goes on after one page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pages(How);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum How {
-    /// By `Link: <…>; rel="next"`. Without one it is the last, unless the body says that there are more.
+    /// By `Link: <…>; rel="next"`. A page without it is the last one, unless the body says that there are more.
     #[default]
     Link,
-    /// The body holds a cursor, which becomes a parameter.
+    /// By a cursor in the body, which becomes a parameter.
     Cursor { pointer: String, parameter: String },
-    /// The body holds the next page's URL.
+    /// By the next page's URL in the body.
     Url { pointer: String },
-    /// The id of the last thing becomes a parameter, while the body says that there are more.
+    /// By the id of the last thing, which becomes a parameter, while the body says that there are more.
     After { id: String, parameter: String, more: String },
-    /// Numbers from `first` on, until a page is empty.
+    /// By page numbers from `first` on, until a page is empty.
     Numbers { parameter: String, first: u64 },
 }
 
-/// Where to.
+/// The next step after a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Onward {
     To(Url),
     Done,
 }
 
-/// By these a body says that there is more, whoever wrote it.
+/// The fields by which bodies of many providers say that there are more pages.
 const MORE: [&str; 9] = [
     "/has_more",
     "/hasMore",
@@ -47,31 +47,31 @@ const MORE: [&str; 9] = [
 ];
 
 impl Pages {
-    /// By the header `Link: <…>; rel="next"` (RFC 8288). The default. A body that says there is more without one is
-    /// an error.
+    /// Pages by the header `Link: <…>; rel="next"` (RFC 8288). The default. If the header is missing and the body says
+    /// that there are more pages, the lookup is an error.
     pub const fn link() -> Self {
         Self(How::Link)
     }
 
-    /// By the cursor at this pointer, as a parameter of this name. A list whose cursor is missing, null or empty is
-    /// at its end.
+    /// Pages by the cursor at this pointer, as a parameter of this name. A page whose cursor is missing, null or empty
+    /// is the last one.
     pub fn cursor(pointer: impl Into<String>, parameter: impl Into<String>) -> Self {
         Self(How::Cursor { pointer: pointer.into(), parameter: parameter.into() })
     }
 
-    /// By the URL at this pointer. It must stay at the same host.
+    /// Pages by the URL at this pointer. The URL must stay at the same host.
     pub fn url(pointer: impl Into<String>) -> Self {
         Self(How::Url { pointer: pointer.into() })
     }
 
-    /// By the last thing's id, found at the pointer `id` in it, as a parameter of this name, while there is `true` at
-    /// the pointer `more` of the body.
+    /// Pages by the last thing's id, at the pointer `id` in it, as a parameter of this name, while the body has `true`
+    /// at the pointer `more`.
     pub fn after(id: impl Into<String>, parameter: impl Into<String>, more: impl Into<String>) -> Self {
         Self(How::After { id: id.into(), parameter: parameter.into(), more: more.into() })
     }
 
-    /// By numbers from `first` on, until a page is empty. What moves from one page to another meanwhile is missed or
-    /// seen twice; only the latter is noticed.
+    /// Pages by numbers from `first` on, until a page is empty. A thing that moves from one page to another meanwhile
+    /// is missed or seen twice; only the second case is noticed.
     pub fn numbers(parameter: impl Into<String>, first: u64) -> Self {
         Self(How::Numbers { parameter: parameter.into(), first })
     }
@@ -84,7 +84,7 @@ impl Pages {
         }
     }
 
-    /// Where the list goes on after this page.
+    /// The next step of the list after this page.
     pub(super) fn onward(
         &self,
         at: &Url,
@@ -123,7 +123,7 @@ impl Pages {
                     Some(Value::Number(id)) => Ok(Onward::To(with(at, parameter, &id.to_string()))),
                     _ => Err(unclear("there are more pages, and the last thing has no id")),
                 },
-                // A wrong pointer would make the first page all of them.
+                // A wrong pointer would make the first page the only one.
                 _ => Err(unclear(format!("nothing at {more:?} says whether there are more pages"))),
             },
             How::Numbers { .. } if things.is_some_and(Vec::is_empty) => Ok(Onward::Done),
@@ -156,7 +156,7 @@ fn with(url: &Url, parameter: &str, value: &str) -> Url {
     url
 }
 
-/// Our credentials go to no other host because an answer named one.
+/// Refuses another host, so that our credentials do not go to a host because an answer named it.
 fn same_host(at: &Url, next: &str) -> Result<Onward, ToolError> {
     let next = at.join(next).map_err(|e| unclear(format!("the next page's URL is none: {e}")))?;
     if next.origin() == at.origin() {
@@ -173,7 +173,7 @@ fn same_host(at: &Url, next: &str) -> Result<Onward, ToolError> {
 fn linked(headers: &HeaderMap) -> Result<Option<String>, ToolError> {
     for header in headers.get_all(LINK) {
         let header = header.to_str().map_err(|_| unclear("a Link header that is no text"))?;
-        // A comma may stand in a URL; the `<` of the next link tells.
+        // A URL may contain a comma, so the links are split at `<`.
         for link in header.split('<').skip(1) {
             let Some((target, parameters)) = link.split_once('>') else { continue };
             if parameters.split([';', ',']).any(is_next) {

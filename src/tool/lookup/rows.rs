@@ -1,4 +1,4 @@
-//! A row, by a statement of the user's own.
+//! Lookup of a row, by a statement of your own.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::ledger::{ErrorKind, LookupOffer, LookupResult, Sight};
 use crate::store::Queried;
 use crate::tool::ToolError;
 
-/// Rows in a database of somebody else's, by a statement whose only parameter is our key.
+/// Rows in a database of others, by a statement whose only parameter is our key.
 ///
-/// What is in the ledger's own database needs no lookup: [`Ctx::transaction`](crate::Ctx::transaction).
+/// Rows in the ledger's own database need no lookup: use [`Ctx::transaction`](crate::Ctx::transaction).
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]
@@ -46,11 +46,11 @@ impl<DB: Queried> Clone for Rows<DB> {
     }
 }
 
-/// What is looked up by a key and gives more rows than this is not looked up by a key.
+/// The maximum number of rows. A statement that returns more does not look up by the key.
 const ROWS: usize = 1000;
 
 impl<DB: Queried> Rows<DB> {
-    /// What it can know.
+    /// The sight of this lookup.
     pub const SIGHT: Sight = Sight {
         by: "a row by SQL",
         offer: LookupOffer::Strong,
@@ -67,15 +67,16 @@ impl<DB: Queried> Rows<DB> {
         ],
     };
 
-    /// By this statement, whose parameter 1 (`$1`) is the key. Let it give the first row first; it must change nothing.
+    /// A lookup by this statement, whose parameter 1 (`$1`) is the key. The statement must return the first row first,
+    /// and change nothing.
     pub const fn new(pool: Pool<DB>, statement: &'static str) -> Self {
         Self { pool, statement }
     }
 
-    /// Looks for it. `judge` compares what must be the same besides the key, and makes the output.
+    /// Looks for the effect. `judge` compares the fields that must be equal besides the key, and makes the output.
     ///
     /// # Errors
-    /// If the database cannot say: it fails, it lags, or there are more than 1000 rows.
+    /// [`ToolError`] if the database cannot tell: it fails, it lags, or there are more than 1000 rows.
     pub async fn find<'a, R, T: Send>(
         &self,
         sought: impl Into<LookupTarget<'a>> + Send,

@@ -1,21 +1,21 @@
-//! What a lookup goes by, what it comes upon, and what follows from that.
+//! The target of a lookup, its matches, and the result that follows from them.
 
 use std::time::Duration;
 
 use crate::ledger::{ErrorKind, Found, LookupResult};
 use crate::tool::{Call, Done, ToolError};
 
-/// What a lookup goes by. Made of a [`Call`], or of a token alone.
+/// The target of a lookup, made from a [`Call`] or from a token alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookupTarget<'a> {
-    /// What the effect carries: [`Call::key`], unless you send a reference of your own.
+    /// The token that the effect carries: [`Call::key`], unless you send a reference of your own.
     pub token: &'a str,
-    /// What an earlier attempt noted.
+    /// The provider's id that an earlier attempt noted.
     pub noted: Option<&'a str>,
 }
 
 impl<'a> LookupTarget<'a> {
-    /// By a reference of your own, instead of the call's key. It must be one that nobody else can use.
+    /// Sets a reference of your own, in place of the call's key. Nobody else may be able to use it.
     #[must_use]
     pub const fn by(mut self, token: &'a str) -> Self {
         self.token = token;
@@ -35,29 +35,29 @@ impl<'a> From<&'a str> for LookupTarget<'a> {
     }
 }
 
-/// What one thing is that a lookup has come upon.
+/// One thing that a lookup has found.
 #[derive(Clone, Debug)]
 pub enum Match<T> {
-    /// The effect of this call: what the call would have returned.
+    /// The effect of this call, with the output of the call.
     Ours(Done<T>),
     /// The effect of this call, which the provider has accepted and not finished: see [`LookupResult::Pending`].
     Pending {
-        /// The provider's id.
+        /// The provider's id for the call.
         external_ref: String,
         /// The pause before the next lookup.
         look_again: Duration,
     },
-    /// The request of this call, of which nothing came: see [`LookupResult::Failed`].
+    /// The request of this call, which had no effect: see [`LookupResult::Failed`].
     Failed {
-        /// What kind of failure.
+        /// The kind of the failure.
         kind: ErrorKind,
-        /// What the provider says, for people. It goes into the record: no secrets.
+        /// The provider's message, for people. It goes into the record: no secrets.
         message: String,
     },
     /// Something else that the search shows as well.
     Another,
-    /// It carries our token, and is not what we sent: another amount, another recipient. With the difference in words. A person is
-    /// asked, who is shown them: see [`LookupResult::Foreign`].
+    /// A thing with our token that is not what was sent: another amount, another recipient. Holds the difference in
+    /// words, which the question to a person shows: see [`LookupResult::Foreign`].
     Conflict(String),
 }
 
@@ -68,15 +68,15 @@ impl<T> Match<T> {
     }
 }
 
-/// Everything of ours that was come upon, the first one first.
+/// All matches of a lookup that carry our token, the first one first.
 #[derive(Debug)]
 pub(super) struct Tally<T> {
     effects: Vec<Found<T>>,
-    /// The first one that is not finished.
+    /// The id and the pause of the first effect that is not finished.
     pending: Option<(String, Duration)>,
-    /// What is said of the first one of which nothing came.
+    /// The failure of the first request that had no effect.
     failed: Option<(ErrorKind, String)>,
-    /// What carries our token and is not what we sent.
+    /// The differences of things that carry our token and are not what was sent.
     foreign: Vec<String>,
 }
 
@@ -85,7 +85,8 @@ impl<T> Tally<T> {
         Self { effects: Vec::new(), pending: None, failed: None, foreign: Vec::new() }
     }
 
-    /// Counts one. What is shown twice under one id, as a list that shifts while it is paged does, counts once.
+    /// Counts one match. A thing that is shown twice under one id, as by a list that shifts while it is paged, counts
+    /// once.
     pub(super) fn take(&mut self, seen: Match<T>) {
         let ours = match seen {
             Match::Another => return,
@@ -110,12 +111,13 @@ impl<T> Tally<T> {
         }
     }
 
-    /// What follows. An id that the provider has given away and no longer shows is no miss: it was there.
+    /// Turns the matches into a lookup result. If an external id was noted and no longer resolves, this is not
+    /// `NotFound`: the effect existed.
     pub(super) fn finding(mut self, noted: Option<&str>) -> Result<LookupResult<T>, ToolError> {
         if !self.foreign.is_empty() {
             return Ok(LookupResult::Foreign { what: self.foreign.join("; ") });
         }
-        // One that is not finished is an effect as well: beside a finished one it is a duplicate.
+        // An effect that is not finished counts: beside a finished one it is a duplicate.
         let is_finished = self.effects.iter().any(|effect| effect.output.is_some());
         match (is_finished, self.pending, self.failed) {
             (false, Some((id, look_again)), _) => {
@@ -141,7 +143,7 @@ impl<T> Tally<T> {
     }
 }
 
-/// The other side has not said what became of the call.
+/// The error of a lookup whose answer does not tell the outcome of the call.
 pub(super) fn unclear(message: impl Into<String>) -> ToolError {
     ToolError::new(ErrorKind::Unknown, message)
 }

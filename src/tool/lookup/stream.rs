@@ -1,4 +1,4 @@
-//! A message in a stream, by its id.
+//! Lookup of a message in a stream, by its id.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use crate::tool::{Call, ToolError};
 
 /// A log that can be read from an offset on: one partition of a stream, a topic's table, an HTTP feed.
 pub trait Log: Send + Sync {
-    /// What stands in it.
+    /// The type of the log's messages.
     type Message: Send;
 
     /// The offset that the next message to be appended will get.
     ///
     /// # Errors
-    /// If it could not be read.
+    /// [`ToolError`] if the end could not be read.
     fn end(&self) -> impl Future<Output = Result<u64, ToolError>> + Send;
 
     /// The offset of the first message that the log ever had: 0, unless the broker counts from another number.
@@ -23,10 +23,10 @@ pub trait Log: Send + Sync {
         0
     }
 
-    /// Reads from `from` on, as many as suits it.
+    /// Reads messages from offset `from` on, as many as suits the log.
     ///
     /// # Errors
-    /// If it could not be read.
+    /// [`ToolError`] if the log could not be read.
     fn read(&self, from: u64) -> impl Future<Output = Result<Batch<Self::Message>, ToolError>> + Send;
 }
 
@@ -35,13 +35,13 @@ pub trait Log: Send + Sync {
 pub struct Batch<M> {
     /// The messages with their offsets, in order. Offsets may be left out, as by markers of transactions.
     pub messages: Vec<(u64, M)>,
-    /// Where to read on. It moves on unless the end is reached.
+    /// The offset from which to read on. It grows unless the end is reached.
     pub next: u64,
-    /// The offset of the oldest message that is still there, or the log's end: what is before has been dropped.
+    /// The offset of the oldest message that still exists, or the log's end: earlier messages have been dropped.
     pub oldest: u64,
 }
 
-/// Looks for a message from an offset on that was remembered before it was sent.
+/// Looks for a message, from an offset on that was remembered before the message was sent.
 ///
 /// ```
 /// use counterfoil::ledger::LookupResult;
@@ -93,17 +93,17 @@ pub struct StreamFrom {
 }
 
 impl Default for StreamFrom {
-    /// Reads at most 100,000 messages.
+    /// A lookup that reads at most 100,000 messages.
     fn default() -> Self {
         Self { at_most: 100_000 }
     }
 }
 
-/// How a remembered offset is noted.
+/// The prefix of a remembered offset in the note.
 const NOTED: &str = "from:";
 
 impl StreamFrom {
-    /// What it can know.
+    /// The sight of this lookup.
     pub const SIGHT: Sight = Sight {
         by: "a message id in a stream",
         offer: LookupOffer::Strong,
@@ -121,17 +121,17 @@ impl StreamFrom {
         ],
     };
 
-    /// Reads at most so many messages. Where that is not enough, the call stays ambiguous.
+    /// Sets the maximum number of messages. If there are more, the call stays ambiguous.
     #[must_use]
     pub const fn at_most(mut self, messages: u64) -> Self {
         self.at_most = messages;
         self
     }
 
-    /// Notes where the log ends, durably: called before anything is sent. A note of an earlier attempt stands.
+    /// Notes the end of the log, durably. Call this before anything is sent. The note of an earlier attempt is kept.
     ///
     /// # Errors
-    /// If the log cannot be read or the note cannot be made. Nothing has been sent.
+    /// [`ToolError`] if the log cannot be read or the note cannot be made. Nothing has been sent.
     pub async fn remember<L: Log>(call: &Call, log: &L) -> Result<(), ToolError> {
         if call.external_ref().is_some() {
             return Ok(());
@@ -141,11 +141,12 @@ impl StreamFrom {
         call.note(format!("{NOTED}{end}")).await.map_err(|error| before(error.to_string()))
     }
 
-    /// Looks for it, from the remembered offset on. Without one, nothing was sent by a tool that remembers first;
-    /// since nobody can be sure of that, the log is read from its beginning, if it still has its beginning.
+    /// Looks for the message, from the remembered offset on. Without a remembered offset a tool that remembers first
+    /// has sent nothing. Since this is not certain, the log is then read from its beginning, if it still has its
+    /// beginning.
     ///
     /// # Errors
-    /// If the log cannot be read up to its end, or no longer has what was to be read.
+    /// [`ToolError`] if the log cannot be read up to its end, or no longer has the messages that were to be read.
     pub async fn find<'a, L: Log, T: Send>(
         &self,
         sought: impl Into<LookupTarget<'a>> + Send,
@@ -154,15 +155,15 @@ impl StreamFrom {
     ) -> Result<LookupResult<T>, ToolError> {
         let sought = sought.into();
         let offset = sought.noted.and_then(|noted| noted.strip_prefix(NOTED)?.parse().ok());
-        // Another note is the provider's id of the message: that it is gone is for `Tally` to say.
+        // Another note is the provider's id of the message. `Tally` decides about an id that no longer resolves.
         let id = sought.noted.filter(|_| offset.is_none());
         self.scan(log, offset.unwrap_or_else(|| log.first()), judge).await?.finding(id)
     }
 
-    /// The same from an offset that you have remembered elsewhere, in the input for one.
+    /// Looks for the message from an offset on that you have remembered elsewhere, for example in the input.
     ///
     /// # Errors
-    /// As [`StreamFrom::find`].
+    /// The same as those of [`StreamFrom::find`].
     pub async fn find_from<L: Log, T: Send>(
         &self,
         log: &L,
@@ -172,14 +173,14 @@ impl StreamFrom {
         self.scan(log, from, judge).await?.finding(None)
     }
 
-    /// Reads up to where the log ended at first: what is appended later is the settle time's business.
+    /// Reads up to the end that the log had at first. Messages that are appended later are covered by the settle time.
     async fn scan<L: Log, T: Send>(
         &self,
         log: &L,
         from: u64,
         mut judge: impl FnMut(u64, L::Message) -> Match<T> + Send,
     ) -> Result<Tally<T>, ToolError> {
-        let from = from.max(log.first()); // before it there was never anything
+        let from = from.max(log.first()); // there was never anything before it
         let (mut tally, mut at, mut read) = (Tally::new(), from, 0);
         let end = log.end().await?;
         if end < from && from > log.first() {
@@ -187,7 +188,7 @@ impl StreamFrom {
         }
         loop {
             let batch = log.read(at).await?;
-            // In each batch anew: retention may overtake the reader.
+            // Checked in each batch, because retention may overtake the reader.
             if batch.oldest > at {
                 let oldest = batch.oldest;
                 return Err(unclear(format!(

@@ -1,4 +1,5 @@
-//! How lookups over HTTP ask: without redirects and caches, and with an error for whatever is no clear answer.
+//! The requests of lookups over HTTP: without redirects and caches, and with an error for each answer that is not
+//! clear.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +11,13 @@ use serde_json::Value;
 use super::seen::unclear;
 use crate::tool::{ToolError, retry_after, sends_once};
 
-/// The largest answer that is read, in bytes. Beyond that it is no page.
+/// The maximum size of an answer, in bytes. A larger one is no page.
 const ANSWER: usize = 8 * 1024 * 1024;
 
-/// Adds what a request needs.
+/// A function that adds what a request needs.
 type Authorize = dyn Fn(&mut Request) + Send + Sync;
 
-/// How requests go out.
+/// The client of lookups, and the function that authorizes its requests.
 #[derive(Clone)]
 pub(super) struct Web {
     pub(super) client: Client,
@@ -32,12 +33,12 @@ impl Web {
 
     pub(super) fn request(method: Method, url: Url) -> Request {
         let mut request = Request::new(method, url);
-        // What a cache remembers is from before the effect.
+        // A cache may hold an answer from before the effect.
         request.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         request
     }
 
-    /// Asks, with these headers besides.
+    /// Sends a request with these additional headers.
     pub(super) async fn get(
         &self,
         method: Method,
@@ -59,13 +60,13 @@ impl Web {
     }
 }
 
-/// An answer that is neither "there" nor "not there".
+/// The error for an answer that is neither "there" nor "not there".
 pub(super) fn refused(answer: &Response) -> ToolError {
     let error = ToolError::http(answer.status().as_u16(), "the lookup was not answered");
     ToolError { retry_after: retry_after(answer.headers()), ..error }
 }
 
-/// The body, piece by piece and within bounds.
+/// Reads the body piece by piece, until `take` refuses a piece.
 pub(super) async fn pieces(
     mut answer: Response,
     mut take: impl FnMut(&[u8]) -> Result<(), ToolError>,

@@ -1,4 +1,4 @@
-//! Time and chance in the hands of the test.
+//! Clock and chance in the hands of the test.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-/// Below this, a sleep is the queue's own breath, and passes by itself where the clock breathes.
+/// The duration below which a sleep is the queue's own pause, which passes by itself if the clock breathes.
 const BREATH: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct TestClock {
     breathes: bool,
 }
 
-/// Nothing passes by itself, however short.
+/// A clock on which no time passes by itself, however short.
 impl Default for TestClock {
     fn default() -> Self {
         let (wall, boot) = (Timestamp(1_700_000_000_000_000), Duration::from_secs(1000));
@@ -58,12 +58,12 @@ impl TestClock {
         });
     }
 
-    /// Somebody sets the wall clock; no time passes.
+    /// Sets the wall clock forward, although no time passes.
     pub fn jump_wall(&self, by: Duration) {
         self.face.send_modify(|face| face.wall = face.wall.after(by));
     }
 
-    /// Resolves when somebody sleeps who asked for exactly so long.
+    /// Resolves when there is a sleeper that asked for exactly this duration.
     pub async fn slept(&self, asked: Duration) {
         let sleeps =
             |face: &Face| face.sleepers.iter().any(|sleep| sleep.asked == asked && sleep.due > face.boot);
@@ -71,12 +71,12 @@ impl TestClock {
         soon(format!("nobody sleeps for {asked:?}"), come).await;
     }
 
-    /// Resolves when somebody sleeps for exactly so long from now.
+    /// Resolves when there is a sleeper that sleeps for exactly this long from now.
     pub async fn asleep_for(&self, left: Duration) {
         self.asleep(1, left..=left).await;
     }
 
-    /// Resolves when so many sleep for so long from now.
+    /// Resolves when there are `count` sleepers that sleep for this long from now.
     pub async fn asleep(&self, count: usize, left: RangeInclusive<Duration>) {
         let asleep = |face: &Face| {
             let ends = face.sleepers.iter().filter_map(|sleep| sleep.due.checked_sub(face.boot));
@@ -86,7 +86,7 @@ impl TestClock {
     }
 }
 
-/// Somebody who sleeps, until he wakes or goes away.
+/// A sleeper on the clock, until it wakes or is dropped.
 struct Sleeper {
     clock: TestClock,
     sleep: Sleep,
@@ -112,7 +112,8 @@ impl Drop for Sleeper {
     }
 }
 
-/// A test that waits for what does not come must fail, and say what that was.
+/// Waits for at most 30 s of real time: a test that waits for something that does not come must fail, with this
+/// message.
 #[allow(clippy::disallowed_methods, reason = "real time, because it is the test that is stuck")]
 pub async fn soon<E: std::fmt::Debug>(otherwise: String, what: impl Future<Output = Result<(), E>>) {
     let came = tokio::time::timeout(Duration::from_secs(30), what).await;
@@ -151,12 +152,12 @@ pub struct Chance {
 }
 
 impl Chance {
-    /// Delays of nothing.
+    /// Chance that makes delays as short as possible.
     pub fn least() -> Self {
         Self { most: false }
     }
 
-    /// Delays at their upper end, but for a microsecond.
+    /// Chance that makes delays as long as possible, but for a microsecond.
     pub fn most() -> Self {
         Self { most: true }
     }

@@ -1,4 +1,4 @@
-//! The outside world of a test: a provider that counts its effects, and does as it is told.
+//! The outside world of a test: a provider that counts its effects, and does as the test says.
 //!
 //! The oracle of every test is [`World::count`], never the engine's opinion.
 
@@ -24,68 +24,68 @@ use tokio::task::JoinHandle;
 pub use clock::{Chance, TestClock, soon};
 pub use process::Process;
 
-/// What the provider does with a key that it has seen.
+/// The provider's handling of a key that it has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// Gives the first result back.
+    /// The provider returns the first result.
     Honours,
-    /// Refuses it as a duplicate.
+    /// The provider refuses the request as a duplicate.
     Rejects,
-    /// Nothing: each request is an effect.
+    /// The provider ignores the key: each request is an effect.
     Ignores,
 }
 
-/// How a request goes.
+/// The provider's reaction to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// It takes effect and is answered.
+    /// The request takes effect and is answered.
     Answer,
-    /// It takes effect, and this is the answer.
+    /// The request takes effect, with this answer.
     AnswerWith(Value),
-    /// No effect.
+    /// No effect, and an error of this kind.
     Fail(ErrorKind),
-    /// No effect, and each request under the key is refused like this.
+    /// No effect, and a refusal that the provider repeats for each request under the key.
     Decline,
-    /// No effect, and the provider says when to come again.
+    /// No effect, and an error that says when to come again.
     FailUntil(Duration),
     /// No effect, but the key is used up.
     Burn,
-    /// It takes effect, and the provider says that it will finish it by itself, under this id.
+    /// The request takes effect, and the provider says that it will finish it by itself, under an id.
     Accept,
-    /// It takes effect, and then fails.
+    /// The request takes effect, and then fails.
     EffectThenFail(ErrorKind),
-    /// It takes effect, and then the tool's code panics.
+    /// The request takes effect, and then the tool's code panics.
     EffectThenPanic,
     /// No effect and no answer, until [`World::release`].
     Hang,
-    /// It takes effect, and there is no answer until [`World::release`].
+    /// The request takes effect, and there is no answer until [`World::release`].
     EffectThenHang,
-    /// The answer, and no effect.
+    /// The answer to a request without its effect.
     Forget,
-    /// The answer, and two effects: the network has doubled the request.
+    /// The answer and two effects: the network has doubled the request.
     Twice,
-    /// It is on its way until [`World::land`], whatever becomes of its sender, who gets no answer.
+    /// The request is on its way until [`World::land`], whatever becomes of its sender, who gets no answer.
     Late,
 }
 
-/// What a lookup says.
+/// The answer of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// What is there.
+    /// The effects that exist.
     Truth,
-    /// Nothing.
+    /// No effect, whatever exists.
     NotFound,
-    /// That it cannot tell.
+    /// The provider cannot tell.
     Unknown,
-    /// That it was refused.
+    /// The provider has refused the request.
     Failed,
-    /// That it is not finished.
+    /// The call is not finished.
     Pending,
-    /// That something else is there.
+    /// Something else is there under the key.
     Foreign,
-    /// An error.
+    /// The lookup ends with an error.
     Fail,
-    /// No answer.
+    /// The lookup gets no answer.
     Hang,
     /// The tool's code panics.
     Panic,
@@ -97,7 +97,7 @@ struct State {
     used_keys: Vec<String>,
     /// Requests as they arrived: key and body.
     requests: Vec<(String, Value)>,
-    /// Lookups as they arrived: what external reference they went by.
+    /// Lookups as they arrived, each with the external reference that it went by.
     lookups: Vec<Option<String>>,
     on_the_way: Vec<(String, Value)>,
     replies: VecDeque<Reply>,
@@ -107,7 +107,7 @@ struct State {
 pub struct World {
     keys: Keys,
     state: Mutex<State>,
-    /// How many requests and lookups have arrived.
+    /// The numbers of requests and lookups that have arrived.
     arrived: watch::Sender<(usize, usize)>,
     released: watch::Sender<u32>,
 }
@@ -122,22 +122,22 @@ impl World {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// How the next requests go; after them every request is answered.
+    /// Sets the reactions to the next requests. After them every request is answered.
     pub fn replies(&self, replies: impl IntoIterator<Item = Reply>) {
         self.state().replies.extend(replies);
     }
 
-    /// What the next lookups say; after them every lookup tells the truth.
+    /// Sets the answers of the next lookups. After them every lookup tells the truth.
     pub fn looks(&self, looks: impl IntoIterator<Item = Look>) {
         self.state().looks.extend(looks);
     }
 
-    /// Effects in the world.
+    /// The number of effects in the world.
     pub fn count(&self) -> usize {
         self.state().effects.len()
     }
 
-    /// Requests that reached the provider.
+    /// The number of requests that reached the provider.
     pub fn requests(&self) -> usize {
         self.state().requests.len()
     }
@@ -150,31 +150,31 @@ impl World {
         keys
     }
 
-    /// Lookups, each with the external reference it went by.
+    /// The lookups, each with the external reference that it went by.
     pub fn lookups(&self) -> Vec<Option<String>> {
         self.state().lookups.clone()
     }
 
-    /// Waits until so many requests have reached the provider.
+    /// Waits until `count` requests have reached the provider.
     pub async fn requested(&self, count: usize) {
         let mut arrived = self.arrived.subscribe();
         let come = async { arrived.wait_for(|(requests, _)| *requests >= count).await.map(drop) };
         clock::soon(format!("there is no request number {count}"), come).await;
     }
 
-    /// Waits until so many lookups have reached the provider.
+    /// Waits until `count` lookups have reached the provider.
     pub async fn looked_up(&self, count: usize) {
         let mut arrived = self.arrived.subscribe();
         let come = async { arrived.wait_for(|(_, lookups)| *lookups >= count).await.map(drop) };
         clock::soon(format!("there is no lookup number {count}"), come).await;
     }
 
-    /// Lets everything that hangs go on.
+    /// Lets every request that hangs go on.
     pub fn release(&self) {
         self.released.send_modify(|times| *times += 1);
     }
 
-    /// What was on its way arrives.
+    /// Lets the requests that were on their way arrive.
     pub fn land(&self) {
         let mut state = self.state();
         for (key, body) in std::mem::take(&mut state.on_the_way) {
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// The provider forgets which keys it has seen.
+    /// Lets the provider forget the keys that it has seen.
     pub fn forget_keys(&self) {
         self.state().used_keys.clear();
     }
@@ -201,7 +201,7 @@ impl World {
         Ok(id)
     }
 
-    /// The provider's create.
+    /// The provider's endpoint that creates an effect.
     pub async fn request(&self, key: &str, body: Value) -> Result<Done<Value>, ToolError> {
         let mut released = self.released.subscribe();
         released.mark_unchanged();
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// The provider's list, two to a page; the lookup reads all of it (C07).
+    /// A page of the provider's list, two effects to a page; the lookup reads all pages (C07).
     fn page(&self, page: usize) -> Vec<(String, String, Value)> {
         self.state().effects.chunks(2).nth(page).map(<[_]>::to_vec).unwrap_or_default()
     }
@@ -293,7 +293,8 @@ impl World {
         })
     }
 
-    /// A tool of this contract over the provider, keyed by its input's `case`. It looks up if the contract does.
+    /// A tool of this contract over the provider, keyed by its input's `case`. It has a lookup if the contract offers
+    /// one.
     pub fn tool(self: &Arc<Self>, name: &str, effect: EffectClass, contract: Contract) -> DynamicTool {
         let (kind, can_look) = (name.to_owned(), contract.lookup != LookupOffer::None);
         let (create, look) = (self.clone(), self.clone());
@@ -314,10 +315,10 @@ impl World {
     }
 }
 
-/// The pause that the provider wants before it is asked about what it has accepted.
+/// The pause that the provider wants before it is asked about a call that it has accepted.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// The default settle time, and nothing else in these tests takes so long.
+/// The default settle time. Nothing else in these tests takes as long.
 pub const SETTLE: Duration = Duration::from_mins(1);
 
 /// Three quick attempts, each cut off after ten seconds; `Retry-After` is obeyed up to fifty.
@@ -342,8 +343,8 @@ pub fn executor(dir: &tempfile::TempDir, clock: &TestClock) -> ExecutorBuilder {
     Executor::sqlite(dir.path().join("agents.db")).clock(clock.clone()).entropy(Chance::least())
 }
 
-/// Waits for a call's outcome, and lets the settle time pass if it waits for one; says whether it did. Only once:
-/// after a send, a confirming lookup waits as long.
+/// Waits for a call's outcome, and lets the settle time pass if the call waits for it; returns true in that case. Only
+/// once: after a send, a confirming lookup waits as long.
 pub async fn settle(clock: &TestClock, mut call: JoinHandle<Result<Outcome, ExecError>>) -> (Outcome, bool) {
     tokio::select! {
         biased;
@@ -355,7 +356,7 @@ pub async fn settle(clock: &TestClock, mut call: JoinHandle<Result<Outcome, Exec
     }
 }
 
-/// Serves on a port of its own, and says where.
+/// Serves the app on a port of its own, and returns its address.
 pub async fn serve(app: Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

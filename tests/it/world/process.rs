@@ -1,5 +1,5 @@
-//! An executor on a runtime of its own, which can be killed: its tasks vanish where they stand, nothing is
-//! drained, no task of it signs off. What `kill -9` leaves on the disk, this leaves on the disk.
+//! An executor on a runtime of its own, which can be killed: its tasks vanish where they are, nothing is drained, and
+//! no task of it signs off. The disk is left as `kill -9` leaves it.
 
 use counterfoil::exec::{ExecError, ExecutorBuilder, StartError};
 use counterfoil::{Executor, Outcome, ToolRequest};
@@ -40,7 +40,7 @@ impl Process {
         self.handle.spawn(async move { executor.execute(request).await })
     }
 
-    /// Does something in the process.
+    /// Does work in the process.
     pub fn spawn<F>(&self, work: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What a key is bound to, and what its clients are told.
+//! The checks of the fields that a key is bound to, and of the answers to clients.
 
 use super::{Field, Found, HttpPolicy, PolicyRule};
 use crate::rim::policy::choice::WhileInFlight;

@@ -1,4 +1,4 @@
-//! What the fence must hold if it stands alone, and what it must not be asked to hold.
+//! The checks of the fence: its times to live if it is used alone, and the effects that it must not guard.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn sealed(found: &mut Found<'_>, sealed: Duration) {
     }
 }
 
-/// Nothing, if there are none.
+/// The longest of these spans; zero if there are none.
 fn longest(spans: impl Iterator<Item = Duration>) -> Duration {
     spans.max().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The same over what an application promises of its calls: its guarantee report, as JSON.
+//! The checks of an application's guarantee report, as JSON.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::rim::policy::finding::{PolicyFinding, PolicyRule};
 use crate::rim::policy::place::{Place, Places};
 use crate::rim::policy::read;
 
-/// A tool of a report, as far as it is looked at. A report of a later version may say more.
+/// The fields of a tool in a report that are checked. A report of a later version may have more fields.
 #[derive(Deserialize)]
 struct Tool {
     #[serde(rename = "tool")]
@@ -29,24 +29,24 @@ struct Workflow {
     declared: bool,
 }
 
-/// What [`Guarantees`](crate::flow::Guarantees) is as JSON.
+/// The JSON form of [`Guarantees`](crate::flow::Guarantees).
 #[derive(Deserialize)]
 struct Application {
     workflows: Vec<Workflow>,
     tools: Vec<Tool>,
 }
 
-/// Which of the two a report is.
+/// The field that distinguishes the two forms of a report.
 #[derive(Deserialize)]
 struct Kind {
     workflows: Option<IgnoredAny>,
 }
 
-/// What `counterfoil guarantees --json` prints: the tools of each simulation.
+/// The output of `counterfoil guarantees --json`: the tools of each simulation.
 type Simulations = BTreeMap<String, Vec<Tool>>;
 
-/// What is unsafe in the guarantee report of an application: [`Guarantees`](crate::flow::Guarantees) written as JSON, or what
-/// `counterfoil guarantees --json` prints. What is no report is a finding, too.
+/// The unsafe tools and workflows in the guarantee report of an application: [`Guarantees`](crate::flow::Guarantees)
+/// as JSON, or the output of `counterfoil guarantees --json`. A text that is not a report is a finding, too.
 ///
 /// ```
 /// use counterfoil::policy::{PolicyRule, check_guarantees};

@@ -1,9 +1,9 @@
-//! Keys that differ from try to try, or do not differ where they should.
+//! The checks of keys: a key must be the same in each try, and must distinguish events.
 
 use super::{Found, PolicyRule, QueuePolicy, WebhookPolicy};
 use crate::rim::policy::choice::WebhookScheme;
 
-/// Names of fields and headers whose value is made anew for each try.
+/// The names of fields and headers whose value changes with each try.
 const DRIFTING: [&str; 13] = [
     "webhook-timestamp",
     "x-timestamp",
@@ -20,10 +20,10 @@ const DRIFTING: [&str; 13] = [
     "traceparent",
 ];
 
-/// Ends of names that may be the time of an event, which stays, or of its sending, which does not.
+/// The endings of names that may be the time of an event, which is constant, or of its sending, which is not.
 const TIMES: [&str; 5] = ["_at", "time", "timestamp", "date", "nonce"];
 
-/// Each part of a key is the same in each try.
+/// Checks that each part of a key is the same in each try.
 pub(super) fn stable(found: &mut Found<'_>, path: &str, parts: &[&str]) {
     for (number, part) in parts.iter().enumerate() {
         let at = format!("{path}.key[{number}]");
@@ -44,7 +44,7 @@ pub(super) fn stable(found: &mut Found<'_>, path: &str, parts: &[&str]) {
     }
 }
 
-/// Why this part differs from try to try, if it does.
+/// The reason why this part changes with each try; `None` if it is constant.
 fn unstable(part: &str) -> Option<&'static str> {
     let name = match part.strip_prefix("header:").or_else(|| part.strip_prefix('/')) {
         Some(rest) => rest.rsplit('/').next().unwrap_or(rest).to_ascii_lowercase(),
@@ -68,7 +68,7 @@ fn may_drift(part: &str) -> bool {
     part.starts_with(['/', 'h']) && TIMES.iter().any(|time| lower.ends_with(time))
 }
 
-/// A delivery's key tells two events apart.
+/// Checks that a delivery's key distinguishes two events.
 pub(super) fn webhook(found: &mut Found<'_>, path: &str, source: WebhookPolicy<'_>) {
     let parts = source.key();
     let tells_apart =
@@ -96,7 +96,7 @@ pub(super) fn webhook(found: &mut Found<'_>, path: &str, source: WebhookPolicy<'
     }
 }
 
-/// A message's key tells two messages apart.
+/// Checks that a message's key distinguishes two messages.
 pub(super) fn queue(found: &mut Found<'_>, path: &str, source: QueuePolicy<'_>) {
     let tells_apart = |part: &&str| {
         matches!(*part, "message_key" | "dedupe_id" | "event_id" | "body_digest")

@@ -1,4 +1,4 @@
-//! What a log must say so that a duplicate can be explained afterwards.
+//! The checks of the logged fields: they must allow to explain a duplicate afterwards.
 
 use super::{Found, PolicyRule};
 use crate::rim::policy::choice::LoggedField;

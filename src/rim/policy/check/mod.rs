@@ -1,4 +1,4 @@
-//! What makes a policy unsafe: a file for each subject, a function for each kind of source.
+//! The checks that find unsafe settings in a policy: a file for each subject, a function for each kind of source.
 
 mod bodies;
 mod fence;
@@ -20,7 +20,7 @@ use super::nonce::NoncePolicy;
 use super::queue::QueuePolicy;
 use super::webhook::WebhookPolicy;
 
-/// Everything that is wrong with a policy, in the order of its file.
+/// All findings about a policy, in the order of its file.
 pub(super) fn policy(policy: &Policy) -> Vec<PolicyFinding> {
     let mut found = Found { policy, findings: Vec::new() };
     for source in policy.https() {
@@ -66,7 +66,7 @@ pub(super) fn policy(policy: &Policy) -> Vec<PolicyFinding> {
     findings
 }
 
-/// What was found so far.
+/// The findings so far.
 struct Found<'p> {
     policy: &'p Policy,
     findings: Vec<PolicyFinding>,
@@ -79,7 +79,8 @@ impl Found<'_> {
         self.findings.push(PolicyFinding::new(rule, path, place, why.as_ref(), instead.as_ref()));
     }
 
-    /// Adds a finding about a field that a source may leave to the file: it is told of where it stands.
+    /// Adds a finding about a field that a source may inherit from the file. The finding is reported where the field
+    /// is written.
     fn add_inherited(&mut self, rule: PolicyRule, field: Field<'_>, why: &str, instead: &str) {
         let Field { source, name, of_file } = field;
         let own = format!("{source}.{name}");
@@ -91,7 +92,7 @@ impl Found<'_> {
     }
 }
 
-/// A field that a source may leave to the file.
+/// A field that a source may inherit from the file.
 #[derive(Clone, Copy)]
 struct Field<'a> {
     source: &'a str,
@@ -100,7 +101,7 @@ struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// One that is named alike in both.
+    /// A field that has the same name in the source and in the file.
     const fn alike(source: &'a str, name: &'a str) -> Self {
         Self { source, name, of_file: name }
     }

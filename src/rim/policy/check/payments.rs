@@ -1,11 +1,11 @@
-//! What moves money is held to more.
+//! The stricter checks of sources that move money.
 
 use super::{Field, Found, HttpPolicy, PolicyRule, QueuePolicy, WebhookPolicy};
 use crate::ledger::{Retention, RetentionMode};
 use crate::rim::policy::choice::OnUnknown;
 use crate::rim::policy::preset::Preset;
 
-/// Fields that say how much is paid, to whom and by whom.
+/// The names of fields that contain the amount, the payer or the payee.
 const SAYS_WHAT_IS_PAID: [&str; 12] = [
     "amount",
     "currency",

@@ -1,4 +1,4 @@
-//! A broker that gives a message up before we do: that is a loss without a word.
+//! The checks of the broker's limits: a broker that drops a message before its tries end loses it silently.
 
 use super::{Found, PolicyRule, QueuePolicy};
 use crate::rim::policy::span::{told, written};

@@ -1,9 +1,9 @@
-//! Whose request it is: two tenants with one key must never meet.
+//! The checks of the tenant: two tenants with one key must never meet.
 
 use super::{Found, PolicyRule};
 use crate::rim::policy::choice::TenantFrom;
 
-/// A request or a delivery of somebody outside.
+/// Checks a request or a delivery from outside.
 pub(super) fn of_client(found: &mut Found<'_>, path: &str, tenant: Option<TenantFrom>, instead: &str) {
     let at = format!("{path}.tenant");
     match tenant {
@@ -18,7 +18,7 @@ pub(super) fn of_client(found: &mut Found<'_>, path: &str, tenant: Option<Tenant
     }
 }
 
-/// A message of the own system, whose headers its own publishers write.
+/// Checks a message of the own system, whose headers its own publishers write.
 pub(super) fn of_message(found: &mut Found<'_>, path: &str, tenant: Option<TenantFrom>) {
     if tenant.is_none() {
         missing(found, &format!("{path}.tenant"), "tenant: topic (or header, or single)");

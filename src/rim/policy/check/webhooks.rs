@@ -1,4 +1,4 @@
-//! Who sent it, and when.
+//! The checks of a delivery's signature: its sender and its time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::ledger::RetentionMode;
 use crate::rim::policy::choice::WebhookScheme;
 use crate::rim::policy::span::written;
 
-/// Clocks are off by minutes, and not by more.
+/// The maximum tolerance for the deviation of clocks.
 const WIDE: Duration = Duration::from_mins(15);
 
 pub(super) fn signature(found: &mut Found<'_>, path: &str, source: WebhookPolicy<'_>) {

@@ -1,4 +1,4 @@
-//! Windows that end before the last retry comes.
+//! The checks of windows: a window must not end before the last retry.
 
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const TWO_DAYS: u64 = 2 * DAY;
 
-/// A window shorter than this has no room for a try and its retries: `Nonces::within` refuses it.
+/// The minimum window, which has room for a try and its retries: `Nonces::within` refuses a shorter one.
 const SHORTEST_NONCE: Duration = Duration::from_secs(8);
 
-/// The shortest window for retries that may come until then: a quarter more, a day at most, for clocks that are off and for a last
-/// retry that is under way; rounded up to what people write: days beyond two days, hours beyond an hour, minutes below.
+/// The minimum window for retries that may come until `horizon`: a quarter more, at most a day, for deviating clocks
+/// and for a last retry in flight. The result is rounded up to the units that people write: days beyond two days,
+/// hours beyond an hour, minutes below.
 pub(super) fn needed(horizon: Duration) -> Duration {
     let horizon = horizon.as_secs();
     let seconds = horizon.saturating_add((horizon / 4).min(DAY));
@@ -38,7 +39,7 @@ pub(super) fn webhook(found: &mut Found<'_>, path: &str, source: WebhookPolicy<'
     body_window(found, path, source);
     let kept =
         Kept { path, ttl: source.ttl(), retention: source.retention(), preset: source.preset().name() };
-    // What the sender is known to do counts, whatever shorter time the file hopes for.
+    // The known schedule of the sender counts, even if the file names a shorter time.
     if let Some(schedule) = source.scheme().retry_horizon()
         && source.ttl() < needed(schedule)
     {
@@ -49,7 +50,7 @@ pub(super) fn webhook(found: &mut Found<'_>, path: &str, source: WebhookPolicy<'
     kept.below(found, PolicyRule::WindowBelowHorizon, source.retry_horizon(), "the sender may retry");
 }
 
-/// Where bodies tell deliveries apart, a retry after the window is a new delivery.
+/// Checks the window of bodies that distinguish deliveries: a retry after the window is a new delivery.
 fn body_window(found: &mut Found<'_>, path: &str, source: WebhookPolicy<'_>) {
     let enough = needed(source.retry_horizon());
     if let Some(window) = source.body_window().filter(|window| *window < enough) {
@@ -99,7 +100,7 @@ pub(super) fn nonce(found: &mut Found<'_>, path: &str, source: NoncePolicy<'_>) 
     }
 }
 
-/// For how long a source remembers.
+/// The time for which a source remembers requests.
 struct Kept<'a> {
     path: &'a str,
     ttl: Duration,

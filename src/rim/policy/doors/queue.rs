@@ -1,4 +1,4 @@
-//! The consumers of a policy.
+//! Queue consumers with the settings of a policy.
 
 use crate::exec::Executor;
 use crate::id::Tenant;
@@ -7,8 +7,8 @@ use crate::rim::policy::QueuePolicy;
 use crate::rim::queue::{Broker, QueueConsumer};
 
 impl QueuePolicy<'_> {
-    /// A consumer with the tries, the pauses and the time limit that the policy says. The program adds what only code can say: the
-    /// broker's connection, the consumer's name and tenant, and what a message does.
+    /// A consumer with the tries, the pauses and the time limit of the policy. The program adds the settings that
+    /// only code can supply: the broker's connection, the consumer's name and tenant, and the handler of messages.
     pub fn consumer<B: Broker>(&self, executor: &Executor, tenant: &Tenant, broker: B) -> QueueConsumer<B> {
         let pause = self.retry_delay();
         QueueConsumer::new(executor, tenant, self.name(), broker)

@@ -1,4 +1,4 @@
-//! A source of webhooks as a policy says it.
+//! A source of webhooks with the settings of a policy.
 
 use serde_json::Value;
 
@@ -7,12 +7,12 @@ use crate::rim::policy::{WebhookPolicy, WebhookScheme};
 use crate::rim::webhook::{EventIdentity, Scheme, Webhook, WebhookBuilder, WebhookConfigError, WebhookEvent};
 
 impl WebhookPolicy<'_> {
-    /// A source of webhooks to be, with all that the policy says. The program adds what only code can say: what an event does, by
-    /// [`on`](WebhookBuilder::on), and of which aggregate it brings which version. `variable` reads an environment variable: in
-    /// production `|name| std::env::var(name).ok()`.
+    /// A builder of a source of webhooks, with the settings of the policy. The program adds the settings that only
+    /// code can supply: the handlers of events, by [`on`](WebhookBuilder::on), and the aggregate and the version of
+    /// an event. `variable` reads an environment variable: in production `|name| std::env::var(name).ok()`.
     ///
     /// # Errors
-    /// If a secret is not there, or cannot be one.
+    /// If a secret is missing, or has the wrong form.
     ///
     /// ```
     /// use counterfoil::Tenant;
@@ -61,12 +61,13 @@ impl WebhookPolicy<'_> {
     }
 }
 
-/// The parts of a key that is written in the policy. A pointer or a header that is not there makes none: two such events would be one.
+/// The key of an event by the parts in the policy. `None` if a pointer or a header is missing, because two such
+/// events would be one.
 fn identity(parts: &[String], version: Option<&str>, event: &WebhookEvent) -> Option<EventIdentity> {
     let body: Value = event.json().unwrap_or_default();
     let part = |part: &String| {
         Some(match part.as_str() {
-            "provider" => Value::Null, // the source's name is in each key
+            "provider" => Value::Null, // each key contains the source's name
             "event_id" => event.id()?.into(),
             "action" => event.action().into(),
             "version" => version.and_then(|at| body.pointer(at)).cloned().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! A durable pull consumer of a JetStream stream, and what its configuration promises.
+//! A durable pull consumer of a JetStream stream, and the limits in its configuration.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -12,13 +12,13 @@ use super::session::{NatsSession, Pulls};
 use crate::rim::queue::broker::{Broker, BrokerError, OpenTerms};
 use crate::rim::queue::limits::{BrokerLimit, BrokerLimits};
 
-/// The server deletes a consumer without a durable name when it was idle for so long, unless it says otherwise.
+/// The default idle time after which the server deletes a consumer without a durable name.
 const EPHEMERAL: Duration = Duration::from_secs(5);
 
 /// A durable pull consumer of a stream in NATS JetStream. Feature `nats`.
 ///
-/// Stream and consumer must be there; they are made by whoever runs the broker. Their limits are read at each opening.
-/// A message is known by its `Nats-Msg-Id`, or else by its sequence in the stream.
+/// The stream and the consumer must exist; the operator of the broker creates them. Their limits are read at each
+/// opening. A message is identified by its `Nats-Msg-Id`, or else by its sequence in the stream.
 ///
 /// ```no_run
 /// # async fn consumes(executor: counterfoil::Executor, acme: counterfoil::Tenant) -> Result<(), Box<dyn std::error::Error>> {
@@ -56,13 +56,14 @@ impl fmt::Debug for NatsQueue {
 }
 
 impl NatsQueue {
-    /// The durable pull consumer of this name, of this stream.
+    /// The durable pull consumer of this name, on this stream.
     pub fn new(jetstream: Context, stream: impl Into<String>, consumer: impl Into<String>) -> Self {
         Self { jetstream, stream: stream.into(), consumer: consumer.into(), aside: None }
     }
 
-    /// A message that is set aside is first copied to this subject, of another stream. Needed where the stream deletes what is
-    /// acknowledged: work queues, and streams that keep messages while somebody is interested.
+    /// Sets a subject of another stream to which a message is copied before it is set aside. Needed if the stream
+    /// deletes acknowledged messages: work queues, and streams that keep messages only while a consumer is
+    /// interested.
     #[must_use]
     pub fn set_aside_to(mut self, subject: impl Into<String>) -> Self {
         self.aside = Some(subject.into());
@@ -75,7 +76,8 @@ impl NatsQueue {
         move |error| BrokerError::new(format!("{place}: {what}: {error}"))
     }
 
-    /// The stream's name, and when it was made: its sequence begins anew when it is deleted and made again.
+    /// The time at which the stream was created: the sequence begins again when the stream is deleted and created
+    /// again.
     async fn made(&self) -> Result<String, BrokerError> {
         let info = self.jetstream.request(format!("STREAM.INFO.{}", self.stream), &json!({})).await;
         let info: Value = info.map_err(|error| self.failed("the stream cannot be read")(&error))?;
@@ -141,9 +143,9 @@ impl Broker for NatsQueue {
     }
 }
 
-/// The limits that the configuration of a consumer and its stream sets. Zero and less stand for unlimited.
+/// The limits in the configuration of a consumer and its stream. Zero and negative values mean unlimited.
 fn limits(consumer: &ConsumerConfig, stream: &StreamConfig, has_aside: bool) -> BrokerLimits {
-    // A `backoff` stands in for `ack_wait`, time by time.
+    // A `backoff` overrides `ack_wait`, one delivery at a time.
     let wait = consumer.backoff.iter().min().copied().unwrap_or(consumer.ack_wait);
     let idle = consumer.inactive_threshold;
     BrokerLimits {

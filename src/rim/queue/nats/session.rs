@@ -1,4 +1,4 @@
-//! Consumption by pull requests: never more messages are asked for than there is room for.
+//! Consumption by pull requests: the session never asks for more messages than there is room for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,27 +17,28 @@ use crate::rim::queue::broker::{BrokerDelivery, BrokerError, BrokerSession};
 use crate::rim::queue::incoming::Incoming;
 use crate::rim::queue::limits::BrokerLimits;
 
-/// A pull request that nothing has come of is given up by the server after this time, and made again.
+/// The time after which the server ends a pull request; the session then makes another one.
 const EXPIRES: Duration = Duration::from_secs(30);
-/// The server says this often that a pull request is still there.
+/// The interval at which the server confirms that a pull request is alive.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// Silence of the server after which the session is over, in ticks.
+/// The silence of the server after which the session is over, in ticks.
 const SILENT_TICKS: u32 = 10;
-/// The time between two looks at the client's connection: a server that was connected to anew has forgotten the pull requests.
+/// The interval between checks of the client's connection: after a reconnection the server has forgotten the pull
+/// requests.
 const TICK: Duration = Duration::from_millis(500);
 /// The header with the reason, on the copy of a message that is set aside.
 const WHY: &str = "Counterfoil-Set-Aside";
 
-/// The form of a pull request.
+/// The limits of a pull request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pulls {
-    /// Asked for no more than this at once.
+    /// The maximum number of messages in one request.
     batch: usize,
     expires: Duration,
 }
 
 impl Pulls {
-    /// Within what the consumer allows.
+    /// The limits that the consumer's configuration allows.
     pub(super) fn within(config: &Config) -> Self {
         let allowed = usize::try_from(config.max_batch).ok().filter(|batch| *batch > 0);
         let longest = Some(config.max_expires).filter(|longest| *longest > Duration::ZERO);
@@ -45,7 +46,7 @@ impl Pulls {
     }
 }
 
-/// Consumption from a JetStream consumer.
+/// A session of a JetStream consumer.
 pub struct NatsSession {
     jetstream: Context,
     consumer: PullConsumer,
@@ -53,16 +54,16 @@ pub struct NatsSession {
     pulls: Pulls,
     inbox: Subject,
     messages: Subscriber,
-    /// Messages that are asked for and have not come.
+    /// The number of messages that were asked for and have not arrived.
     asked: usize,
     silent: u32,
-    /// Of the client, at the opening.
+    /// The client's count of connections at the opening.
     connects: u64,
     clock: SharedClock,
     place: Arc<Place>,
 }
 
-/// The session, as each of its deliveries needs it.
+/// The data of a session that each of its deliveries needs.
 struct Place {
     jetstream: Context,
     stream: String,
@@ -112,7 +113,7 @@ impl NatsSession {
         self
     }
 
-    /// Asks for as many messages as there is room for, unless most of them are asked for already.
+    /// Asks for as many messages as there is room for, unless most of them have been asked for already.
     async fn pull(&mut self, room: usize) -> Result<(), BrokerError> {
         let more = room.saturating_sub(self.asked).min(self.pulls.batch);
         if more == 0 || self.asked > room / 2 {
@@ -130,7 +131,7 @@ impl NatsSession {
         Ok(())
     }
 
-    /// A message, or what the server says about the pull requests.
+    /// Reads a message, or a status of the server about the pull requests.
     fn take(&mut self, message: async_nats::Message) -> Result<Option<NatsDelivery>, BrokerError> {
         self.silent = 0;
         let Some(status) = message.status.filter(|status| *status != StatusCode::OK) else {
@@ -142,7 +143,7 @@ impl NatsSession {
         }
         let pending = message.headers.as_ref().and_then(|headers| headers.get("Nats-Pending-Messages"));
         match pending.and_then(|pending| pending.as_str().parse::<usize>().ok()) {
-            // A pull request has ended, and so many of its messages do not come.
+            // A pull request has ended, and this number of its messages will not come.
             Some(pending) => {
                 self.asked = self.asked.saturating_sub(pending);
                 Ok(None)
@@ -192,7 +193,7 @@ impl BrokerSession for NatsSession {
         if let Err(error) = self.messages.unsubscribe().await {
             tracing::debug!(%error, "the pull requests were not taken back, they expire");
         }
-        // What is under way to us would wait until the time for its acknowledgement is over.
+        // Messages in flight to this client would otherwise wait until the time for their acknowledgement is over.
         if let Err(error) = self.jetstream.client().flush().await {
             tracing::debug!(%error, "the server was not told that the consumer stops");
         }
@@ -204,7 +205,7 @@ impl BrokerSession for NatsSession {
     }
 
     async fn close(self) {
-        // Acknowledgements are only written to the client's buffer.
+        // Acknowledgements are written to the client's buffer only, so the buffer is flushed.
         if let Err(error) = self.jetstream.client().flush().await {
             tracing::debug!(%error, "the last acknowledgements may be lost");
         }
@@ -257,12 +258,12 @@ impl NatsDelivery {
         self.acker.ack_with(kind).await.map_err(|error| BrokerError::new(error.to_string()))
     }
 
-    /// Copies the message to where it is kept, and waits until it is stored there.
+    /// Copies a message that is set aside, and waits until the copy is stored.
     async fn copy(&self, subject: &str, why: &str) -> Result<PublishAck, BrokerError> {
         let mut headers = self.original.headers.clone().unwrap_or_default();
         headers.insert(WHY, why);
         let copy = PublishMessage::build().headers(headers).payload(self.original.payload.clone());
-        // Set aside twice, it is there once: the key of the message is that of the copy.
+        // The key of the message is that of the copy, so that a message set aside twice is stored once.
         let id = self.message.message_id().or(self.message.broker_sequence()).unwrap_or_default();
         let failed =
             |error: &dyn std::fmt::Display| BrokerError::new(format!("copying to {subject}: {error}"));
@@ -288,7 +289,7 @@ impl BrokerDelivery for NatsDelivery {
         if let Some(subject) = &self.place.aside
             && let Err(error) = self.copy(subject, why).await
         {
-            // It stays where it is, and is asked about again when it comes again.
+            // The message stays in its stream, and is set aside again after its redelivery.
             self.say(AckKind::Nak(Some(Duration::from_secs(30)))).await?;
             return Err(error);
         }

@@ -1,4 +1,4 @@
-//! A sink on JetStream: each event under its id, those of one aggregate one after the other.
+//! A sink on JetStream: each event under its id, and the events of one aggregate one after the other.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -14,15 +14,15 @@ use futures_util::future::join_all;
 
 use crate::exec::outbox::{Event, PublishResult, Sink, SinkError};
 
-/// Message of more bytes than the stream takes, in the words of the server.
+/// The server's error code for a message that is larger than the stream allows.
 const MESSAGE_TOO_LARGE: u64 = 10_054;
 
 /// Publishes each event to a subject in NATS JetStream, and waits until the stream has stored it. Feature `nats`.
 ///
-/// The payload is the event's, as JSON. `Nats-Msg-Id` holds the id of the event: within the stream's `duplicate_window` an event that
-/// is published twice is stored once, and beyond it consumers know it by that id. `Event-Tenant`, `Event-Aggregate`,
-/// `Event-Sequence`, `Event-Kind` and `Event-Created-At` (microseconds UTC) hold the rest. Events of one aggregate are published in
-/// their order, several aggregates at once.
+/// The payload is the event's, as JSON. `Nats-Msg-Id` holds the id of the event: within the stream's
+/// `duplicate_window` an event that is published twice is stored once, and after it consumers recognize the event by
+/// that id. `Event-Tenant`, `Event-Aggregate`, `Event-Sequence`, `Event-Kind` and `Event-Created-At` (microseconds
+/// UTC) hold the rest. Events of one aggregate are published in their order, several aggregates concurrently.
 ///
 /// ```no_run
 /// # async fn engine() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,15 +46,17 @@ impl fmt::Debug for NatsSink {
 }
 
 impl NatsSink {
-    /// To the subject that is made of the event. A stream must take it.
+    /// A sink that publishes to the subject which the function returns for an event. A stream must capture the
+    /// subject.
     ///
-    /// The client's request timeout is that of an event: what is not acknowledged by then is published again.
+    /// The time limit for an event is the client's request timeout: an event without an acknowledgement by then is
+    /// published again.
     pub fn new(jetstream: Context, subject: impl Fn(&Event) -> String + Send + Sync + 'static) -> Self {
         Self { jetstream, subject: Arc::new(subject) }
     }
 
-    /// One of `partitions` numbers for an aggregate, from zero and always the same: as a part of the subject it lets as many
-    /// consumers keep the order of each aggregate, each by `max_ack_pending: 1`.
+    /// A number below `partitions` for an aggregate, always the same: as a part of the subject it lets several
+    /// consumers keep the order of each aggregate, each with `max_ack_pending: 1`.
     ///
     /// ```
     /// use counterfoil::queue::NatsSink;
@@ -62,7 +64,7 @@ impl NatsSink {
     /// assert!(NatsSink::partition("order/17", 8) < 8);
     /// ```
     pub fn partition(aggregate: &str, partitions: u32) -> u32 {
-        // FNV-1a: it must never change, and must not depend on the build.
+        // FNV-1a: the function must never change, and must not depend on the build.
         let hash = aggregate.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -94,7 +96,7 @@ impl Sink for NatsSink {
             (events.len(), None)
         }));
         let stored = stored.await;
-        // Nobody is there: the sink as a whole is put off, and no event is held against it.
+        // The server is unreachable: the sink as a whole is deferred, and the failure counts against no event.
         let nothing = stored.iter().all(|(done, failed)| {
             *done == 0 && failed.as_ref().is_some_and(|(_, error)| !error.is_refusal())
         });
@@ -125,7 +127,7 @@ fn headers(event: &Event) -> Result<HeaderMap, SinkError> {
     Ok(headers)
 }
 
-/// True if the event itself is at fault.
+/// The error of the sink: a refusal if the event itself is at fault, unavailability otherwise.
 fn sorted(error: &PublishError) -> SinkError {
     let said = error.to_string();
     let own_fault = match error.kind() {

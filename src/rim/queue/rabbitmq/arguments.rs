@@ -1,5 +1,5 @@
-//! What the arguments of a queue promise. AMQP lets nobody read them: the host says what they are, and the broker refuses to open
-//! the queue if they are others. Pure.
+//! The limits in the arguments of a queue. AMQP offers no way to read the arguments: the host declares them, and the
+//! broker refuses to open the queue if they differ. Pure.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use lapin::types::{AMQPValue, FieldTable};
 
 use crate::rim::queue::limits::BrokerLimits;
 
-/// The delivery limit that RabbitMQ 4 gives to a quorum queue that names none.
+/// The default delivery limit of a quorum queue in RabbitMQ 4.
 const QUORUM_DELIVERIES: u64 = 20;
 
-/// Where rejected messages go.
+/// The target of rejected messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DeadLetters {
-    /// To this exchange.
+    /// The exchange of this name.
     Exchange(String),
-    /// By the default exchange to this queue.
+    /// The queue of this name, by the default exchange.
     Queue(String),
 }
 
-/// What the queue promises, and what the host has said of the broker.
+/// The limits in the queue's arguments, with the host's settings about the broker.
 pub(super) fn limits(arguments: &FieldTable, acknowledge_within: Duration, unlimited: bool) -> BrokerLimits {
     BrokerLimits {
         deliveries: deliveries(arguments).filter(|_| !unlimited),
@@ -34,7 +34,7 @@ pub(super) fn limits(arguments: &FieldTable, acknowledge_within: Duration, unlim
     }
 }
 
-/// Where what is rejected goes, if the arguments name a place.
+/// The target of rejected messages, if the arguments name one.
 pub(super) fn dead_letters(arguments: &FieldTable) -> Option<DeadLetters> {
     let exchange = text(arguments, "x-dead-letter-exchange")?;
     if !exchange.is_empty() {
@@ -63,7 +63,7 @@ fn number(arguments: &FieldTable, name: &str) -> Option<u64> {
     arguments.inner().get(name).and_then(integer).and_then(|number| u64::try_from(number).ok())
 }
 
-/// Of whatever width the sender has written it in.
+/// An integer value of any width.
 pub(super) fn integer(value: &AMQPValue) -> Option<i64> {
     Some(match value {
         AMQPValue::ShortShortInt(number) => i64::from(*number),
@@ -81,7 +81,7 @@ fn text(arguments: &FieldTable, name: &str) -> Option<String> {
     arguments.inner().get(name).and_then(printed)
 }
 
-/// A value that is text.
+/// A value as text.
 pub(super) fn printed(value: &AMQPValue) -> Option<String> {
     match value {
         AMQPValue::LongString(text) => Some(String::from_utf8_lossy(text.as_bytes()).into_owned()),

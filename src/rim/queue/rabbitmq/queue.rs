@@ -1,4 +1,4 @@
-//! A queue of RabbitMQ, as its host says that it is declared.
+//! A queue of RabbitMQ, with the arguments that its host declares.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,25 +15,26 @@ use super::session::RabbitSession;
 use crate::rim::queue::broker::{Broker, BrokerError, OpenTerms};
 use crate::rim::queue::limits::BrokerLimit;
 
-/// How long RabbitMQ waits for an acknowledgement unless its `consumer_timeout` says otherwise.
+/// The default `consumer_timeout` of RabbitMQ: the time for an acknowledgement.
 const CONSUMER_TIMEOUT: Duration = Duration::from_mins(30);
-/// Messages that may wait for their next delivery, beside those that are handled.
+/// The default number of messages that may wait for their next delivery, besides those in hand.
 const WAITING: u16 = 32;
 
 type Connect = Arc<dyn Fn() -> BoxFuture<'static, Result<Connection, lapin::Error>> + Send + Sync>;
 
 /// A durable queue of RabbitMQ. Feature `rabbitmq`.
 ///
-/// The queue is declared with the arguments that are given here; where it is there already, RabbitMQ compares them and refuses others.
-/// So they are the queue's real ones, and its limits can be read from them. A policy of the broker is not seen: give no queue of this
-/// consumer a `message-ttl`, a `max-length` or a `delivery-limit` by policy.
+/// The queue is declared with the arguments that are given here; if it exists, RabbitMQ compares them and refuses
+/// different ones. So they are the real arguments of the queue, and its limits can be read from them. A policy of the
+/// broker is invisible here: set no `message-ttl`, `max-length` or `delivery-limit` for a queue of this consumer by
+/// policy.
 ///
-/// A message is known by its `message-id`. RabbitMQ has no number of its own that lasts: one without an id is set aside, unless the
-/// consumer has a [`key`](super::super::QueueConsumer::key) for it. What is set aside is rejected, and goes where the queue's dead
-/// letters go.
+/// A message is identified by its `message-id`. RabbitMQ has no lasting number of its own: a message without an id is
+/// set aside, unless the consumer has a [`key`](super::super::QueueConsumer::key) for it. A message that is set aside
+/// is rejected, and goes to the queue's dead letters.
 ///
-/// RabbitMQ cannot delay a message. One that failed is kept for its pause and then given back, unacknowledged meanwhile; a
-/// connection that is lost ends the pause. Nor does it know a keep-alive: it closes the channel of a consumer that has not
+/// RabbitMQ cannot delay a message. A failed message is kept unacknowledged for its pause and then given back; a lost
+/// connection ends the pause. RabbitMQ has no keep-alive either: it closes the channel of a consumer that has not
 /// acknowledged within its `consumer_timeout`.
 ///
 /// ```no_run
@@ -68,7 +69,7 @@ impl fmt::Debug for RabbitQueue {
 }
 
 impl RabbitQueue {
-    /// The queue of this name, at the broker of this AMQP URI, declared with these arguments.
+    /// The queue of this name, on the broker of this AMQP URI, declared with these arguments.
     ///
     /// Built without TLS: for `amqps` add lapin 4 with one of its TLS features to your own dependencies.
     pub fn new(uri: impl Into<String>, queue: impl Into<String>, arguments: FieldTable) -> Self {
@@ -80,7 +81,8 @@ impl RabbitQueue {
         Self::with(connect, queue, arguments)
     }
 
-    /// The same by connections of your own, each a new one: with certificates, another authentication, a name.
+    /// The queue by connections of your own, a new one at each call: with certificates, another authentication, a
+    /// name.
     pub fn with(
         connect: impl Fn() -> BoxFuture<'static, Result<Connection, lapin::Error>> + Send + Sync + 'static,
         queue: impl Into<String>,
@@ -96,23 +98,23 @@ impl RabbitQueue {
         }
     }
 
-    /// The `consumer_timeout` of the broker, which no client can read: 30 minutes unless it is said.
+    /// Sets the `consumer_timeout` of the broker, which no client can read. Default: 30 minutes.
     #[must_use]
     pub fn consumer_timeout(mut self, timeout: Duration) -> Self {
         self.acknowledge_within = timeout;
         self
     }
 
-    /// Says that the broker has no delivery limit for this queue although its arguments name one or none: RabbitMQ 3, where quorum
-    /// queues are unlimited unless they say otherwise.
+    /// Declares that the broker has no delivery limit for this queue although its arguments name one or none:
+    /// RabbitMQ 3, where quorum queues are unlimited by default.
     #[must_use]
     pub fn without_delivery_limit(mut self) -> Self {
         self.unlimited = true;
         self
     }
 
-    /// The number of failed messages that may wait for their next delivery at the same time; 32 unless it is said. When so many wait,
-    /// they hold back others, until the first pause is over.
+    /// Sets the number of failed messages that may wait for their next delivery concurrently. Default: 32. When this
+    /// number waits, they hold back others, until the first pause is over.
     #[must_use]
     pub fn waiting(mut self, messages: u16) -> Self {
         self.waiting = messages;
@@ -131,12 +133,12 @@ impl RabbitQueue {
         Ok(RabbitSession::new(connection, channel, self.queue.clone(), limits, prefetch, terms.clock.clone()))
     }
 
-    /// The place for dead letters must be there: RabbitMQ drops what it cannot route.
+    /// Checks that the target of dead letters exists: RabbitMQ drops messages that it cannot route.
     async fn find_dead_letters(&self, channel: &Channel) -> Result<(), lapin::Error> {
         match dead_letters(&self.arguments) {
             Some(DeadLetters::Exchange(exchange)) => {
                 let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
-                let kind = ExchangeKind::Fanout; // not looked at
+                let kind = ExchangeKind::Fanout; // ignored in a passive declaration
                 channel.exchange_declare(exchange.into(), kind, passive, FieldTable::default()).await
             }
             Some(DeadLetters::Queue(queue)) => {

@@ -1,4 +1,4 @@
-//! Consumption on a channel of its own, with a prefetch that bounds what has come and was not acknowledged.
+//! Consumption on a separate channel, with a prefetch that limits the unacknowledged messages.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::rim::queue::limits::BrokerLimits;
 /// The reply code of an orderly end.
 const DONE: u16 = 200;
 
-/// Consumption from a queue of RabbitMQ.
+/// A session of a queue of RabbitMQ.
 pub struct RabbitSession {
     connection: Connection,
     channel: Channel,
@@ -28,7 +28,7 @@ pub struct RabbitSession {
     limits: BrokerLimits,
     prefetch: u16,
     clock: SharedClock,
-    /// Once something was asked for.
+    /// The consumer, once messages were asked for.
     consumer: Option<Consumer>,
 }
 
@@ -70,7 +70,7 @@ impl BrokerSession for RabbitSession {
 
     async fn receive(&mut self, room: usize) -> Result<RabbitDelivery, BrokerError> {
         if room == 0 {
-            return std::future::pending().await; // the prefetch is enough to go on with
+            return std::future::pending().await; // the prefetched messages are enough
         }
         let queue = self.queue.clone();
         let clock = self.clock.clone();
@@ -93,7 +93,7 @@ impl BrokerSession for RabbitSession {
     }
 
     async fn close(self) {
-        // Behind all acknowledgements on this channel; what was not acknowledged goes back.
+        // The channel closes after all acknowledgements on it; unacknowledged messages go back.
         if let Err(error) = self.channel.close(DONE, "".into()).await {
             tracing::debug!(%error, "the last acknowledgements may be lost");
         }
@@ -101,7 +101,7 @@ impl BrokerSession for RabbitSession {
     }
 }
 
-/// A message of a queue.
+/// A message of a RabbitMQ queue.
 #[derive(Debug)]
 pub struct RabbitDelivery {
     message: Incoming,
@@ -161,7 +161,7 @@ impl BrokerDelivery for RabbitDelivery {
     }
 
     async fn keep_alive(&self) -> Result<(), BrokerError> {
-        Ok(()) // its limits say that there is none
+        Ok(()) // the limits declare that there is no keep-alive
     }
 }
 

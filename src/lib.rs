@@ -77,6 +77,9 @@
 // The codes and columns of rows are read and written by the SQL stores alone.
 #![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 
+#[macro_use]
+mod log;
+
 #[cfg(feature = "agent")]
 pub mod agent;
 pub mod clock;

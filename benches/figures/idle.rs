@@ -66,7 +66,7 @@ impl Store for Counting {
         None
     }
 
-    /// Not counted, because waiting for a hint sends no statement.
+    /// Passes the wait on uncounted, because waiting for a hint sends no statement.
     fn woken(&self) -> StoreFuture<'_, ()> {
         self.store.woken()
     }

@@ -78,7 +78,7 @@ impl Agenda {
         match sleep {
             None => self.sooner.notified().await,
             Some(sleep) => tokio::select! {
-                biased; // random choices are made in one place only, so that a simulation can be repeated
+                biased; // no random choice, so that a simulation is repeatable
                 () = sleep => {}
                 () = self.sooner.notified() => {}
             },

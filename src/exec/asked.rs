@@ -135,7 +135,7 @@ pub(super) async fn look_now(
     Made { core, lookable, record, look, asked }.at_once(change).await
 }
 
-/// The row of a look that is made now, postponed like one that was due. If it has no answer, the pauses begin anew.
+/// The row of a look that is made now, postponed like one that was due. If it has no answer, the pauses begin again.
 fn at_once(core: &Core, lookable: &Lookable, record: &Record, there: Option<Look>) -> Look {
     let unanswered = || Look::beside_question(record, Reason::Unanswered, core.now());
     let there = there.map_or_else(|| Look { revision: 0, ..unanswered() }, |look| Look { tries: 0, ..look });
@@ -154,7 +154,7 @@ impl Made<'_> {
         admitted(&self.record.key, written)?;
         if let Some(next) = self.look_up(Some(LONG_WAIT)).await? {
             match core.group.commit_one(core.change(None).look(next.clone())).await {
-                Ok(Verdict::Refused(Refusal::Stale)) => {} // somebody else has looked
+                Ok(Verdict::Refused(Refusal::Stale)) => {} // another worker has looked
                 verdict => admitted(&self.record.key, verdict)?,
             }
             note(core, &next);
@@ -170,7 +170,7 @@ impl Made<'_> {
         }
         let Lookable { op, bound } = lookable;
         let shown = lookup::show(Settling { core, op, bound }, record, patience).await?;
-        tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, ?shown, "looked up beside its question");
+        log_call!(debug, op, question = %asked.id, shown = shown.name(), "question looked up");
         match (shown, asked.waits().cloned()) {
             (Shown::Fate, _) => withdraw(core, op, record, asked.clone()).await.map(|()| None),
             (Shown::Nothing, Some(answer)) => {
@@ -201,7 +201,12 @@ fn note(core: &Core, look: &Look) {
 fn given_up(contract: &Contract, record: &Record, look: &Look) -> Option<Look> {
     let is_last = look.is_last_try(contract);
     if is_last {
-        tracing::warn!(tenant = %record.tenant, key = %record.key, "not looked up any more, its question stays open");
+        log_record!(
+            warn,
+            record,
+            question = record.escalation.map(tracing::field::display),
+            "lookups given up, question stays open"
+        );
     }
     is_last.then(|| look.done())
 }

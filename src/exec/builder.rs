@@ -68,6 +68,19 @@ pub(crate) enum Place {
     Store(Arc<dyn Store>),
 }
 
+impl Place {
+    /// The kind of the store, for the log.
+    const fn kind(&self) -> &'static str {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) | Self::SqliteToRead(_) => "sqlite",
+            #[cfg(feature = "postgres")]
+            Self::Postgres(..) => "postgres",
+            Self::Store(_) => "other",
+        }
+    }
+}
+
 /// The default lease of a worker.
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -77,6 +90,8 @@ type Wrap = Box<dyn FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send>;
 #[must_use]
 pub struct ExecutorBuilder {
     place: Place,
+    /// The kind of the store, for the log.
+    kind: &'static str,
     database: Option<Arc<dyn OwnDatabase>>,
     wrap: Option<Wrap>,
     registry: Result<Registry, RegisterError>,
@@ -114,7 +129,7 @@ impl ExecutorBuilder {
 
     /// An executor in memory, for tests and for trying out. Nothing outlives the process: a crash loses all records.
     pub fn in_memory() -> Self {
-        Self::store(Arc::new(Model::volatile()))
+        Self { kind: "memory", ..Self::store(Arc::new(Model::volatile())) }
     }
 
     /// An executor on any [`Store`].
@@ -124,6 +139,7 @@ impl ExecutorBuilder {
 
     fn at(place: Place) -> Self {
         Self {
+            kind: place.kind(),
             place,
             database: None,
             wrap: None,
@@ -272,7 +288,7 @@ impl ExecutorBuilder {
     /// from `as_of`; without `as_of` no key's age is known.
     ///
     /// The declaration is durable: make it at one start. Repeated with the same `as_of`, it changes nothing; without
-    /// `as_of` it begins anew at each start.
+    /// `as_of` it begins again at each start.
     pub fn restored(mut self, as_of: Option<Timestamp>) -> Self {
         self.restored = Some(Declared::Restored { as_of });
         self
@@ -287,6 +303,10 @@ impl ExecutorBuilder {
 
     pub(crate) fn sweeps(&self) -> bool {
         self.sweeps.unwrap_or(true)
+    }
+
+    pub(crate) const fn kind(&self) -> &'static str {
+        self.kind
     }
 
     pub(crate) fn take_publisher(&mut self) -> Option<Publisher> {
@@ -309,7 +329,7 @@ impl ExecutorBuilder {
     /// # Errors
     /// [`StartError`] if a tool or the database was refused. Nothing was changed.
     pub async fn open(mut self) -> Result<Executor, StartError> {
-        let (publisher, sweeps) = (self.take_publisher(), self.sweeps());
+        let (publisher, sweeps, store) = (self.take_publisher(), self.sweeps(), self.kind());
         let core = Core::enrol(self.open_store().await?).await?;
         core.lasting("agenda", |core| run(core, None));
         core.lasting("heartbeat", |core| beat(core, None));
@@ -318,6 +338,8 @@ impl ExecutorBuilder {
         core.begin_publishing(publisher);
         core.begin_sweeping(sweeps, Vec::new());
         take_up_orphans(&core).await?;
+        let tools = core.registry.specs().len();
+        tracing::info!(store, worker = %core.fence, tools, "executor started");
         Ok(Executor::alone(core))
     }
 
@@ -369,7 +391,10 @@ impl ExecutorBuilder {
             Some(wrap) => wrap(store),
             None => store,
         };
-        let group = Group::new(store, self.clock.clone());
+        let group = match database.as_ref().and_then(|database| database.outage()) {
+            Some(outage) => Group::reporting(store, self.clock.clone(), outage),
+            None => Group::new(store, self.clock.clone()),
+        };
         Ok(Parts {
             group,
             clock: self.clock,

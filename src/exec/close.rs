@@ -31,7 +31,7 @@ impl Core {
         self.begin_closing();
         self.tracker.close();
         tokio::select! {
-            biased; // random choices are made in one place only, so that a simulation can be repeated
+            biased; // no random choice, so that a simulation is repeatable
             () = self.tracker.wait() => {}
             () = self.clock.sleep(drain) => {}
         }
@@ -43,7 +43,8 @@ impl Core {
                 return database.retire().await;
             }
             tracing::warn!(
-                "calls are still under way: the database stays locked until they end, or this process"
+                worker = %self.fence,
+                "calls still under way, database stays locked until they end"
             );
             let tracker = self.tracker.clone();
             tokio::spawn(async move {
@@ -60,13 +61,13 @@ impl Core {
             let mut change = self.change(None);
             change.worker = Some(crate::store::WorkerChange::Retire { at: self.now() });
             if let Err(error) = self.group.commit_one(change).await {
-                tracing::warn!(%error, "this worker could not sign off; the next one will find it dead");
+                tracing::warn!(worker = %self.fence, %error, "worker could not sign off, its lease runs out instead");
             }
         }
         if let Peers::Shared(shared) = &self.peers {
             shared.lease.lose(); // ends this worker's heartbeat
             if let Err(error) = self.group.wake_others().await {
-                tracing::debug!(%error, "the others will find out by themselves");
+                tracing::debug!(%error, "hint to other workers lost");
             }
         }
     }

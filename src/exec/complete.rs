@@ -35,7 +35,7 @@ impl Executor {
     /// ```
     ///
     /// # Errors
-    /// [`RequestError::UnknownTool`] if no such tool is registered, and [`ExecError::Payload`] if the output is too
+    /// [`RequestError::UnknownTool`](super::RequestError::UnknownTool) if no such tool is registered, and [`ExecError::Payload`] if the output is too
     /// large or is not what the tool returns. Nothing is kept then.
     ///
     /// # Crash

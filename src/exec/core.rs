@@ -75,7 +75,7 @@ pub(crate) struct Core {
     /// The database that the store shares with the user's own tables, if there is one.
     pub(crate) database: Option<Arc<dyn OwnDatabase>>,
     pub(crate) reviewers: SharedReviewers,
-    /// The knowledge if the ledger may be older than the world.
+    /// The restore that is in force, as far as this worker knows.
     pub(super) restores: Restores,
     /// The calls whose tool is not here.
     pub(super) toolless: Toolless,
@@ -189,7 +189,7 @@ impl Core {
         if let Some(engine) = self.engine.get().and_then(Weak::upgrade) {
             let id = question.id;
             if let Err(error) = engine.answered(question).await {
-                tracing::error!(escalation = %id, %error, "runs that wait for its answer are left to the next process");
+                log_trouble!(error, question = %id, "runs not woken by an answer, next process wakes them");
             }
         }
     }
@@ -310,7 +310,7 @@ impl Core {
         if !secret {
             return Ok(payload);
         }
-        // Boxed because it is rare: every call would reserve the memory for it.
+        // Boxed because this case is rare: every call would reserve its memory.
         let key = Box::pin(self.tenant_key(tenant)).await?;
         Ok(write(Some(&key))?.0)
     }

@@ -94,7 +94,7 @@ impl Core {
         {
             return Ok(Bound::unsent(*id, declaration.clone()));
         }
-        // Boxed because it is rare: every call would reserve the memory for it.
+        // Boxed because this case is rare: every call would reserve its memory.
         Box::pin(self.declare_anew(&op.key, spec)).await
     }
 
@@ -162,7 +162,7 @@ impl Core {
     }
 
     /// The contract that binds the record's tool, from its declaration when the call went out and its present one. If
-    /// the tool is not registered, a usual contract stands in for the present one.
+    /// the tool is not registered, a usual contract replaces the present one.
     pub(super) async fn contract_of(&self, record: &Record) -> Result<Contract, StoreError> {
         let declaration = self.declaration(record).await?;
         Ok(match self.registry.known(record.operation.as_str()) {

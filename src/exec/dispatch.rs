@@ -55,7 +55,7 @@ pub(super) async fn dispatch(
     if may_go.is_ok()
         && let Some(need) = lapsed
     {
-        // Boxed because it is rare: every call would reserve the memory for it.
+        // Boxed because this case is rare: every call would reserve its memory.
         return Box::pin(withheld(Settling { core, op, bound: &bound }, record, need, unsettled)).await;
     }
     let (record, result) = match may_go {
@@ -84,7 +84,7 @@ pub(super) async fn dispatch(
             Ok(Ended::Committed(Outcome::first(core, done.output.response(&core.limits), &record), None))
         }
         Ok(done) => committed(Settling { core, op, bound: &bound }, &record, done).await,
-        // Boxed because it is rare: every call would reserve the memory for it.
+        // Boxed because this case is rare: every call would reserve its memory.
         Err(error) => {
             Box::pin(failed_attempt(Settling { core, op, bound: &bound }, record, error, unsettled)).await
         }
@@ -149,7 +149,7 @@ async fn send(
         core.clock.sleep(needed.map_or(left, |(at, _)| left.min(now.until(at))))
     };
     let (note, call) = Note::begun(settling, record, now, needed.map(|(at, _)| at));
-    tracing::debug!(tenant = %op.tenant, key = %op.key, attempt = call.attempt(), "dispatching");
+    log_call!(debug, op, attempt = call.attempt(), "call dispatched");
     let result = {
         let mut calling = pin!(AssertUnwindSafe(op.tool.call(&call)).catch_unwind());
         let mut limited = limit(timeout, now);
@@ -169,7 +169,7 @@ async fn send(
                 }
                 limited.as_mut().poll(cx).map(|()| None)
             });
-            // Boxed because it is rare: every call would reserve the memory for it.
+            // Boxed because this case is rare: every call would reserve its memory.
             match ended.await {
                 Some(result) => break result,
                 // The tool has said that it goes on.
@@ -185,7 +185,7 @@ async fn send(
     };
     let record = note.end();
     if let Err(error) = &result {
-        tracing::info!(tenant = %op.tenant, key = %op.key, attempt = record.attempts, %error, "attempt failed");
+        log_call!(debug, op, attempt = record.attempts, %error, "attempt failed");
     }
     (record, result)
 }
@@ -204,7 +204,7 @@ async fn refresh(core: &Core, op: &Operation) {
     let within = op.tool.spec().retry.attempt_timeout;
     let refreshed = tool_code::run(core, within, "it took too long", || op.tool.refresh()).await;
     if let Some(Err(error)) = refreshed {
-        tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "the tool's credential could not be refreshed");
+        log_call!(warn, op, %error, "credential refresh failed");
     }
 }
 

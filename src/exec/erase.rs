@@ -73,7 +73,7 @@ impl Executor {
         let verdicts = self.core.group.store().commit(&[change]).await.map_err(failed)?;
         match verdicts.into_iter().next() {
             Some(Verdict::Admitted) => {
-                tracing::info!(%tenant, "erased");
+                tracing::info!(%tenant, "tenant erased");
                 Ok(())
             }
             Some(Verdict::Refused(Refusal::UnderWay(what))) => {
@@ -115,7 +115,7 @@ async fn erase_one(core: &Arc<Core>, tenant: &Tenant, key: &OperationKey) -> Res
         let retired = Retired::of(&record, Retention::erased(&record, &digests));
         if !retired.is_kept() {
             core.commit(key, Change { retired: vec![retired], ..core.change(None) }).await?;
-            tracing::info!(%tenant, %key, "erased");
+            tracing::info!(%tenant, %key, "record erased");
         }
         before = Some(record);
     }

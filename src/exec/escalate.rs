@@ -49,7 +49,7 @@ pub(super) async fn park(
     let Ok(parked) = apply(record, Event::Park { escalation: id }, core.fence, core.now()) else {
         return Ok(None);
     };
-    tracing::warn!(tenant = %op.tenant, key = %op.key, escalation = %id, ?why, gone = ?op.gone, "question asked");
+    log_call!(debug, op, question = %id, why = ?why, "call asked about");
     let look = reason(op, &bound, why).map(|reason| Look::beside_question(&parked, reason, core.now()));
     let mut change = core.change(op.lane).record(parked).escalation(escalation);
     change.look = look.map(Box::new);
@@ -94,7 +94,7 @@ pub(super) fn finished_late(core: &Core, record: &Record, external_ref: &str) ->
         record.state.name()
     );
     let asked = about(core, record, QuestionKind::Duplicated, question);
-    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, external_ref, "finished late");
+    log_record!(error, record, question = %asked.id, external_ref, "call finished after it was settled");
     asked
 }
 
@@ -111,7 +111,6 @@ pub(super) async fn withdraw(
 ) -> Result<bool, ExecError> {
     let look = to_come(core, record).await?;
     let Ok(record) = apply(record, Event::Unpark, core.fence, core.now()) else { return Ok(false) };
-    tracing::info!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, "withdrawn");
     let mut change = core.change(None).record(record).escalation(withdrawn(core, asked));
     change.look = look.map(|look| Box::new(look.done()));
     match core.group.commit_one(change).await {
@@ -148,7 +147,7 @@ pub(super) fn duplicated<T>(core: &Core, op: &Operation, record: &Record, effect
     let ids = if ids.is_empty() { "the lookup names none of them".to_owned() } else { ids.join(", ") };
     let question = format!("{} happened {times} ({ids}). The first is kept. What about the others?", op.key);
     let asked = about(core, record, QuestionKind::Duplicated, question);
-    tracing::error!(tenant = %op.tenant, key = %op.key, escalation = %asked.id, count = effects.len(), "duplicated");
+    log_call!(error, op, question = %asked.id, effects = effects.len(), "effect duplicated");
     asked
 }
 
@@ -159,7 +158,7 @@ pub(super) fn late(core: &Core, record: &Record, external_ref: &str) -> Question
         record.key
     );
     let asked = about(core, record, QuestionKind::Duplicated, question);
-    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, external_ref, "late effect");
+    log_record!(error, record, question = %asked.id, external_ref, "effect arrived after its undoing");
     asked
 }
 
@@ -182,7 +181,7 @@ pub(super) async fn unconfirmed(core: &Core, record: &Record, given_up: Look) ->
         record.class.name()
     );
     let asked = about(core, record, QuestionKind::Unconfirmed, question);
-    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, "not confirmed");
+    log_record!(error, record, question = %asked.id, "effect unconfirmed, lookup does not answer");
     core.commit(&record.key, core.change(None).look(given_up).escalation(asked)).await
 }
 
@@ -198,7 +197,7 @@ pub(super) async fn missing(core: &Core, record: &Record, done: Look) -> Result<
         record.class.name()
     );
     let asked = about(core, record, QuestionKind::Missing, question);
-    tracing::error!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, "recorded as done, and missing");
+    log_record!(error, record, question = %asked.id, "effect missing, lookup found nothing");
     core.commit(&record.key, core.change(None).look(done).escalation(asked)).await
 }
 
@@ -282,6 +281,6 @@ pub(crate) fn may_undo(core: &Core, record: &Record) -> Question {
         record.class.name()
     );
     let asked = about(core, record, QuestionKind::Compensation, question);
-    tracing::warn!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, "may it be undone?");
+    log_record!(warn, record, question = %asked.id, "compensation awaits approval");
     asked
 }

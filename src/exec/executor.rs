@@ -357,6 +357,7 @@ impl Executor {
     /// may still send, so the file stays locked until the call or the process ends. The records can still be read.
     pub async fn shutdown(self, drain: Duration) {
         self.core.close(drain).await;
+        tracing::info!(worker = %self.core.fence, "executor shut down");
     }
 
     /// Prepares the operation of a request. Nothing is recorded or sent.

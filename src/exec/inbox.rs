@@ -439,7 +439,8 @@ fn question(core: &Core, delivery: &Delivery, id: QuestionId, tries: i64, why: &
              missing; otherwise undo what is there, answer `again` and have the message delivered again"
         ),
     };
-    tracing::error!(%tenant, consumer, message, escalation = %id, question, "message set aside");
+    // The text of the question may show a part of the message.
+    tracing::error!(%tenant, consumer, message_id = message, question = %id, tries, "message set aside");
     Question {
         id,
         tenant: tenant.clone(),

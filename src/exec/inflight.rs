@@ -98,7 +98,7 @@ impl InFlight {
         let place = (tenant.clone(), key.clone());
         match self.take(&place) {
             Ok(slot) => Some(slot),
-            // Boxed because it is rare: every call would reserve the memory for it.
+            // Boxed because this case is rare: every call would reserve its memory.
             Err(_) => Box::pin(self.taken(&place, wait, clock)).await,
         }
     }
@@ -164,7 +164,7 @@ impl InFlight {
                 Wait::AtMost(at_most) => {
                     let limit = limit.get_or_insert_with(|| clock.sleep(at_most));
                     tokio::select! {
-                        biased; // random choices are made in one place only, so that a simulation can be repeated
+                        biased; // no random choice, so that a simulation is repeatable
                         () = busy.freed(freed, clock) => {}
                         () = limit => return None,
                     }

@@ -32,7 +32,7 @@ pub(crate) async fn last<F: Future<Output = ()>>(
 ) {
     let mut pause = SOON;
     while let Err(panic) = caught(begin()).await {
-        quietly(|| tracing::error!(what, panic, ?pause, "a task of the engine panicked, and is begun anew"));
+        quietly(|| tracing::error!(what, panic, ?pause, "engine task panicked, will restart"));
         let Some(strong) = core.upgrade().filter(|core| !core.is_closing()) else { return };
         let clock = strong.clock.clone();
         drop(strong); // a sleeper must not keep a closed database open

@@ -1,6 +1,7 @@
 //! Late answers of fenced workers that prove a second effect. The store has opened a question about each; the effects
 //! that their tools can undo are undone here.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use super::core::Core;
@@ -25,12 +26,13 @@ impl Core {
 /// # Crash
 /// A question stays open until its effect is undone, and each undoing has a record: the next process goes on.
 async fn run(core: Weak<Core>) {
+    let mut known = HashSet::new();
     while let Some(strong) = core.upgrade() {
         if strong.is_closing() {
             return;
         }
-        if let Err(error) = take_up(&strong).await {
-            tracing::warn!(%error, "questions about late answers cannot be read, they are read again later");
+        if let Err(error) = take_up(&strong, &mut known).await {
+            log_trouble!(error, "questions about late answers not read, will retry");
         }
         let opened = strong.late.clone();
         drop(strong); // a sleeper must not keep a closed database open
@@ -38,18 +40,25 @@ async fn run(core: Weak<Core>) {
     }
 }
 
-async fn take_up(core: &Arc<Core>) -> Result<(), StoreError> {
+/// `known`: the questions that this process has logged. The store has opened them in the transaction of a late answer, where nobody
+/// logs them.
+async fn take_up(core: &Arc<Core>, known: &mut HashSet<QuestionId>) -> Result<(), StoreError> {
     let mut after = QuestionId(FIRST_LATE_QUESTION.0 - 1);
     loop {
         let open = core.group.escalation_duplicated(after, PAGE).await?;
         let Some(last) = open.last() else { return Ok(()) };
         after = last.id;
         for question in open {
+            if known.insert(question.id) {
+                let Question { tenant, run, id, kind, .. } = &question;
+                let (run, kind) = (run.map(tracing::field::display), kind.name());
+                tracing::warn!(%tenant, run, question = %id, kind, "question about a late answer open");
+            }
             let core = core.clone();
             core.tracker.clone().spawn(async move {
                 let id = question.id;
                 if let Err(error) = answer_if_possible(&core, question).await {
-                    tracing::error!(question = %id, %error, "a second effect is not undone, its question stays open");
+                    log_trouble!(error, question = %id, "second effect not undone, question stays open");
                 }
             });
         }

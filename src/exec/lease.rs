@@ -89,7 +89,7 @@ impl Lease {
             if holds(self.length, since.until(Moment::of(clock))) {
                 return Ok(());
             }
-            tracing::warn!("the lease may have run out: a call waits until it is renewed");
+            tracing::warn!("lease may have run out, call waits for its renewal");
             changed.await;
         }
     }

@@ -59,7 +59,7 @@ pub(super) async fn take_up(core: &Arc<Core>, now: Timestamp) -> More {
     let looks = match core.group.look_due(now, AT_ONCE).await {
         Ok(looks) => looks,
         Err(error) => {
-            tracing::error!(%error, "cannot read the looks that are due");
+            log_trouble!(error, "due lookups not read, will retry");
             return More::No;
         }
     };
@@ -71,7 +71,7 @@ pub(super) async fn take_up(core: &Arc<Core>, now: Timestamp) -> More {
                 postponed.push((taken, core.group.submit_with_room(change).await));
             }
             Ok(None) => {}
-            Err(error) => tracing::error!(%error, "a look that is due could not be taken up"),
+            Err(error) => log_trouble!(error, "due lookup not taken up, will retry"),
         }
     }
     let mut taken = Vec::with_capacity(postponed.len());
@@ -80,7 +80,7 @@ pub(super) async fn take_up(core: &Arc<Core>, now: Timestamp) -> More {
             Ok(verdict) if verdict.is_admitted() => taken.push(one),
             Ok(_) => {} // another worker was faster
             Err(error) => {
-                tracing::warn!(key = %one.record.key, %error, "a look that is due could not be postponed");
+                log_record!(debug, one.record, %error, "due lookup not postponed, will retry");
             }
         }
     }
@@ -145,7 +145,7 @@ async fn make_all(core: &Arc<Core>, taken: &[Taken]) {
 async fn make(core: &Arc<Core>, taken: &Taken) -> Option<Look> {
     let followed = follow(core, taken).await;
     followed.unwrap_or_else(|error| {
-        tracing::error!(tenant = %taken.record.tenant, key = %taken.record.key, %error, "a look could not be recorded");
+        log_record!(error, taken.record, %error, "lookup result not recorded, will retry");
         None
     })
 }
@@ -180,7 +180,7 @@ async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecErr
             let (core, record, done) = (core.clone(), record.clone(), look.done());
             core.tracker.clone().spawn(async move {
                 if let Err(error) = more_than_one(&core, &record, Some(done), copies).await {
-                    tracing::error!(tenant = %record.tenant, key = %record.key, %error, "a duplicate could not be recorded");
+                    log_record!(error, record, %error, "duplicate not recorded, will retry");
                 }
             });
             Ok(None)

@@ -63,6 +63,18 @@ pub(super) enum Shown {
     Unanswered,
 }
 
+impl Shown {
+    /// The name used in messages.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Fate => "outcome",
+            Self::Nothing => "nothing",
+            Self::Pending(_) => "unfinished",
+            Self::Unanswered => "no answer",
+        }
+    }
+}
+
 /// Looks up a record with an open question about its outcome.
 pub(super) async fn show(
     Settling { core, op, bound }: Settling<'_>,
@@ -96,10 +108,26 @@ async fn show_to(
         Some(Ok(LookupResult::NotFound | LookupResult::Foreign { .. })) => Shown::Nothing,
         Some(Ok(LookupResult::Pending { look_again, .. })) => Shown::Pending(look_again),
         unanswered => {
-            tracing::info!(tenant = %op.tenant, key = %op.key, ?unanswered, "lookup failed");
+            log_call!(info, op, error = missed(unanswered.as_ref()), "lookup failed");
             Shown::Unanswered
         }
     })
+}
+
+/// Why a lookup tells nothing, for the log: what a lookup brings is a payload.
+pub(super) fn missed<T>(shown: Option<&Result<LookupResult<T>, ToolError>>) -> String {
+    match shown {
+        None => "it could not be made".to_owned(),
+        Some(Ok(LookupResult::Unknown)) => "the provider cannot tell".to_owned(),
+        Some(Ok(LookupResult::Pending { .. })) => "the provider has not finished the call".to_owned(),
+        Some(Ok(LookupResult::NotFound)) => "it shows nothing".to_owned(),
+        Some(Ok(LookupResult::Failed { .. })) => "the provider says that the call failed".to_owned(),
+        Some(Ok(LookupResult::Foreign { .. })) => "it shows what another request has made".to_owned(),
+        Some(Ok(LookupResult::Committed { .. } | LookupResult::Duplicated { .. })) => {
+            "what it shows cannot be believed".to_owned()
+        }
+        Some(Err(error)) => error.to_string(),
+    }
 }
 
 /// The result of a look at a committed record.
@@ -147,7 +175,7 @@ pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Re
             Seen::Nothing
         }
         unanswered => {
-            tracing::warn!(tenant = %op.tenant, key = %op.key, ?unanswered, "confirming lookup failed");
+            log_call!(warn, op, error = missed(unanswered.as_ref()), "confirming lookup failed");
             Seen::Unanswered
         }
     })

@@ -37,7 +37,7 @@ pub(super) async fn withheld(
     unsettled: Option<Boot>,
 ) -> Result<Ended, ExecError> {
     let Settling { core, op, .. } = settling;
-    tracing::info!(tenant = %op.tenant, key = %op.key, why = need.words(), "not sent");
+    log_call!(info, op, why = need.words(), "attempt withheld, nothing sent");
     let is_over = matches!(need, Need::OperationTime | Need::RunTime);
     if record.in_doubt {
         let cut = unsettled.unwrap_or_else(|| core.clock.boot());

@@ -257,7 +257,7 @@ impl Operation {
     /// alive in this process.
     pub(crate) async fn decide(&self, core: &Core, record: Option<&Record>) -> Result<Decision, ExecError> {
         let stored_rehashed = match record {
-            // Boxed because it is rare: every call would reserve the memory for it.
+            // Boxed because this case is rare: every call would reserve its memory.
             Some(record) if record.request_hash != self.hash => Box::pin(self.rehashed(core, record)).await?,
             _ => None,
         };

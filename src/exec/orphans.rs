@@ -43,7 +43,9 @@ pub(super) fn take_up_orphans_of(core: &Arc<Core>, tool: &Name) {
             match core.group.record_at(&tenant, id).await {
                 Ok(Some(record)) => in_background(&core, record),
                 Ok(None) => {}
-                Err(error) => tracing::error!(%tenant, record = %id, %error, "left to the next process"),
+                Err(error) => {
+                    log_trouble!(error, %tenant, record = %id, "call not reconciled, next process does it");
+                }
             }
         });
     }
@@ -55,7 +57,7 @@ pub(crate) fn follow_dropped(core: &Arc<Core>, tenant: &Tenant, run: RunId) {
     let (core, tenant) = (core.clone(), tenant.clone());
     core.tracker.clone().spawn(async move {
         if let Err(error) = follow(&core, &tenant, run).await {
-            tracing::error!(%tenant, %run, %error, "its dropped calls are left to the next process");
+            log_trouble!(error, %tenant, %run, "dropped calls not reconciled, next process does it");
         }
     });
 }
@@ -107,14 +109,14 @@ fn take_up_after(core: &Arc<Core>, record: Record, looks: u32) {
         let taking_up = || async {
             match take_up(&core, &record, looks).await {
                 Err(error) => {
-                    tracing::error!(tenant = %record.tenant, key = %record.key, %error, "not settled");
+                    log_record!(error, record, %error, "call not reconciled, next process does it");
                 }
                 Ok(Some(pause)) => later(&core, record.clone(), looks + 1, pause),
                 Ok(None) => {
                     if let Some(run) = record.owner.run
                         && let Err(error) = settled(&core, &record.tenant, run).await
                     {
-                        tracing::error!(tenant = %record.tenant, %run, %error, "looked at again by the next process");
+                        log_trouble!(error, tenant = %record.tenant, %run, "run not marked as settled, next process does it");
                     }
                 }
             }
@@ -226,7 +228,7 @@ async fn unsent(
         // looked up first, and after the send once more. A failed one would be sent without either. Until the horizon its
         // request may arrive.
         (Looked::MissedSettled, LookupOffer::Strong) => {
-            tracing::info!(tenant = %op.tenant, key = %op.key, "dropped, and not there");
+            log_call!(info, op, "dropped call: lookup found nothing");
             return Ok(pause_after(contract, looks));
         }
         (Looked::MissedSettled, _) => Why::LookupLags,

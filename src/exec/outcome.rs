@@ -264,6 +264,15 @@ impl ExecError {
         }
     }
 
+    /// The log has a report of its own about the cause: the database is away, or the engine shuts down.
+    pub(crate) const fn is_reported(&self) -> bool {
+        match self {
+            Self::Store { source, .. } => source.is_reported(),
+            Self::Closed { .. } => true,
+            _ => false,
+        }
+    }
+
     /// True if another try in this process is of no use: another worker has taken over, or this one is closing.
     pub(crate) const fn is_final(&self) -> bool {
         matches!(self, Self::Closed { .. } | Self::Refused { refusal: Refusal::Fenced, .. })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::core::Core;
 use super::escalate;
-use super::lookup::look_once;
+use super::lookup::{look_once, missed};
 use super::noting::call;
 use super::operation::Operation;
 use super::outcome::{ExecError, admitted};
@@ -44,8 +44,8 @@ pub(super) async fn supplied(
             }
             surplus::first(effects).map(|(output, _)| output)
         }
-        missed => {
-            tracing::info!(tenant = %op.tenant, key = %op.key, ?missed, "the lookup does not bring the response");
+        shown => {
+            log_call!(info, op, error = missed(shown.as_ref()), "lookup did not bring the response");
             None
         }
     };

@@ -51,7 +51,7 @@ pub(super) async fn accept(
     // Without a lookup, the only look is the one at the end of the longest time.
     let pause = if can_look(op, bound) { look_again } else { contract.completion_time() };
     let look = Look::while_pending(&next, pause, contract, core.now());
-    tracing::info!(tenant = %op.tenant, key = %op.key, external_ref = ?next.external_ref, "accepted by its provider");
+    log_call!(debug, op, external_ref = next.external_ref.as_deref(), "call accepted by its provider");
     let mut change = core.change(op.lane).record(next.clone()).escalation(waiting.clone()).look(look);
     change.documents.extend(naming);
     // If this worker has been taken over, its answer may tell of a second effect.

@@ -15,7 +15,7 @@ use super::orphans::take_up_orphans;
 use super::peers::{Peers, Shared};
 use crate::clock::{Boot, Timestamp};
 use crate::id::{Fence, RecordId, RunId};
-use crate::store::{ClusterStatus, Store as _, StoreError, Verdict, Worker, WorkerChange};
+use crate::store::{ClusterStatus, Side, Store as _, StoreError, Verdict, Worker, WorkerChange};
 
 /// The pause after a beat that failed.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -35,15 +35,19 @@ pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
             Beat { core: &strong, shared, engine: engine_of(engine.as_ref()), memory: &mut memory };
         let asked = shared.moment();
         let rest = match beat.once(asked).await {
-            Ok(Some(rest)) => rest,
+            Ok(Some(rest)) => {
+                strong.group.outage().answered(Side::Write);
+                rest
+            }
             Ok(None) => {
-                tracing::error!(fence = %strong.fence, "this worker has lost its lease: it sends and writes nothing any more");
+                tracing::error!(worker = %strong.fence, "worker lost its lease, sends and writes nothing any more");
                 shared.lease.lose();
                 engine_of(engine.as_ref()).inspect(|engine| engine.stop());
                 return;
             }
             Err(error) => {
-                tracing::warn!(%error, "a heartbeat failed and is tried again");
+                strong.group.outage().failed(Side::Write, &error);
+                log_trouble!(error, worker = %strong.fence, "heartbeat failed, will retry");
                 AGAIN
             }
         };
@@ -170,7 +174,7 @@ impl Beat<'_> {
                 if !self.tell(WorkerChange::End { fence: worker.fence, at: time }).await? {
                     return Ok(()); // it is alive after all, or another worker was faster
                 }
-                tracing::warn!(fence = %worker.fence, name = worker.name, "another worker's lease has run out: its work is taken over");
+                tracing::warn!(worker = %worker.fence, name = worker.name, "lease of a worker ran out, its work is taken over");
                 true
             }
             None => return Ok(()),

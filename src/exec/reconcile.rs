@@ -50,6 +50,29 @@ pub(super) enum Fate {
     Left(Box<Record>, Looked),
 }
 
+impl Fate {
+    /// Logs how the reconciliation has ended. What is committed then is not durable yet.
+    fn log(&self, op: &Operation) {
+        let (result, basis, external_ref) = match self {
+            Self::Committed(Outcome::Done(answer), _) => {
+                ("committed", Some(answer.basis), answer.external_ref.as_deref())
+            }
+            Self::Committed(..) => ("committed", None, None),
+            Self::Failed(record) => ("failed", Some(record.basis), record.external_ref.as_deref()),
+            Self::Send(permit) => ("sent again", Some(permit.record.basis), None),
+            Self::Parked(_) => ("question asked", None, None),
+            Self::Pending(_) => ("accepted by its provider", None, None),
+            // It has been settled elsewhere, or is taken up later: there is another event about its end.
+            Self::Changed | Self::Later(_) | Self::Left(..) => {
+                log_call!(debug, op, "reconciliation left to the next request");
+                return;
+            }
+        };
+        let basis = basis.map(Basis::name);
+        log_call!(info, op, result, basis, external_ref, "call reconciled");
+    }
+}
+
 /// Finds the outcome of the call. While `leave` is true nobody wants the call any more: it is looked up, but not sent
 /// again.
 pub(super) async fn reconcile(
@@ -60,7 +83,11 @@ pub(super) async fn reconcile(
 ) -> Result<Fate, ExecError> {
     let Some(mut search) = Search::adopt(core, op, ambiguous).await? else { return Ok(Fate::Changed) };
     core.ceased.note(&search.record, search.cut);
+    let next = search.next(search.known(Looked::NotYet, search.remaining().is_zero(), leave()));
+    let (attempt, external_ref) = (search.record.attempts, search.record.external_ref.as_deref());
+    log_call!(info, op, next = next.name(), attempt, external_ref, "call outcome unknown, reconciling");
     let fate = settle(&mut search, leave).await?;
+    fate.log(op);
     if matches!(fate, Fate::Left(..) | Fate::Later(_)) {
         return search.leave(fate).await;
     }
@@ -70,7 +97,7 @@ pub(super) async fn reconcile(
 
 async fn settle(search: &mut Search<'_>, leave: impl Fn() -> bool) -> Result<Fate, ExecError> {
     let (core, op) = (search.core, search.op);
-    let mut looked = Looked::NotYet;
+    let (mut looked, mut is_begun) = (Looked::NotYet, false);
     loop {
         // Checked also after each wait, because a late answer may have come meanwhile.
         if let Some(fate) = search.by_evidence().await? {
@@ -81,7 +108,9 @@ async fn settle(search: &mut Search<'_>, leave: impl Fn() -> bool) -> Result<Fat
         }
         let settled = search.remaining().is_zero();
         let next = search.next(search.known(looked, settled, leave()));
-        tracing::info!(tenant = %op.tenant, key = %op.key, ?next, "of unknown outcome");
+        if std::mem::replace(&mut is_begun, true) {
+            log_call!(debug, op, next = next.name(), "reconciliation goes on");
+        }
         let basis = match next {
             Next::Look => match search.look().await? {
                 Ok(fate) => return Ok(fate),
@@ -213,7 +242,7 @@ impl<'a> Search<'a> {
         let (first_sent, was_sent_since) = core.sent(&search.record).await?;
         search.first_sent = first_sent;
         if let Some(changes) = search.bound.changes(core, op) {
-            tracing::warn!(tenant = %op.tenant, key = %op.key, changes, "its tool has changed what it declares");
+            log_call!(warn, op, changes, "declaration of the tool changed since the call went out");
         }
         // Of two attempts one may still arrive after the other is found. So the record is in doubt and looked up again.
         let in_doubt = search.record.in_doubt || was_sent_since && search.record.class.leaves_mark();
@@ -386,7 +415,7 @@ impl<'a> Search<'a> {
                     return self.take(finding, Basis::Lookup).await;
                 }
                 Err(error) => {
-                    tracing::warn!(tenant = %self.op.tenant, key = %self.op.key, lookup, %error, "lookup failed");
+                    log_call!(info, self.op, lookup, %error, "lookup failed");
                 }
             }
             let pause = policy.backoff.delay(lookup + 1, self.core.entropy.bits());

@@ -53,7 +53,7 @@ pub(super) fn begin(core: &Arc<Core>, op: Operation) {
     let (core, op) = (core.clone(), Arc::new(op));
     core.tracker.clone().spawn(async move {
         if let Err(error) = carry_out(&core, op.clone(), Expect::Anything, Wait::ForOutcome).await {
-            tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "not sent again yet: it is taken up at the next start");
+            log_call!(warn, op, %error, "call not sent again, next process does it");
         }
     });
 }

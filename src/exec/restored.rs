@@ -157,7 +157,7 @@ impl Core {
         let mut change = self.change(None);
         if let Some(why) = why {
             let question = QuestionId(self.ids.next());
-            tracing::warn!(%question, why, "this ledger may be older than the world: first sends are looked up");
+            tracing::warn!(%question, why, "ledger may be older than the world, first sends are looked up");
             let (since, by, as_of) = (now.0, self.fence.0, as_of.map(|at| at.0));
             note.restored = Some(Noted { since, by, as_of, question: question.0 });
             open = true;
@@ -167,7 +167,7 @@ impl Core {
         let first = Document::first(&tenant, LEDGER_KIND, LEDGER_ID.to_owned(), &note, now);
         change.documents.push(Document { revision, open, created_at, ..first });
         if let Verdict::Refused(refusal) = self.group.commit_one(change).await? {
-            tracing::debug!(%refusal, "another worker has noted it first");
+            tracing::debug!(%refusal, "restore noted by another worker");
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl Core {
         if !is_on {
             return Ok(found.is_none() && looks_first(spec.effect, &spec.contract, false));
         }
-        // Boxed because it is rare: every call would reserve the memory for it.
+        // Boxed because this case is rare: every call would reserve its memory.
         let restored = Box::pin(self.restored()).await?;
         let may_lack = restored.is_some_and(|restored| restored.may_lack(found));
         Ok(looks_first(spec.effect, &spec.contract, may_lack) && (may_lack || found.is_none()))
@@ -201,7 +201,7 @@ impl Core {
         self.restores.is_on.load(Ordering::Acquire)
     }
 
-    /// Reads the restore that is in force, anew each time, because another worker may have lifted it.
+    /// Reads the restore that is in force, each time, because another worker may have lifted it.
     pub(super) async fn restored(&self) -> Result<Option<Restored>, ExecError> {
         let read = self.read_note().await;
         let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
@@ -239,7 +239,7 @@ impl Core {
         let database = database.clone();
         self.tracker.spawn(async move {
             if let Err(error) = database.mark(true).await {
-                tracing::warn!(%error, "the database could not be marked: an older state of it may not be recognised");
+                tracing::warn!(%error, "database not marked, an older state may not be recognised");
             }
         });
     }

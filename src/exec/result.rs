@@ -99,7 +99,8 @@ async fn set_aside(
     answer: Answer,
     why: String,
 ) -> Result<(), ExecError> {
-    tracing::warn!(tenant = %record.tenant, key = %record.key, escalation = %asked.id, why, "an answer does not fit");
+    // Why is in the question: it may show a part of the result.
+    log_record!(warn, record, question = %asked.id, by = answer.by, "answer does not fit the tool's output");
     let words = format!("does not count: {} says that it happened, and {why}. Answer again.", answer.by);
     asked.question = beside(&asked.question, &words);
     asked.waiting = Some(Answer { misfit: Some(why), ..answer });

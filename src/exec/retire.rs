@@ -28,14 +28,14 @@ impl Core {
     /// Begins the sweeper, which retires records, runs and messages, unless it is switched off. Logs the retentions.
     pub(crate) fn begin_sweeping(self: &Arc<Self>, sweeps: bool, runs: Kept) {
         if !sweeps {
-            tracing::info!("records, runs and messages are kept for ever: this worker retires none");
+            tracing::info!("retention off, records and runs are kept for ever");
             return;
         }
         let kept = |spec: &&ToolSpec| format!("{}: {}", spec.name, spec.retention);
         let tools: Vec<_> = self.registry.specs().iter().map(kept).collect();
         let workflows: Vec<_> = runs.iter().map(|(name, kept)| format!("{name}: {kept}")).collect();
         let (tools, workflows) = (tools.join("; "), workflows.join("; "));
-        tracing::info!(tools, workflows, "records and runs are retired when their time is over");
+        tracing::info!(tools, workflows, "retention on");
         self.lasting("sweeper", move |core| sweep(core, runs.clone()));
     }
 }
@@ -51,7 +51,7 @@ async fn sweep(weak: Weak<Core>, runs: Kept) {
             Ok(next) => next,
             Err(Stop::Fenced) => return,
             Err(Stop::Failed(error)) => {
-                tracing::warn!(%error, "what has expired could not be retired, and will be later");
+                log_trouble!(error, "expired records not retired, will retry");
                 None
             }
         };
@@ -229,7 +229,7 @@ async fn retire(core: &Core, page: &[Record], now: Timestamp) -> Result<Change, 
             (spec.retention, spec.retry.horizon().max(spec.contract.key_window.unwrap_or_default()))
         });
         let left = retention.left(record, horizon, &key, now);
-        tracing::debug!(tenant = %record.tenant, key = %record.key, left = left.is_some(), "its time is over");
+        log_record!(debug, record, left = left.is_some(), "record expired");
         change.retired.push(Retired::of(record, left));
     }
     Ok(change)
@@ -245,7 +245,7 @@ pub(super) async fn let_go(core: &Core, op: &Operation, found: &Record) -> Resul
     if !is_settled || !op.tool.outlives(found, &op.hash, core.now()) {
         return Ok(false);
     }
-    tracing::debug!(tenant = %op.tenant, key = %op.key, "an earlier request is let go");
+    log_call!(debug, op, "record of an earlier request dropped");
     let mut change = Change { beside: true, ..core.change(None) };
     change.retired.push(Retired::of(found, None));
     match core.group.commit_one(change).await {

@@ -135,7 +135,7 @@ pub(super) async fn refuse(
     error: ToolError,
 ) -> Result<Box<Record>, ExecError> {
     let failure = failure(error.kind, error.message);
-    tracing::info!(tenant = %settling.op.tenant, key = %settling.op.key, kind = failure.kind.name(), "refused for certain");
+    log_call!(debug, settling.op, kind = failure.kind.name(), "call refused by its provider");
     write_failed(settling, record, Event::Refuse { failure }).await
 }
 
@@ -159,7 +159,7 @@ async fn write_failed(
 }
 
 pub(super) fn illegal(op: &Operation, error: &InvalidTransition) -> ExecError {
-    tracing::warn!(tenant = %op.tenant, key = %op.key, %error, "the record has changed");
+    log_call!(warn, op, %error, "record changed meanwhile, outcome not written");
     refused(&op.key, if error.fenced { Refusal::Fenced } else { Refusal::Stale })
 }
 

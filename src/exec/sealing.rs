@@ -8,7 +8,7 @@ use super::compare::compare;
 use super::noting::Note;
 use crate::ledger::{ContractClass, Event, Record, apply};
 use crate::payload::Payload;
-use crate::store::{Change, StoreError};
+use crate::store::{Change, StoreError, durable};
 use crate::tool::Seals;
 
 /// The external reference of an effect that is a change in the ledger's own database.
@@ -39,6 +39,7 @@ impl Seals for Sealing {
     }
 
     fn took_place(self: Box<Self>, seal: Change) {
+        durable::log(&seal); // it was written past the queue, which logs all other changes
         if let Some((sealed, record)) = seal.record.zip(self.note.record().as_mut()) {
             *record = sealed;
         }

@@ -25,7 +25,7 @@ pub(crate) struct Shield<T: Send + 'static> {
     abandoned: Arc<AtomicBool>,
 }
 
-/// The work behind a shield. It stands between the work and the caller's waker, so that it knows if the caller was
+/// The work behind a shield. It is placed between the work and the caller's waker, so that it knows if the caller was
 /// woken and has not polled since.
 pub(super) struct Work<T> {
     rest: Mutex<Rest<T>>,
@@ -41,11 +41,12 @@ pub(super) struct Work<T> {
 
 /// The place of the rest of the work.
 enum Rest<T> {
-    /// With the caller.
+    /// The rest is with the caller.
     Here(BoxFuture<'static, T>),
-    /// Nowhere: the work is being polled, has panicked, or is done. Work that has panicked must not be polled again.
+    /// The rest is nowhere: the work is being polled, has panicked, or is done. Work that has panicked must not be
+    /// polled again.
     Taken,
-    /// In a task of its own, which sends its result.
+    /// The rest is in a task of its own, which sends its result.
     There(oneshot::Receiver<Result<T, Box<dyn Any + Send>>>),
 }
 

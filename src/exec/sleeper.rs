@@ -80,7 +80,7 @@ async fn note_next(core: &Core, tried: Timestamp, pause: &mut Duration) {
         Ok(Some(at)) => _ = core.agenda.put(at),
         Ok(None) => {}
         Err(error) => {
-            tracing::error!(%error, "cannot read what is due next, asking again later");
+            log_trouble!(error, "next due instant not read, will retry");
             core.agenda.put(core.now().after(lengthened(pause)));
         }
     }

@@ -24,7 +24,7 @@ impl MayNotSend {
         match self {
             Self::Fenced => refused(key, Refusal::Fenced),
             Self::NoStore(error) => {
-                tracing::error!(%key, %error, "nothing was sent");
+                log_trouble!(error, %key, "call held back, database gone from its place");
                 failed(key, error)
             }
         }

@@ -113,7 +113,12 @@ async fn carry_through(
         return Ok(Compensated::Stands("its tool cannot undo it".to_owned()));
     };
     let op = Arc::new(op);
-    tracing::info!(tenant = %record.tenant, key = %record.key, surplus = surplus.and_then(|effect| effect.external_ref.as_deref()), "undoing");
+    log_record!(
+        debug,
+        record,
+        external_ref = surplus.and_then(|effect| effect.external_ref.as_deref()),
+        "undoing started"
+    );
     loop {
         let answered = carry_out(core, op.clone(), Expect::Anything, Wait::ForOutcome).await?;
         if let Some(ticket) = answered.ticket {

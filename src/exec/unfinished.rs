@@ -56,7 +56,7 @@ async fn overdue(core: &Arc<Core>, record: &Record, waited: &Question, look: &Lo
     let question = escalate::about(core, record, QuestionKind::Ambiguous, question);
     let event = Event::Overdue { escalation: question.id };
     let Ok(next) = apply(record, event, core.fence, core.now()) else { return Ok(()) };
-    tracing::warn!(tenant = %record.tenant, key = %record.key, escalation = %question.id, "not finished in time");
+    log_record!(warn, record, question = %question.id, "accepted call not finished in time");
     let ended = escalate::withdrawn(core, waited.clone());
     let look = look.asked(core.now());
     let due_at = look.due_at;

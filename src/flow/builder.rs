@@ -11,7 +11,7 @@ use super::engine::Engine;
 use super::guarantees::Guarantees;
 use super::inner::{Inner, MAX_RECOVERY_ATTEMPTS};
 use super::queue::Queues;
-use super::state::States;
+use super::states::States;
 use super::workflow::{Workflow, WorkflowFn, Workflows};
 use crate::clock::Clock;
 use crate::exec::inbox::MessageRetention;
@@ -276,13 +276,14 @@ impl EngineBuilder {
     pub async fn start(mut self) -> Result<Engine, StartError> {
         self.checked()?;
         let (publisher, sweeps) = (self.executor.take_publisher(), self.executor.sweeps());
+        let (store, workflows) = (self.executor.kind(), self.workflows.count());
         let core = Core::enrol(self.executor.open_store().await?).await?;
         let mut inner = Inner::of(core.clone(), self.workflows, self.queues, carry_out);
         inner.max_recovery_attempts = self.max_recovery_attempts;
         inner.states = self.states;
         let inner = Arc::new(inner);
         inner.cancel_overdue(core.now()).await; // before such a run goes on
-        inner.claim_orphans().await?;
+        let runs = inner.claim_orphans().await?;
         inner.tell_of_unknown_queues().await?;
         inner.admit_waiting().await?;
         take_up_orphans(&core).await?;
@@ -295,6 +296,8 @@ impl EngineBuilder {
         core.attend();
         core.begin_publishing(publisher);
         core.begin_sweeping(sweeps, inner.workflows.retentions());
+        let tools = core.registry.specs().len();
+        tracing::info!(store, worker = %core.fence, workflows, tools, runs, "engine started");
         Ok(Engine { inner })
     }
 }

@@ -13,9 +13,10 @@ use crate::store::{Question, Run, RunState, Store as _, StoreError, Verdict};
 pub(super) const CLAIM: u32 = 256;
 
 impl Inner {
-    /// Claims the runs that earlier processes left active, and those whose question has been answered meanwhile.
-    pub(super) async fn claim_orphans(self: &Arc<Self>) -> Result<(), StoreError> {
-        let mut killed = BTreeMap::new();
+    /// Claims the runs that earlier processes left active, and those whose question has been answered meanwhile. The number of runs
+    /// that this worker got.
+    pub(super) async fn claim_orphans(self: &Arc<Self>) -> Result<usize, StoreError> {
+        let (mut killed, mut claimed) = (BTreeMap::new(), 0);
         let mut after = RunId(i64::MIN);
         loop {
             let runs = self.core.group.run_orphans(after, CLAIM).await?;
@@ -27,27 +28,28 @@ impl Inner {
                     unknown.insert(u32::from(worker.is_none_or(|worker| !worker.retired)));
                 }
             }
-            self.claim(runs, |run| run.deaths += killed.get(&run.fence).unwrap_or(&1)).await?;
+            claimed += self.claim(runs, |run| run.deaths += killed.get(&run.fence).unwrap_or(&1)).await?;
         }
-        self.take_up_known().await?;
-        self.take_up_answered().await
+        claimed += self.take_up_known().await?;
+        Ok(claimed + self.take_up_answered().await?)
     }
 
     /// Claims the waiting runs whose question has been answered, and those that were sent a signal.
-    async fn take_up_answered(self: &Arc<Self>) -> Result<(), StoreError> {
+    async fn take_up_answered(self: &Arc<Self>) -> Result<usize, StoreError> {
+        let mut claimed = 0;
         let mut after = RunId(i64::MIN);
         loop {
             let runs = self.core.group.run_answered(after, CLAIM).await?;
             let Some(last) = runs.last() else { break };
             after = last.id;
-            self.claim(runs, |_| {}).await?;
+            claimed += self.claim(runs, |_| {}).await?;
         }
         after = RunId(i64::MIN);
         loop {
             let runs = self.core.group.run_signalled(after, CLAIM).await?;
-            let Some(last) = runs.last() else { return Ok(()) };
+            let Some(last) = runs.last() else { return Ok(claimed) };
             after = last.id;
-            self.claim(runs, |_| {}).await?;
+            claimed += self.claim(runs, |_| {}).await?;
         }
     }
 
@@ -56,11 +58,12 @@ impl Inner {
     ///
     /// # Crash
     /// Each withdrawal and its run's new state are one transaction.
-    async fn take_up_known(self: &Arc<Self>) -> Result<(), StoreError> {
+    async fn take_up_known(self: &Arc<Self>) -> Result<usize, StoreError> {
+        let mut claimed = 0;
         let mut after = QuestionId(i64::MIN);
         loop {
             let asked = self.core.group.escalation_unknown_workflow(after, CLAIM).await?;
-            let Some(last) = asked.last() else { return Ok(()) };
+            let Some(last) = asked.last() else { return Ok(claimed) };
             after = last.id;
             let mut known = Vec::new();
             for question in asked {
@@ -80,11 +83,11 @@ impl Inner {
             for ((question, run), verdict) in known.into_iter().zip(verdicts?) {
                 match verdict {
                     Verdict::Admitted => {
-                        tracing::info!(run = %run.id, escalation = %question.id, "withdrawn");
+                        claimed += 1;
                         self.spawn(Box::new(run), None);
                     }
                     Verdict::Refused(refusal) => {
-                        tracing::warn!(run = %run.id, %refusal, "left as it is");
+                        tracing::warn!(tenant = %run.tenant, run = %run.id, workflow = %run.workflow, question = %question.id, %refusal, "question unchanged: run moved on");
                         self.perhaps_ours(&run.tenant, run.id);
                     }
                 }
@@ -98,7 +101,7 @@ impl Inner {
         let Some(run) = asked.run else { return Ok(None) };
         let run = match self.core.group.run_find(&asked.tenant, run).await {
             Err(error @ StoreError::Corrupt { .. }) => {
-                tracing::error!(escalation = %asked.id, %error, "left as it is");
+                tracing::error!(tenant = %asked.tenant, question = %asked.id, %error, "question unchanged: run damaged");
                 return Ok(None); // one damaged row does not hold up the others
             }
             found => found?,
@@ -110,7 +113,8 @@ impl Inner {
     fn lacks_nothing(&self, run: &Run) -> bool {
         let RunState::Blocked { failure } = &run.state else { return false };
         self.workflows.find(run.workflow.as_str(), run.version).is_some()
-            && Unregistered::of(failure).is_none_or(|lacked| lacked.is_here(self))
+            && Unregistered::of(failure)
+                .is_none_or(|lacked| lacked.is_here(&self.core.registry, &self.workflows, &self.states))
     }
 
     /// Claims a run that has just parked, if an answer or a signal has come for it. Closes a race: an answer or a
@@ -126,7 +130,7 @@ impl Inner {
             self.claim(runs, |_| {}).await
         };
         if let Err(error) = claimed.await {
-            tracing::error!(run = %id, %error, "whether it was answered while it parked cannot be read");
+            log_trouble!(error, run = %id, "answer during the end of an activation not read");
         }
     }
 
@@ -157,7 +161,7 @@ impl Inner {
                     self.spawn(Box::new(run), None);
                 }
                 Verdict::Refused(refusal) => {
-                    tracing::warn!(run = %run.id, %refusal, "not taken over");
+                    tracing::debug!(tenant = %run.tenant, run = %run.id, workflow = %run.workflow, %refusal, "run not taken over: it moved on");
                     self.perhaps_ours(&run.tenant, run.id);
                 }
             }

@@ -56,7 +56,7 @@ impl Inner {
             if !core.is_closing()
                 && let Err(error) = look.await
             {
-                tracing::error!(%error, "whether a write that failed is there cannot be read: left to the next process");
+                log_trouble!(error, "fate of a failed write not read, next process reads it");
             }
         });
     }

@@ -58,7 +58,7 @@ impl Task {
             self.panics += 1;
             let (tenant, id) = (&self.tenant, self.id);
             quietly(
-                || tracing::error!(%tenant, run = %id, panic, "an activation panicked, and the run is started over"),
+                || tracing::error!(%tenant, run = %id, panic, "run panicked inside the engine, will resume"),
             );
             if self.engine.core.is_closing() {
                 self.give_up();
@@ -107,7 +107,14 @@ impl Task {
     /// row, returns the damage that is to block the run: a damaged row does not mend itself, and without a question the
     /// driver would try again for ever. A block that failed itself (`is_damaged`) is tried again like anything else.
     async fn failed(&self, error: ExecError, is_damaged: bool) -> ControlFlow<GivenUp, Option<StoreError>> {
-        tracing::warn!(tenant = %self.tenant, run = %self.id, %error, "stopped where it is durable");
+        let (tenant, id) = (&self.tenant, self.id);
+        if self.engine.core.is_closing() {
+            tracing::debug!(%tenant, run = %id, %error, "run handed over at shutdown");
+        } else if error.is_reported() {
+            tracing::debug!(%tenant, run = %id, %error, "run interrupted by its database, will resume");
+        } else {
+            tracing::warn!(%tenant, run = %id, %error, "run interrupted, will resume");
+        }
         if self.engine.core.is_closing() || error.is_final() {
             return ControlFlow::Break(self.give_up());
         }
@@ -138,13 +145,13 @@ impl Task {
                 Ok(Some(run)) if run.fence == engine.core.fence => return Ok(Box::new(run)),
                 Ok(found) => {
                     match found {
-                        Some(_) => tracing::warn!(%tenant, run = %id, "taken over by another process"),
-                        None => tracing::error!(%tenant, run = %id, "its row is gone"),
+                        Some(_) => tracing::warn!(%tenant, run = %id, "run taken over by another worker"),
+                        None => tracing::error!(%tenant, run = %id, "run not found in the database"),
                     }
                     return Err(self.give_up());
                 }
                 Err(error) => {
-                    tracing::error!(%tenant, run = %id, %error, "cannot be read, tried again later");
+                    log_trouble!(error, %tenant, run = %id, "run not read, will retry");
                     engine.core.clock.sleep(RETRY).await;
                 }
             }

@@ -19,7 +19,7 @@ impl Due for Inner {
             let runs = match self.core.group.run_due(now, CLAIM).await {
                 Ok(runs) => runs,
                 Err(error) => {
-                    tracing::error!(%error, "cannot read which runs are due");
+                    log_trouble!(error, "due runs not read, will retry");
                     return More::No;
                 }
             };
@@ -27,21 +27,25 @@ impl Due for Inner {
             taken_up += ending;
             match self.claim(asleep, |_| {}).await {
                 Ok(claimed) => taken_up += claimed,
-                Err(error) => tracing::error!(%error, "runs whose time has come cannot be woken"),
+                Err(error) => log_trouble!(error, "due runs not woken, will retry"),
             }
             #[cfg(feature = "schedule")]
             let ticks = self.tick_due(now).await;
             #[cfg(not(feature = "schedule"))]
             let ticks = More::No;
             if let Err(error) = self.admit_due().await {
-                tracing::error!(%error, "whose turn it is cannot be found out");
+                log_trouble!(error, "queues not read, will retry");
             }
             if ticks == More::Perhaps { ticks } else { More::after(taken_up, CLAIM) }
         })
     }
 
     fn take_over(self: Arc<Self>) -> BoxFuture<'static, Result<(), StoreError>> {
-        Box::pin(async move { self.claim_orphans().await })
+        Box::pin(async move {
+            let runs = self.claim_orphans().await?;
+            tracing::info!(worker = %self.core.fence, runs, "work of an ended worker taken over");
+            Ok(())
+        })
     }
 
     fn look(self: Arc<Self>, queued: bool) -> BoxFuture<'static, Result<(), StoreError>> {

@@ -32,7 +32,9 @@ impl Inner {
         match self.core.group.signal_find(&child.tenant, parent, ENDED, &id).await {
             Ok(Some(signal)) => self.delivered(signal).await,
             Ok(None) => {}
-            Err(error) => tracing::error!(run = %parent, %error, "cannot be told of its child's end"),
+            Err(error) => {
+                log_trouble!(error, tenant = %child.tenant, run = %parent, "parent run not told of the end of its child");
+            }
         }
     }
 

@@ -67,5 +67,6 @@ impl Engine {
         self.inner.runs.stop_all();
         self.inner.core.close(drain).await;
         self.inner.ends.give_up_all(); // whoever waits for a run without a task is told, instead of waiting for ever
+        tracing::info!(worker = %self.inner.core.fence, "engine shut down");
     }
 }

@@ -138,7 +138,9 @@ pub enum RunError {
         why: &'static str,
     },
     /// The run has recorded no step of this name. Nothing was begun again.
-    #[error("{run} has recorded nothing under {step}: nothing was begun again; see what it did with `turns`")]
+    #[error(
+        "{run} has recorded nothing under {step}: nothing was begun again; see what it did with `history`"
+    )]
     NoSuchStep {
         /// The id of the run.
         run: RunId,

@@ -113,7 +113,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
     ///
     /// # Errors
     /// [`RunError::Failed`] if it failed, [`RunError::Blocked`] if it waits for a decision about itself, [`RunError::Expired`] if its
-    /// [retention](super::EngineBuilder::retention) is over.
+    /// [retention](super::Workflow::retention) is over.
     pub async fn result(&self) -> Result<O, RunError> {
         // Asked for before the row is read, so that an end in between is not missed.
         let ended = self.inner.ends.wait(&self.tenant, self.id);

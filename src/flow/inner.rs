@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::queue::Queues;
 use super::runs::Runs;
-use super::state::States;
+use super::states::States;
 use super::waiters::{AnswerWaiters, EndWaiters};
 use super::workflow::Workflows;
 use crate::exec::Core;

@@ -59,6 +59,7 @@ mod select;
 mod signal;
 mod start;
 mod state;
+mod states;
 mod tenant;
 mod told;
 mod transaction;

@@ -76,19 +76,13 @@ impl NamedCall {
         self
     }
 
-    fn asked(self) -> Result<(Ctx, Asked), (Ctx, Failure)> {
+    fn asked(self) -> Result<Asked, Failure> {
         let Self { ctx, tool, input, id, key, approval } = self;
-        let ready = || {
-            let registry = &ctx.live.core.registry;
-            let found = registry.find(&tool).ok_or_else(|| Unregistered::Tool(tool.clone()))?;
-            let prepared = registry.untyped(found, &Payload::of(&input)?)?;
-            let key = given_or_stable(key, &*prepared).map_err(|error| misuse(error.to_string()))?;
-            Ok(Asked { tool: prepared, key, id, approval: approval.map(Box::new), proposed: false })
-        };
-        match ready() {
-            Ok(asked) => Ok((ctx, asked)),
-            Err(failure) => Err((ctx, failure)),
-        }
+        let registry = &ctx.live.core.registry;
+        let found = registry.find(&tool).ok_or_else(|| Unregistered::Tool(tool.clone()))?;
+        let prepared = registry.untyped(found, &Payload::of(&input)?)?;
+        let key = given_or_stable(key, &*prepared).map_err(|error| misuse(error.to_string()))?;
+        Ok(Asked { tool: prepared, key, id, approval: approval.map(Box::new), proposed: false })
     }
 }
 
@@ -98,10 +92,8 @@ impl IntoFuture for NamedCall {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let (ctx, asked) = match self.asked() {
-                Ok(asked) => asked,
-                Err((ctx, failure)) => return ctx.unless_mendable(Err(failure)).await,
-            };
+            let ctx = self.ctx.clone();
+            let asked = ctx.unless_mendable(self.asked()).await?;
             Ok(call(&ctx, asked).await?.response.value()?)
         })
     }

@@ -132,7 +132,7 @@ pub(super) fn settle_dropped(live: &Live, id: RecordId) {
             _ => Ok(()),
         };
         if let Err(error) = settled {
-            tracing::error!(%tenant, record = %id, %error, "a dropped call is not settled");
+            log_trouble!(error, %tenant, record = %id, "dropped call not reconciled, next process does it");
         }
     });
 }

@@ -34,6 +34,16 @@ pub(super) enum When {
 }
 
 impl When {
+    /// The name used in messages.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Replayed => "replayed",
+            Self::TurnOver(_) => "turn over",
+            Self::Continued => "continued",
+            Self::Succeeded => "succeeded",
+        }
+    }
+
     /// The turn whose records alone are compared. `None` for all turns.
     const fn turn(self) -> Option<u32> {
         match self {
@@ -57,7 +67,12 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
         }
         match policy(live, &record) {
             Divergence::Adopt => {
-                tracing::info!(tenant = %live.tenant, run = %live.id, key = %record.key, ?when, "adopted");
+                log_record!(
+                    info,
+                    record,
+                    when = when.name(),
+                    "effect adopted: resumed run does not ask for it"
+                );
             }
             Divergence::Compensate if undone(live, &record).await? => {}
             Divergence::Compensate | Divergence::Escalate => {
@@ -288,8 +303,6 @@ pub(super) async fn block_on(live: &Arc<Live>, asked: Asked) -> End {
         run.give_place_free(); // an open question holds up no other run
     });
     let escalation = about(live, kind, question, record);
-    // The question's text may show a part of a payload, and stays out of the log.
-    tracing::warn!(tenant = %live.tenant, run = %live.id, ?kind, question = %escalation.id, "run blocked, a question is open");
     let mut change = core.change(Some(live.lane)).run(run).escalation(escalation);
     change.steps = kept.into_iter().map(|id| kept_mark(live, id)).collect();
     change.received = command.map(Box::new);

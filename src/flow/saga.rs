@@ -48,7 +48,7 @@ async fn is_due(live: &Arc<Live>) -> Result<bool, ExecError> {
 /// # Crash
 /// Before this is durable the run comes here again, from its records. After that, its code is not run again.
 async fn begin(live: &Arc<Live>, failure: &Failure) -> End {
-    tracing::info!(tenant = %live.tenant, run = %live.id, code = ?failure.code, "undoing");
+    tracing::info!(tenant = %live.tenant, run = %live.id, code = ?failure.code, "run failed, undoing its effects");
     let change = live.core.change(Some(live.lane)).step(begun(live, failure));
     match live.written(live.core.group.commit_one(change).await) {
         Ok(()) => End::Again,

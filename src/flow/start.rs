@@ -96,7 +96,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         self
     }
 
-    /// How long the run may take, from now on; this, and not what is said [of its workflow](crate::flow::EngineBuilder::deadline). A
+    /// How long the run may take, from now on; this, and not what is said [of its workflow](crate::flow::Workflow::deadline). A
     /// run that has not ended by then is cancelled, as by [`RunHandle::cancel`]: whether it is under way, waits, is queued, paused or
     /// blocked. A call that is under way is followed to its end first. A start whose key was used before is given the run that there
     /// is, with the deadline that this one has.

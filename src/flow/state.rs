@@ -1,27 +1,10 @@
-//! What a host hands to its workflows: connection pools, clients, settings.
+//! The state that a workflow's code asks its engine for.
 
-use std::any::{Any, TypeId, type_name};
-use std::collections::HashMap;
+use std::any::type_name;
 
 use super::ctx::Ctx;
 use super::failure::Failure;
 use super::unregistered::Unregistered;
-
-/// Values by their types.
-#[derive(Default)]
-pub(super) struct States(HashMap<TypeId, (&'static str, Box<dyn Any + Send + Sync>)>);
-
-impl States {
-    /// Adds a value, in place of an earlier one of its type.
-    pub(super) fn add<S: Send + Sync + 'static>(&mut self, state: S) {
-        self.0.insert(TypeId::of::<S>(), (type_name::<S>(), Box::new(state)));
-    }
-
-    /// True if there is a value of the type of this name.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.0.values().any(|(known, _)| *known == name)
-    }
-}
 
 impl Ctx {
     /// The value of this type that the engine was [given](super::EngineBuilder::state): a connection pool, a client, settings. It is not
@@ -47,8 +30,7 @@ impl Ctx {
     /// # Errors
     /// If the engine has no value of this type. Returned by the workflow, that blocks the run until an engine has one.
     pub fn state<S: Send + Sync + 'static>(&self) -> Result<&S, Failure> {
-        let found = self.engine.states.0.get(&TypeId::of::<S>());
-        let found = found.and_then(|(_, state)| state.downcast_ref());
+        let found = self.engine.states.get::<S>();
         found.ok_or_else(|| Unregistered::State(type_name::<S>().to_owned()).into())
     }
 }

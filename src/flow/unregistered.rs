@@ -4,8 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::failure::{Failure, FailureCode};
-use super::inner::Inner;
+use super::states::States;
+use super::workflow::Workflows;
 use crate::payload::Payload;
+use crate::tool::Registry;
 
 /// A tool or workflow that a run asks for and that is not registered. It is stored with the blocked run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,11 +28,11 @@ impl Unregistered {
     }
 
     /// True if this engine knows the tool, the workflow or the state.
-    pub(super) fn is_here(&self, engine: &Inner) -> bool {
+    pub(super) fn is_here(&self, registry: &Registry, workflows: &Workflows, states: &States) -> bool {
         match self {
-            Self::Tool(name) => engine.core.registry.find(name).is_some(),
-            Self::Child(function) => engine.workflows.has_function(function),
-            Self::State(name) => engine.states.has(name),
+            Self::Tool(name) => registry.find(name).is_some(),
+            Self::Child(function) => workflows.has_function(function),
+            Self::State(name) => states.has(name),
         }
     }
 }

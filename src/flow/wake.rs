@@ -26,7 +26,7 @@ impl Inner {
             // A queued run hears a command before it is its turn, and nothing else.
             Ok(Some(run)) if run.state == RunState::Queued => self.take_up_if_answered(id).await,
             Ok(_) => {}
-            Err(error) => tracing::error!(%tenant, run = %id, %error, "cannot be woken"),
+            Err(error) => log_trouble!(error, %tenant, run = %id, "run not woken, next process wakes it"),
         }
     }
 
@@ -34,7 +34,7 @@ impl Inner {
     pub(super) async fn wake_from(self: &Arc<Self>, row: Run) {
         let (tenant, id) = (row.tenant.clone(), row.id);
         if let Err(error) = self.claim(vec![row], |_| {}).await {
-            tracing::error!(%tenant, run = %id, %error, "cannot be woken");
+            log_trouble!(error, %tenant, run = %id, "run not woken, next process wakes it");
         }
     }
 
@@ -74,7 +74,9 @@ impl Inner {
                     let _ = self.core.group.wake_others().await; // the run's worker looks at each heartbeat anyway
                 }
                 Ok(_) => {}
-                Err(error) => tracing::error!(%tenant, %run, %error, "cannot be told of a signal"),
+                Err(error) => {
+                    log_trouble!(error, %tenant, %run, "run not told of a signal, finds it when it resumes");
+                }
             }
         })
     }

@@ -240,6 +240,11 @@ pub(super) struct Workflows {
 }
 
 impl Workflows {
+    /// The number of registered workflows, whatever their versions.
+    pub(super) fn count(&self) -> usize {
+        self.by_name.len()
+    }
+
     /// Adds a version of a workflow, or says why not.
     pub(super) fn add(&mut self, workflow: Workflow) -> Result<(), String> {
         if let Some(objection) = workflow.objection() {

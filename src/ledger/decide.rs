@@ -73,6 +73,24 @@ pub enum Decision {
     },
 }
 
+impl Decision {
+    /// The name used in messages.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::New => "begin",
+            Self::Duplicate { .. } => "answer from the record",
+            Self::InProgress => "in progress",
+            Self::Conflict => "conflict",
+            Self::Reconcile => "reconcile",
+            Self::Retry { .. } => "retry",
+            Self::Compensated { .. } => "compensated",
+            Self::Parked { .. } => "question open",
+            Self::Abandoned { .. } => "abandoned",
+            Self::Gone { .. } => "expired",
+        }
+    }
+}
+
 /// Decides how to answer a request. The function is pure: the same arguments always give the same answer.
 pub fn decide(existing: Option<&Record>, request: &Request, facts: &Facts) -> Decision {
     let Some(record) = existing else { return Decision::New };

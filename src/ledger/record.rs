@@ -50,6 +50,18 @@ impl Basis {
     pub const ALL: [Self; 6] =
         [Self::Answer, Self::Lookup, Self::Declaration, Self::Repeat, Self::Decision, Self::Denial];
 
+    /// The name of the basis in tables and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Answer => "answer",
+            Self::Lookup => "lookup",
+            Self::Declaration => "declaration",
+            Self::Repeat => "repeat",
+            Self::Decision => "decision",
+            Self::Denial => "denial",
+        }
+    }
+
     /// The code that rows hold. Never reuse a code.
     pub(crate) const fn code(self) -> i64 {
         match self {

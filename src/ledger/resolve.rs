@@ -97,6 +97,20 @@ pub enum Why {
     NeverFinished,
 }
 
+impl Next {
+    /// The name used in messages.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Look => "lookup",
+            Self::Settle => "settle time",
+            Self::Resend { .. } => "resend",
+            Self::SendAndConfirm => "resend and lookup",
+            Self::Repeat => "repeat",
+            Self::Escalate(_) => "question",
+        }
+    }
+}
+
 impl Why {
     /// The question in words for a person.
     pub const fn question(self) -> &'static str {

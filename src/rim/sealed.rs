@@ -82,7 +82,7 @@ where
             if let Some(seals) = call.seals()
                 && let Err(failed) = seals.ended_inside().await
             {
-                tracing::error!(tenant = %call.tenant(), key = %call.operation_key(), error = %failed, "not marked");
+                tracing::error!(tenant = %call.tenant(), key = %call.operation_key(), error = %failed, "record not marked, call stays of unknown outcome");
             }
             Err(Unsealed::Unknown(error.to_string()))
         }

@@ -68,6 +68,11 @@ impl StoreError {
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Io { .. } | Self::Full { .. } | Self::Unreachable { .. })
     }
+
+    /// The log has a report of its own about the cause: the database is away, or the engine shuts down.
+    pub(crate) const fn is_reported(&self) -> bool {
+        self.is_transient() || matches!(self, Self::Closed)
+    }
 }
 
 /// The reason why a database was refused when it was opened. The database is unchanged.

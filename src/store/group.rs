@@ -12,7 +12,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};
 
-use super::{Change, OrderingKey, Refusal, Store, StoreError, StoreFuture, Verdict};
+use super::outage::{Outage, Side};
+use super::{Change, OrderingKey, Refusal, Store, StoreError, StoreFuture, Verdict, durable};
 use crate::clock::SharedClock;
 use crate::panics::{caught, quietly};
 
@@ -46,6 +47,7 @@ pub struct Group {
 struct Shared {
     store: Arc<dyn Store>,
     clock: SharedClock,
+    outage: Arc<Outage>,
     queue: Mutex<Queue>,
     /// Wakes the writer task.
     work: Notify,
@@ -131,9 +133,16 @@ impl Ticket {
 impl Group {
     /// Starts the writer task, which does all writing to `store` from now on.
     pub fn new(store: Arc<dyn Store>, clock: SharedClock) -> Self {
+        let outage = Arc::new(Outage::by(clock.clone()));
+        Self::reporting(store, clock, outage)
+    }
+
+    /// The same for a store that reports by itself when its database is away: the log has each outage once.
+    pub(crate) fn reporting(store: Arc<dyn Store>, clock: SharedClock, outage: Arc<Outage>) -> Self {
         let shared = Arc::new(Shared {
             store,
             clock,
+            outage,
             queue: Mutex::default(),
             work: Notify::new(),
             room: Notify::new(),
@@ -236,6 +245,11 @@ impl Group {
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
     }
+
+    /// Whether the database is away, for those who write past the queue.
+    pub(crate) fn outage(&self) -> &Outage {
+        &self.shared.outage
+    }
 }
 
 /// A guard for the end of the writer. If a store panicked, or the runtime was shut down, changes are left over:
@@ -272,7 +286,7 @@ impl Shared {
                 // The clock panicked: the queued changes are written at the next tick, or when a caller waits for
                 // them.
                 Err(panic) => {
-                    quietly(|| tracing::error!(panic, "the clock panicked"));
+                    quietly(|| tracing::error!(panic, "clock panicked"));
                     tick = None;
                     tokio::task::yield_now().await;
                     continue;
@@ -291,7 +305,7 @@ impl Shared {
                 for done in waiting {
                     let _ = done.send(Err(StoreError::Panicked { detail: detail.clone() })); // nobody may be waiting
                 }
-                quietly(|| tracing::error!(detail, changes = changes.len(), "a write panicked"));
+                quietly(|| tracing::error!(panic = detail, changes = changes.len(), "write panicked"));
             }
             if changes.iter().any(|change| !change.events.is_empty()) {
                 self.events.notify_one(); // only now, because a publisher that looks earlier finds nothing
@@ -370,13 +384,22 @@ impl Shared {
                     parts.extend([second, first]);
                 }
                 Err(error) => {
-                    tracing::error!(%error, changes = part.len(), "a write failed");
+                    quietly(|| log_trouble!(error, changes = part.len(), "write failed"));
                     self.stop_lanes(part, |_| true);
                     answers.extend(part.iter().map(|_| Err(error.clone())));
                 }
             }
         }
         self.salvage(changes, &answers).await;
+        // Before those are told who wait: the log has the events in the order in which they follow from one another.
+        quietly(|| {
+            let durable = |answer: &Result<Verdict, StoreError>| matches!(answer, Ok(Verdict::Admitted));
+            changes
+                .iter()
+                .zip(&answers)
+                .filter(|(_, answer)| durable(answer))
+                .for_each(|(change, _)| durable::log(change));
+        });
         for (done, answer) in waiting.drain(..).zip(answers) {
             let _ = done.send(answer); // nobody may be waiting
         }
@@ -390,12 +413,12 @@ impl Shared {
         };
         for (change, _) in changes.iter().zip(answers).filter(|(_, answer)| refused(answer)) {
             let Some(evidence) = change.late_evidence() else { continue };
-            tracing::warn!(tenant = %evidence.tenant, record = %evidence.record, "a late answer is kept as evidence");
+            tracing::warn!(tenant = %evidence.tenant, record = %evidence.record, "late answer kept as evidence");
             let evidence = Some(Box::new(evidence));
             let change = Change { evidence, contract: change.contract, ..Change::default() };
             // The evidence may be the only trace of an effect: it is tried as long as any other write.
             if let Err(error) = self.try_commit(&[change], &mut PAUSES.iter()).await {
-                tracing::error!(%error, "a late answer could not be kept");
+                tracing::error!(%error, "late answer lost");
             }
         }
     }
@@ -408,9 +431,13 @@ impl Shared {
         loop {
             let (verdicts, held): (Vec<_>, _) = self.without_stopped(changes);
             let error = match self.store.commit(held.as_deref().unwrap_or(changes)).await {
-                Ok(written) => return Ok(merge(verdicts, written)),
+                Ok(written) => {
+                    self.outage.answered(Side::Write);
+                    return Ok(merge(verdicts, written));
+                }
                 Err(error) => error,
             };
+            self.outage.failed(Side::Write, &error);
             // Another program has the file locked, and nothing else can be written until it is done. The batch may
             // hold the answers of calls: giving up would lose them, and a person would be asked about each.
             let is_locked = matches!(error, StoreError::Busy { .. }) && !self.store.is_shared();
@@ -420,7 +447,6 @@ impl Shared {
             };
             let pause = if waits { Some(&LOCKED) } else { pauses.next().filter(|_| error.is_transient()) };
             let Some(pause) = pause else { return Err(error) };
-            tracing::warn!(%error, ?pause, "a write failed and is tried again");
             self.clock.sleep(*pause).await;
         }
     }

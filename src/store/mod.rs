@@ -13,6 +13,7 @@ mod change;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod document;
+pub(crate) mod durable;
 mod error;
 mod escalation;
 mod evidence;
@@ -22,6 +23,7 @@ mod inbox;
 mod late;
 mod look;
 mod model;
+mod outage;
 mod outbox;
 pub(crate) mod own;
 #[cfg(feature = "postgres")]
@@ -72,6 +74,9 @@ pub use history::{History, PastCall, PastUse};
 pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub use model::Model;
+#[cfg(feature = "postgres")]
+pub(crate) use outage::Outage;
+pub(crate) use outage::Side;
 pub use outbox::{Due, OutboxEvent, Published};
 pub(crate) use read_only::ReadOnly;
 pub use resolution::{PossibleAnswer, Resolution};

@@ -6,10 +6,12 @@
 //! a database is written without naming the output type.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use super::outage::Outage;
 use super::{Change, Delivery, Known, SetAside, Step, StoreFuture, TransactionError};
 use crate::clock::{Clock, Timestamp};
 use crate::id::QuestionId;
@@ -49,6 +51,11 @@ pub trait OwnDatabase: Send + Sync {
     fn mark(&self, raise: bool) -> StoreFuture<'_, ()> {
         let _ = raise;
         Box::pin(async { Ok(()) })
+    }
+
+    /// Whether the database is away, of one that tries again and reports that by itself.
+    fn outage(&self) -> Option<Arc<Outage>> {
+        None
     }
 
     /// Ends writing, and releases a file.

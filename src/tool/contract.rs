@@ -79,9 +79,8 @@ classes! {
     Lookup: Reconcile;
     /// A provider without key and lookup. A call of unknown outcome waits for a person.
     Blind:;
-    /// A call that is idempotent by nature: it sets something to a value, or removes what may be gone. It is made again
-    /// if its outcome is unknown. A late repeat may overwrite a later value, unless each call carries a
-    /// [version](ledger::Contract::versioned).
+    /// A call that sets a value, or removes what may be gone. It is made again if its outcome is unknown. A late repeat
+    /// may overwrite a later value, unless each call carries a [version](ledger::Contract::versioned).
     Idempotent:;
 }
 

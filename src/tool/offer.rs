@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// The description of a tool for a model.
 ///
-/// It is serialised as an entry of the `tools` array of OpenAI's chat completions, which most servers take. Other
+/// It is serialised as an entry of the `tools` array of a chat completions request, which most servers take. Other
 /// interfaces want the same three values in a form of their own:
 ///
 /// ```

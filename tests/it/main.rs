@@ -11,6 +11,7 @@ mod agent;
 mod exec;
 mod flow;
 mod guard;
+mod log;
 #[path = "../own_server/mod.rs"]
 mod own_server;
 mod place;

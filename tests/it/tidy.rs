@@ -11,8 +11,8 @@ use paths::{library, named};
 
 /// The layers from the ground up. A file may import from its own layer and from those below. Not listed are `lib`, which only passes
 /// on what the layers have, and `main`, which is another crate.
-const LAYERS: [&[&str]; 9] = [
-    &["clock", "crash", "id", "panics", "payload"],
+const LAYERS: [&[&str]; 10] = [
+    &["clock", "crash", "id", "log", "panics", "payload"],
     &["ledger"],
     &["store"],
     &["tool"],
@@ -21,9 +21,10 @@ const LAYERS: [&[&str]; 9] = [
     &["agent", "guard"],
     &["sim"],
     &["rim"],
+    &["guides"],
 ];
 
-fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+pub(crate) fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
     while let Some(folder) = folders.pop() {

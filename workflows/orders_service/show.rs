@@ -87,7 +87,7 @@ async fn sent(service: &mut Service<SqliteConnection>) -> Result<Vec<Shown>, Fai
     let notes = copies(|n| senders.note(n)).await?;
     let shop = service.engine.tenant(SHOP)?;
     for n in 0..NUMBERS {
-        let run = shop.run_of(payment::<SqliteConnection>, &senders.number(n)).find().await?;
+        let run = shop.run_of(payment::<SqliteConnection>, senders.number(n)).find().await?;
         run.ok_or("a payment has a run")?.result().await?;
     }
     let own = &mut service.own;

@@ -177,7 +177,7 @@ impl Carrier {
 
     /// Begins an operation without a record.
     async fn begin(&self) -> Result<Step, ExecError> {
-        tracing::trace!(tenant = %self.op.tenant, key = %self.op.key, "new");
+        log_call!(trace, self.op, decision = Decision::New.name(), "call decided");
         if self.is_past_deadline() {
             return Ok(self.until_cancelled());
         }
@@ -227,9 +227,9 @@ impl Carrier {
         if is_decided || !undoing_looks_first(spec.effect, &spec.contract) {
             return Ok(false);
         }
-        // Boxed because it is rare: every call would reserve the memory for it.
+        // Boxed because this case is rare: every call would reserve its memory.
         let shown = Box::pin(lookup::show_unsent(&self.core, &self.op)).await?;
-        tracing::info!(tenant = %self.op.tenant, key = %self.op.key, ?shown, "looked up before it is undone");
+        log_call!(info, self.op, shown = shown.name(), "effect looked up before its undoing");
         Ok(shown != lookup::Shown::Nothing)
     }
 
@@ -240,7 +240,7 @@ impl Carrier {
             return Ok(Step::Changed);
         }
         let decision = op.decide(core, Some(found)).await?;
-        tracing::trace!(tenant = %op.tenant, key = %op.key, ?decision, "decided");
+        log_call!(trace, op, decision = decision.name(), "call decided");
         match decision {
             Decision::New => self.begin().await,
             Decision::Retry { not_before, failure } => {

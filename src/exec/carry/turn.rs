@@ -18,7 +18,7 @@ impl Carrier {
         if self.op.is_unlimited() {
             return Ok(Ok(None));
         }
-        // Boxed because it is rare: every call would reserve the memory for it.
+        // Boxed because this case is rare: every call would reserve its memory.
         Box::pin(self.limited(found)).await
     }
 
@@ -90,7 +90,7 @@ impl Carrier {
     /// remains.
     async fn used_up(&self, found: Option<&Record>, used_up: &BudgetExceeded) -> Result<Step, ExecError> {
         let (core, op, failure) = (&self.core, &self.op, used_up.failure());
-        tracing::info!(tenant = %op.tenant, key = %op.key, budget = used_up.budget(), "a budget is used up");
+        log_call!(info, op, budget = used_up.budget(), "budget used up, nothing sent");
         let is_as_it_was = match found {
             Some(record) if record.not_before.is_some() => {
                 give_up(core, op, record, failure.clone()).await?.is_some()

@@ -125,7 +125,7 @@ pub(crate) async fn publish(core: Weak<Core>, publisher: Publisher) {
             Ok(Next::Rung) => None,
             Ok(Next::At(at)) => Some(at),
             Err(error) => {
-                tracing::warn!(%error, "events cannot be published, tried again later");
+                log_trouble!(error, "outbox not read, will retry");
                 Some(strong.now().after(LATER))
             }
         };
@@ -150,7 +150,7 @@ pub(crate) async fn announce(core: Weak<Core>) {
         bell.notified().await;
         let Some(strong) = core.upgrade() else { return };
         if let Err(error) = strong.group.wake_others().await {
-            tracing::debug!(%error, "the others will find out by themselves");
+            tracing::debug!(%error, "hint to other workers lost");
         }
     }
 }
@@ -262,7 +262,7 @@ impl Desk {
             Err(error) => {
                 self.down = self.down.saturating_add(1);
                 let pause = self.publisher.policy.pause(self.down, &error, core.entropy.bits());
-                tracing::warn!(%error, events = batch.len(), ?pause, "the sink has taken nothing");
+                tracing::warn!(%error, events = batch.len(), ?pause, "sink took nothing, will retry");
                 self.down_until = Some(core.now().after(pause));
                 return Ok(true);
             }
@@ -277,7 +277,7 @@ impl Desk {
                 self.publisher.policy.after(&due.aggregate, &tried, core.now(), core.entropy.bits());
             let mut change = core.change(Some(self.lane));
             if let Some((failure, event)) = tried.failure.zip(due.events.get(tried.taken)) {
-                tracing::warn!(tenant = %event.tenant, event = event.id, tries = mark.tries, %failure, "not published");
+                tracing::warn!(tenant = %event.tenant, event = event.id, tries = mark.tries, error = %failure, "event not published, will retry");
                 if self.publisher.policy.gives_up(&mark) {
                     let question = unpublished(core, event, mark.refusals, failure);
                     mark.escalation = Some(question.id);
@@ -293,7 +293,7 @@ impl Desk {
                 Verdict::Refused(Refusal::Fenced) => return Ok(false),
                 // A person has answered a question about the aggregate: its events are read and offered again.
                 Verdict::Refused(refusal) => {
-                    tracing::info!(%refusal, "not marked as published");
+                    tracing::info!(%refusal, "events not marked as published, will be offered again");
                     core.group.end_lane(self.lane);
                     self.lane = core.new_lane();
                 }
@@ -342,7 +342,7 @@ async fn loaded(core: &Core, due: &mut Vec<Due>) -> Result<Vec<Event>, StoreErro
             let event = match published(core, event).await {
                 Ok(event) => event,
                 Err(error @ StoreError::Corrupt { .. }) => {
-                    tracing::error!(tenant = %event.tenant, event = event.id, %error, "holds back its aggregate");
+                    tracing::error!(tenant = %event.tenant, event = event.id, %error, "event damaged, its aggregate is held back");
                     break;
                 }
                 Err(error) => return Err(error),
@@ -379,7 +379,7 @@ fn unpublished(core: &Core, event: &OutboxEvent, refusals: u32, failure: &SinkEr
          `skip` to leave it out?",
         event.id
     );
-    tracing::error!(tenant = %event.tenant, event = event.id, escalation = %id, %failure, "set aside");
+    tracing::error!(tenant = %event.tenant, event = event.id, question = %id, error = %failure, "event set aside");
     Question {
         id,
         tenant: event.tenant.clone(),

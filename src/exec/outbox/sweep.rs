@@ -67,7 +67,7 @@ impl Sweep {
                 // A repeat would be refused again, for as long as this process lives.
                 Verdict::Refused(Refusal::Fenced) => return Ok(Swept::Fenced),
                 Verdict::Refused(refusal) => {
-                    tracing::info!(%refusal, "not swept");
+                    tracing::info!(%refusal, "outbox sweep refused");
                     core.group.end_lane(lane); // a lane takes nothing more after a refusal
                     self.next = Some(now.after(SELDOM));
                     return Ok(Swept::Until(self.next));

@@ -136,11 +136,11 @@ impl Gate {
         }
         match after {
             CircuitState::Closed => {
-                tracing::info!(gate = self.name, "the circuit is closed: calls go out again");
+                tracing::info!(gate = self.name, "breaker closed, calls go out again");
             }
             CircuitState::Open { until } => {
                 let (waiting, for_ms) = (line.waiting.len(), now.until(until).as_millis());
-                tracing::warn!(gate = self.name, waiting, for_ms, "the circuit is open: calls wait");
+                tracing::warn!(gate = self.name, waiting, for_ms, "breaker open, calls wait");
             }
             CircuitState::HalfOpen { .. } => {}
         }

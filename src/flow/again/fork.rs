@@ -71,7 +71,7 @@ impl Plan {
         }
         match verdict? {
             Verdict::Admitted => {
-                tracing::info!(tenant = %self.tenant, run = %run.id, from = %row.id, by = self.by, "forked");
+                tracing::info!(tenant = %self.tenant, run = %run.id, workflow = %run.workflow, from = %row.id, by = self.by, "run forked");
                 let id = run.id;
                 self.inner.spawn(Box::new(run), None);
                 Ok(id)

@@ -44,7 +44,7 @@ impl Plan {
             }
             match verdict? {
                 Verdict::Admitted => {
-                    tracing::info!(tenant = %self.tenant, run = %row.id, by = self.by, "retried");
+                    tracing::info!(tenant = %self.tenant, run = %row.id, workflow = %row.workflow, by = self.by, "run retried");
                     self.inner.spawn(Box::new(run), None);
                     return Ok(Sent::New);
                 }

@@ -210,7 +210,7 @@ impl Inner {
         let told = Box::pin(self.command(order)).await;
         // A child that was cancelled before, for another reason, ends as well: the error is only logged.
         if let Err(error) = told {
-            tracing::warn!(%tenant, run = %child, %error, "a child is not cancelled");
+            tracing::warn!(%tenant, run = %child, %error, "child run not cancelled");
         }
     }
 

@@ -19,7 +19,7 @@ impl Inner {
         let mut overdue = match self.core.group.run_overdue(now, CLAIM).await {
             Ok(overdue) => overdue,
             Err(error) => {
-                tracing::error!(%error, "cannot read which runs are past their deadline");
+                log_trouble!(error, "overdue runs not read, will retry");
                 return 0;
             }
         };
@@ -30,7 +30,7 @@ impl Inner {
                 Ok(_) | Err(RunError::Over { .. }) => told += 1,
                 Err(error) => {
                     let (tenant, id) = (&run.tenant, run.id);
-                    tracing::error!(%tenant, run = %id, %error, "a run past its deadline cannot be cancelled");
+                    tracing::error!(%tenant, run = %id, workflow = %run.workflow, %error, "overdue run not cancelled, will retry");
                 }
             }
         }

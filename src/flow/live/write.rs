@@ -62,7 +62,7 @@ impl Live {
         }
         tracing::info!(
             tenant = %self.tenant, run = %self.id, %step,
-            "a step has another input than when it was recorded and gives the same result, which is kept"
+            "step adopted: its input changed, its result did not"
         );
         let mark = Identity { id: step.adopted_id(input), ..step.clone() };
         let value = Stored::Inline(Payload::stored("null"));

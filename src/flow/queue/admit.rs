@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::exec::last;
 use crate::flow::inner::Inner;
-use crate::store::{Admission, Queue, Store as _, StoreError, Verdict};
+use crate::store::{Admission, Queue, Run, Store as _, StoreError, Verdict};
 
 /// The greatest number of runs that one transaction admits.
 const AT_ONCE: u32 = 64;
@@ -47,7 +47,7 @@ impl Inner {
                 Ok(0) => {}
                 Ok(_) => continue, // more runs may be queued than begin at once
                 Err(error) => {
-                    tracing::warn!(queue, %error, "whose turn it is cannot be found out, asked again later");
+                    log_trouble!(error, queue, "queue admission failed, will retry");
                     self.core.clock.sleep(RETRY).await;
                     if !self.core.is_closing() {
                         continue;
@@ -85,7 +85,7 @@ impl Inner {
         change.admission = Some(Box::new(Admission { queue: queue.clone(), at, most: AT_ONCE, known }));
         // The change goes past the group: a batch with an admission in it would be judged change by change.
         if let [Verdict::Refused(refusal)] = &group.store().commit(&[change]).await?[..] {
-            tracing::warn!(queue = name, %refusal, "nothing was admitted");
+            tracing::warn!(queue = name, %refusal, "queue admission refused");
             admitted.remove(name);
             return Ok(0);
         }
@@ -105,6 +105,10 @@ impl Inner {
         for run in runs {
             // A run that was under way before, and is no more, may have ended since its row was read: begun from that
             // row, it would be carried out once more.
+            if !carried.contains(&run.id) {
+                let Run { tenant, id, workflow, .. } = &run;
+                tracing::debug!(%tenant, run = %id, %workflow, queue = name, "run admitted");
+            }
             if carried.contains(&run.id) && !self.runs.has_of(&run.tenant, run.id) {
                 self.wake(&run.tenant, run.id).await;
             } else {
@@ -136,7 +140,7 @@ impl Inner {
     pub(in crate::flow) async fn tell_of_unknown_queues(&self) -> Result<(), StoreError> {
         for queue in self.core.group.queue_waiting().await? {
             if !self.queues.has(&queue) {
-                tracing::warn!(queue, "runs wait in a queue that is not declared: nothing admits them here");
+                tracing::warn!(queue, "queue not declared, its runs are not admitted here");
             }
         }
         Ok(())

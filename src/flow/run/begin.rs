@@ -46,8 +46,8 @@ pub(super) async fn body(this: Activation<'_>) -> Result<Body, End> {
         return Err(resume::block(live, QuestionKind::Unregistered, question).await);
     };
     if workflow.version != run.version {
-        tracing::info!(tenant = %run.tenant, run = %run.id, from = run.version, by = workflow.version, "taken over");
         // Written in the run's lane, so that no record of the newer version is durable before the version is.
+        tracing::info!(tenant = %run.tenant, run = %run.id, workflow = %run.workflow, from = run.version, to = workflow.version, "run moved to another version");
         drop(live.change_run(|run| run.version = workflow.version));
     }
     let continued = live.with_replay(|replay| replay.input(run.base).and_then(|step| step.value.clone()));

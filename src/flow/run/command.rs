@@ -37,7 +37,7 @@ impl Activation<'_> {
                 None => received_before(live).await?,
             };
             let command = command(live, body.as_ref()).await?;
-            tracing::info!(tenant = %live.tenant, run = %live.id, by = command.by, "cancelled");
+            tracing::info!(tenant = %live.tenant, run = %live.id, by = command.by, "cancel command obeyed");
             self.engine.cancel_children(&live.tenant, live.id, &command).await?;
             Ok(command)
         };

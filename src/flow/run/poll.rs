@@ -46,7 +46,7 @@ pub(super) async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
             if std::mem::take(&mut waiting) && woken && !own && live.waker.note_foreign() {
                 tracing::warn!(
                     tenant = %live.tenant, run = %live.id,
-                    "the run's code waits for something that is not the context's: the run stays in memory, and a crash loses that wait"
+                    "run waits for something outside its context, a crash loses that wait"
                 );
             }
             let begun = clock.boot();
@@ -56,8 +56,7 @@ pub(super) async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
             if took > BLOCKING {
                 tracing::warn!(
                     tenant = %live.tenant, run = %live.id, took_ms = took.as_millis(),
-                    "the run's code held its thread, on which other runs wait: move work that blocks into `spawn_blocking`, in an \
-                     asynchronous step or a tool"
+                    "run blocked its thread, on which other runs wait"
                 );
             }
             match polled {

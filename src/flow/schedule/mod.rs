@@ -110,7 +110,7 @@ impl ScheduleStatus {
     fn of(schedule: &Schedule) -> Option<Self> {
         let rule: Rule = serde_json::from_str(&schedule.rule)
             .inspect_err(
-                |error| tracing::error!(schedule = %schedule.name, %error, "its rule cannot be read"),
+                |error| tracing::error!(tenant = %schedule.tenant, schedule = %schedule.name, %error, "schedule not readable"),
             )
             .ok()?;
         Some(Self {

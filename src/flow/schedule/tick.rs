@@ -72,7 +72,7 @@ impl Inner {
         let due = match self.core.group.schedule_due(now, CLAIM).await {
             Ok(due) => due,
             Err(error) => {
-                tracing::error!(%error, "cannot read which schedules are due");
+                log_trouble!(error, "due schedules not read, will retry");
                 return More::No;
             }
         };
@@ -82,7 +82,7 @@ impl Inner {
                 Ok(()) => taken_up += 1,
                 // The schedule stays due, and is tried again later, or by another worker.
                 Err(error) => {
-                    tracing::error!(tenant = %schedule.tenant, schedule = %schedule.name, %error, "a tick begins nothing");
+                    tracing::error!(tenant = %schedule.tenant, schedule = %schedule.name, %error, "schedule started no run, will retry");
                 }
             }
         }
@@ -106,14 +106,14 @@ impl Inner {
                 self.core.change(None).run(run.clone())
             }
             Fate::Skipped(why) => {
-                tracing::info!(tenant = %schedule.tenant, schedule = %schedule.name, why, "a tick was skipped");
+                tracing::info!(tenant = %schedule.tenant, schedule = %schedule.name, why, "schedule tick skipped");
                 next.missed = next.missed.saturating_add(1);
                 self.core.change(None)
             }
         };
         if due.missed > 0 {
             let missed = due.missed;
-            tracing::warn!(tenant = %schedule.tenant, schedule = %schedule.name, missed, "ticks were missed");
+            tracing::warn!(tenant = %schedule.tenant, schedule = %schedule.name, missed, "schedule ticks missed");
         }
         let change = crate::store::Change { schedule: Some(Box::new(next)), ..change };
         match (self.core.group.commit_one(change).await?, fate) {

@@ -44,7 +44,7 @@ impl Live {
             other => other.to_string(),
         };
         let (name, id) = (signal.name.clone(), signal.id.clone());
-        tracing::warn!(tenant = %self.tenant, run = %self.id, escalation = %question, name, id, "a signal cannot be read and is set aside");
+        tracing::warn!(tenant = %self.tenant, run = %self.id, question = %question, name, id, "signal set aside: run cannot read it");
         let asked = Question {
             id: question,
             tenant: self.tenant.clone(),

@@ -159,7 +159,7 @@ impl Ask {
             let change = Change { documents: vec![row.clone()], ..core.change(None) };
             match core.group.commit_one(change).await? {
                 Verdict::Admitted => {
-                    tracing::info!(%tenant, review = id, version, "asked for an approval");
+                    tracing::info!(%tenant, review = id, version, "approval requested");
                     return Ok(open_review(&row, review));
                 }
                 Verdict::Refused(Refusal::Exists | Refusal::Stale) => {} // another process asked at the same moment

@@ -178,8 +178,9 @@ impl Approvals {
 }
 
 fn readable(row: &Document, now: Timestamp) -> Option<OpenReview> {
-    let review = read(row)
-        .inspect_err(|error| tracing::error!(review = row.id, %error, "review left out of the list"));
+    let review = read(row).inspect_err(
+        |error| tracing::error!(review = row.id, %error, "review damaged, left out of the list"),
+    );
     Some(open_review(row, review.ok()?.at(now)))
 }
 
@@ -249,7 +250,7 @@ impl Decide {
             match written {
                 Verdict::Admitted => {
                     let run = review.run.map(tracing::field::display);
-                    tracing::info!(tenant = %owner, run, key = %key, by, approves, "decided");
+                    tracing::info!(tenant = %owner, run, key = %key, by, approves, "approval decided");
                     return Ok(decided);
                 }
                 // Another reviewer decided at the same moment, or this decision is a repeat: read the review again.

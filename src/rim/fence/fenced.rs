@@ -254,18 +254,18 @@ impl Fenced {
         match answer {
             Ok(answer) => {
                 if self.outage.answered() {
-                    tracing::info!(fence, "fence answers again");
+                    tracing::info!(fence, "fence back");
                 }
                 Some(answer)
             }
             // An error about this key alone, and no outage.
             Err(error @ (FenceError::TooLarge { .. } | FenceError::Damaged)) => {
-                tracing::warn!(fence, %error, "key not fenced, the ledger is asked each time");
+                tracing::warn!(fence, %error, "key not fenced, ledger is asked each time");
                 None
             }
             Err(error) => {
                 if self.outage.unanswered(clock.boot(), self.pause) {
-                    tracing::warn!(fence, %error, "fence gives no answer, the ledger is asked");
+                    tracing::warn!(fence, %error, "fence away, ledger is asked");
                 }
                 None
             }

@@ -55,7 +55,7 @@ where
             }
             Err(error) => {
                 if let Err(kept) = fence.release(key, &token).await {
-                    tracing::warn!(fence = fence.kind(), error = %kept, "key not freed, it is until its claim ends");
+                    tracing::warn!(fence = fence.kind(), error = %kept, "key not freed, its claim runs out");
                 }
                 Err(FenceOnceError::Failed(error))
             }
@@ -79,11 +79,11 @@ async fn remember<K: KeyFence>(
     match sealed {
         Ok(true) => true,
         Ok(false) => {
-            tracing::warn!(fence = fence.kind(), "claim lost before its seal: the effect may be made twice");
+            tracing::warn!(fence = fence.kind(), "claim lost before its seal, effect may be made twice");
             false
         }
         Err(error) => {
-            tracing::warn!(fence = fence.kind(), %error, "not sealed: the effect may be made twice");
+            tracing::warn!(fence = fence.kind(), %error, "claim not sealed, effect may be made twice");
             false
         }
     }

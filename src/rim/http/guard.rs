@@ -89,7 +89,7 @@ impl Guard {
                 Ok(Admitted { scope, key, body, route, operation })
             }
             Err(error) => {
-                tracing::error!(route = name, %error, "the route cannot be guarded");
+                tracing::error!(route = name, %error, "route not guarded, its configuration is refused");
                 let detail = "The host's configuration of this route is refused. Nothing was done.";
                 let details = Details::of(Problem::Misconfigured, detail);
                 Err(refused(config, Some(scope), Some(key), details))
@@ -128,7 +128,7 @@ impl Guard {
             Ok(Some(outcome)) => response(config, outcome, progress.take_answer(), status_url.as_deref()),
             Ok(None) => in_progress(config, status_url.as_deref()),
             Err(error) => {
-                tracing::error!(tenant = %scope.tenant, idempotency_key = key, %error, "the ledger did not answer");
+                tracing::error!(tenant = %scope.tenant, idempotency_key = key, %error, "ledger gave no answer, request failed");
                 failed(config, &error)
             }
         };

@@ -32,7 +32,7 @@ async fn ended<S: BrokerSession>(mut session: S, clock: &SharedClock, busy: &Tas
     busy.wait().await;
     let closed = answered(clock, session.close()).await;
     if let Err(error) = stopped.and(closed) {
-        tracing::debug!(%error, "the session was not closed in order, the broker closes it by itself");
+        tracing::debug!(%error, "broker session not closed, broker closes it by itself");
     }
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn consume<B: Broker, C: OwnConnection + 'static>(
     let open = loop {
         let Err(error) = hands.receive_all(&mut session, &terms, &handler).await else { break Some(session) };
         let (kind, source) = (B::KIND, place.broker.source());
-        tracing::warn!(kind, source, %error, "the connection to the broker was lost, it is opened again");
+        tracing::warn!(kind, source, %error, "broker connection lost, will reconnect");
         drop(session);
         match reopen(&place, &terms, &hands.stop).await {
             Some(opened) => session = opened,
@@ -81,15 +81,17 @@ async fn reopen<B: Broker>(place: &Place<B>, terms: &Terms, stop: &CancellationT
         match opened.map_err(Into::into) {
             Ok(session) => match accepted(&place.broker, &place.needs, session.limits()) {
                 Ok(()) => {
-                    tracing::info!(kind, source, "the connection to the broker is open again");
+                    tracing::info!(kind, source, "broker connection back");
                     return Some(session);
                 }
                 // The limits were changed while the connection was lost. No message is lost while none is consumed.
-                Err(error) => tracing::error!(kind, source, %error, "the limits of the broker are refused"),
+                Err(error) => {
+                    tracing::error!(kind, source, %error, "broker limits refused, nothing is consumed");
+                }
             },
             Err(error) => {
                 let error: super::QueueError = error;
-                tracing::warn!(kind, source, %error, "the broker cannot be reached, tried again");
+                tracing::warn!(kind, source, %error, "broker away, will retry");
             }
         }
         attempt = attempt.saturating_add(1).max(2);

@@ -169,7 +169,7 @@ impl Terms {
                 let pause = self.backoff.delay(failures.saturating_add(1), self.executor.entropy().bits());
                 let Known { tenant, key } = known;
                 let (consumer, source) = (&self.consumer, &self.source);
-                tracing::warn!(%tenant, consumer, source, message = key, %error, ?pause, "message not processed, given back");
+                tracing::warn!(%tenant, consumer, source, message_id = key, %error, ?pause, "message not processed, given back");
                 Fate::Again(pause)
             }
         }

@@ -157,7 +157,7 @@ async fn tell<D: BrokerDelivery>(delivery: D, fate: Fate, terms: &Terms) {
         }
     };
     if let Err(error) = answered(terms.executor.clock(), told).await.flatten() {
-        tracing::debug!(message = key, %error, "the broker was not told, it delivers the message again");
+        tracing::debug!(message_id = key, %error, "broker not told of the outcome, it delivers the message again");
     }
 }
 
@@ -184,7 +184,7 @@ impl<D: BrokerDelivery> KeptAlive<D> {
         loop {
             self.terms.executor.clock().sleep(every).await;
             if let Err(error) = self.delivery.keep_alive().await {
-                tracing::debug!(%error, "a message was not kept alive");
+                tracing::debug!(%error, "acknowledgement deadline not extended");
             }
         }
     }

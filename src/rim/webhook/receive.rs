@@ -181,7 +181,7 @@ impl Source {
                     tracing::info!(
                         source_id = self.name,
                         idempotency_key = id,
-                        "another body under a known id"
+                        "event repeated with another body"
                     );
                 }
                 (Decided::Replayed, receipt())
@@ -207,7 +207,7 @@ impl Source {
             error,
             ReactionError::Inbox(InboxError::Failed(_) | InboxError::Transaction(_) | InboxError::Payload(_))
         );
-        tracing::warn!(source_id = self.name, idempotency_key = id, %error, "event not processed");
+        tracing::warn!(source_id = self.name, idempotency_key = id, %error, "webhook event not processed");
         let (decided, problem, detail) = if rolled_back {
             let detail = "What the event does has failed, and was rolled back. Deliver it again.";
             (Decided::Freed, WebhookProblem::NotProcessed, detail)

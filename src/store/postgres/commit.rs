@@ -25,7 +25,7 @@ use crate::store::sql::ask::Session as _;
 use crate::store::sql::worker;
 use crate::store::sql::write::{Own, write};
 use crate::store::written::Written;
-use crate::store::{Change, Refusal, Run, Verdict, WorkerChange};
+use crate::store::{Change, Refusal, Run, Side, Verdict, WorkerChange};
 
 pub(super) async fn commit(store: &Postgres, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {
     if let [change] = changes
@@ -117,17 +117,20 @@ impl Writer {
                 + options.answer_timeout / 50 * u32::try_from(changes.len()).unwrap_or(u32::MAX);
             let tried = within(limit, self.try_commit(store, changes, again)).await;
             let trouble = match tried {
-                Some(Ok(verdicts)) => return Ok(verdicts),
+                Some(Ok(verdicts)) => {
+                    store.connector.outage.answered(Side::Write);
+                    return Ok(verdicts);
+                }
                 Some(Err(trouble)) => trouble,
                 None => {
                     self.connection = None;
                     Trouble::late(limit)
                 }
             };
+            store.connector.outage.failed(Side::Write, &trouble.error);
             if !trouble.may_pass || !patience.again().await {
                 return Err(trouble.error);
             }
-            tracing::warn!(error = %trouble.error, changes = changes.len(), "a write failed and is tried again");
             again = true;
         }
     }

@@ -1,6 +1,7 @@
 //! Connections to the primary among several hosts, set up so that a commit that is answered is durable.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 use super::{Options, failure};
 use crate::clock::{Boot, Clock as _, SystemClock};
 use crate::id::{Entropy as _, SystemEntropy};
-use crate::store::{OpenError, StoreError};
+use crate::store::{OpenError, Outage, StoreError};
 
 /// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(super) struct Connector {
     /// The index of the host that was the primary last.
     last: AtomicUsize,
     pub(super) options: Options,
+    /// Whether the database is away. Each try that fails is told here, by whichever connection it was made.
+    pub(super) outage: Arc<Outage>,
 }
 
 impl Connector {
@@ -40,7 +43,8 @@ impl Connector {
             check_schema(schema)?;
         }
         let hosts = hosts(url)?;
-        Ok(Self { hosts, last: AtomicUsize::new(0), options })
+        let outage = Arc::new(Outage::by(Arc::new(SystemClock)));
+        Ok(Self { hosts, last: AtomicUsize::new(0), options, outage })
     }
 
     /// The hosts, database and schema without the password, for messages.

@@ -46,7 +46,7 @@ impl Postgres {
         let row = match row {
             Ok(row) => row,
             Err(StoreError::Io { detail }) => {
-                tracing::warn!(detail, "the server does not say where it is: a restore is not recognised");
+                tracing::warn!(detail, "server does not say where its log is, a restore is not recognised");
                 return Ok(None);
             }
             Err(error) => return Err(error),

@@ -131,7 +131,7 @@ impl Ear {
         let mut patience = Patience::of(LONG);
         loop {
             if let Err(error) = self.listen_once(&mut patience).await {
-                tracing::debug!(%error, "nothing is heard of other workers for a moment");
+                tracing::debug!(%error, "hints of other workers interrupted");
             }
             self.heard.notify_one(); // hints that were given meanwhile are lost
             patience.again().await;

@@ -116,7 +116,7 @@ impl Postgres {
         let writers = self.writers.lock().await.take();
         for connection in writers.into_iter().flatten().filter_map(|writer| writer.connection) {
             if let Err(error) = connection.close().await {
-                tracing::warn!(%error, database = self.place(), "the database was not closed in order");
+                tracing::warn!(%error, database = self.place(), "database connection not closed in order");
             }
         }
         self.guests.close().await;

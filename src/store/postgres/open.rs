@@ -237,10 +237,7 @@ async fn warn_of_fsync(connector: &Connector, connection: &mut PgConnection) -> 
     let fsync: Option<String> = row.and_then(|row| row.try_get(0)).map_err(|e| failure(&e))?;
     if fsync.as_deref() == Some("off") {
         let database = connector.place();
-        tracing::warn!(
-            database,
-            "fsync is off: a power failure of the server may lose or damage what was committed"
-        );
+        tracing::warn!(database, "fsync is off, a power failure may lose committed data");
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! The server as the user's own database: the functions of each subject's file for its transactions and messages.
 
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 use sqlx::postgres::PgConnection;
 
@@ -10,9 +12,13 @@ use crate::payload::Payload;
 use crate::store::own::{
     OwnDatabase, Transacting, TransactionsOn, Unseen, Within, Work, messages, transactions,
 };
-use crate::store::{Change, Delivery, Known, SetAside, Step, StoreFuture};
+use crate::store::{Change, Delivery, Known, Outage, SetAside, Step, StoreFuture};
 
 impl OwnDatabase for Postgres {
+    fn outage(&self) -> Option<Arc<Outage>> {
+        Some(self.connector.outage.clone())
+    }
+
     fn on_postgres(&self) -> Option<&dyn TransactionsOn<PgConnection>> {
         Some(self)
     }

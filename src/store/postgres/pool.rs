@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::connect::{Connector, Patience, Purpose, within};
 use super::{Fate, failure, fate};
 use crate::clock::{Boot, Clock as _, SystemClock};
-use crate::store::StoreError;
+use crate::store::{Side, StoreError};
 
 /// A statement with its arguments.
 pub(super) type Statement = Query<'static, sqlx::Postgres, PgArguments>;
@@ -55,13 +55,16 @@ impl Pool {
         let mut patience = Patience::of(self.connector.options.retry_for);
         loop {
             let error = match self.try_all(query()).await {
-                Ok(rows) => return Ok(rows),
+                Ok(rows) => {
+                    self.connector.outage.answered(Side::Read);
+                    return Ok(rows);
+                }
                 Err(error) => error,
             };
+            self.connector.outage.failed(Side::Read, &error.error);
             if !error.may_pass || !patience.again().await {
                 return Err(error.error);
             }
-            tracing::debug!(error = %error.error, "a query failed and is tried again");
         }
     }
 

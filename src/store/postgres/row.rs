@@ -253,7 +253,7 @@ impl Bound {
         if let Err(error) = self.0.add(value) {
             // Numbers, texts and NULL always encode. If one did not, the query would lack an argument, and the server
             // would refuse it.
-            tracing::error!(%error, "a value could not be bound");
+            tracing::error!(%error, "value not bound to its statement");
         }
     }
 }

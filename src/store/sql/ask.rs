@@ -191,5 +191,5 @@ pub(in crate::store) trait Session {
 
 /// Logs a damaged row and skips it.
 pub(in crate::store) fn named<R>(read: Result<R, StoreError>) -> Option<R> {
-    read.inspect_err(|error| tracing::error!(%error, "left out of a list")).ok()
+    read.inspect_err(|error| tracing::error!(%error, "row damaged, left out of a list")).ok()
 }

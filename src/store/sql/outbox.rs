@@ -14,7 +14,7 @@ pub(super) fn by_aggregate<E: Display>(
 ) -> Vec<Due> {
     let mut all: Vec<Due> = Vec::new();
     let mut damaged = None;
-    let report = |error: &E| tracing::error!(%error, "an event holds back its aggregate");
+    let report = |error: &E| tracing::error!(%error, "event damaged, its aggregate is held back");
     for row in rows {
         let Ok((aggregate, event)) = row.inspect_err(report) else { continue };
         let place = (aggregate.tenant.clone(), aggregate.name.clone());

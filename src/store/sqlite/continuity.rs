@@ -135,7 +135,7 @@ impl Sqlite {
         let (file, inode) = self.place.file();
         let now = present(file, inode, &mut writer.connection).await?;
         if !leave(file, &now) {
-            tracing::debug!(path = %self.path().display(), "the filesystem keeps no mark: a restore is not recognised");
+            tracing::debug!(path = %self.path().display(), "filesystem keeps no mark, a restore is not recognised");
         }
         Ok(())
     }

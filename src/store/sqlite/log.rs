@@ -41,7 +41,7 @@ impl Log {
             let (path, bytes, pages) = (self.path.display(), found.len(), found.len() / 4096);
             tracing::warn!(
                 log = %path, bytes, pages,
-                "the database's log grows: another program reads the file and does not end its transaction; end it"
+                "database log grows behind a reader"
             );
             self.next = found.len().saturating_mul(2);
         }

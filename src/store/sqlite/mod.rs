@@ -158,7 +158,7 @@ impl Sqlite {
         if let Some(writer) = self.writer.lock().await.take()
             && let Err(error) = writer.close().await
         {
-            tracing::warn!(%error, path = %self.path().display(), "the database was not closed in order");
+            tracing::warn!(%error, path = %self.path().display(), "database connection not closed in order");
         }
         self.place.release();
     }
@@ -176,7 +176,7 @@ impl Writer {
         self.settle().await?;
         if !empty_log(&mut self.connection).await? {
             let path = self.place.path().display();
-            tracing::warn!(%path, "somebody reads the database: what is new is still in its -wal file; copy both");
+            tracing::warn!(%path, "database log not emptied, copy the -wal file as well");
         }
         self.connection.close().await.map_err(|e| failure(&e))
     }

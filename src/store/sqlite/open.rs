@@ -188,7 +188,7 @@ fn readers(place: &Arc<Place>, connect: SqliteConnectOptions, count: u32) -> Sql
             let checked = place.check();
             Box::pin(async move {
                 if let Err(error) = checked {
-                    tracing::error!(%error, "the database cannot be read");
+                    tracing::error!(%error, "database file gone from its place, reads fail");
                     *connection = SqliteConnectOptions::new().in_memory(true).connect().await?;
                 }
                 Ok(())

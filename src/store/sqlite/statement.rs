@@ -140,7 +140,7 @@ impl<'a> Values<'a> {
     {
         if let Err(error) = self.0.add(value) {
             // Integers, text, bytes and NULL always encode. If one did not, the row must not be written.
-            tracing::error!(%error, "a value could not be bound");
+            tracing::error!(%error, "value not bound to its statement");
             let _ = self.0.add(None::<i64>);
         }
         self

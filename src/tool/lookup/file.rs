@@ -148,7 +148,7 @@ impl FileAt {
                 .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", always.display())))?;
         }
         let Some(there) = there else { return Ok(None) };
-        // A link that leads nowhere is no miss, because somebody has put it there.
+        // A link that leads nowhere is no miss, because a person or program has put it there.
         let before = if there.is_symlink() { fs::metadata(&self.path)? } else { there };
         if !before.is_file() {
             return Err(io::Error::new(Io::InvalidInput, "there is something, and it is no file"));
@@ -247,7 +247,7 @@ fn tidy_once(folder: &Path) {
         // The system releases a lock when its process dies in any way. A living writer holds it.
         if file.try_lock().is_ok() {
             let removed = fs::remove_file(&path);
-            tracing::info!(path = %path.display(), ?removed, "temporary file of a writer that was killed");
+            tracing::info!(path = %path.display(), ?removed, "temporary file of a dead writer removed");
         }
     }
 }

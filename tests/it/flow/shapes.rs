@@ -196,6 +196,10 @@ fn a_build_without_the_tool_or_the_state_blocks_the_run_until_one_has_them() {
     assert_eq!(result, json!([7, 1]), "it went on by itself");
 }
 
+async fn misused(ctx: Ctx, (): ()) -> Result<(), Failure> {
+    ctx.try_step("key", &(), |()| Key::of("").target("x").render().map(drop)).await
+}
+
 // The error of a step is recorded like its result, so that a resume does not try again.
 #[test]
 fn a_failed_step_is_recorded_and_a_mendable_one_is_not() {
@@ -224,9 +228,6 @@ fn a_failed_step_is_recorded_and_a_mendable_one_is_not() {
     assert_eq!(result.unwrap_err(), "invalid digit found in string");
     assert_eq!(world.counted("cents"), 1, "the recorded error answered");
 
-    async fn misused(ctx: Ctx, _: ()) -> Result<(), Failure> {
-        ctx.try_step("key", &(), |()| Key::of("").target("x").render().map(drop)).await
-    }
     let engine = world.engine().workflow("total", 1, flow.clone()).workflow("misused", 1, misused);
     process.shut_down();
     let process = Process::start(&world, engine);

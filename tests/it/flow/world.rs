@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use crate::flow::store::Tap;
 use crate::flow::tools::{Pay, Post, Ring, Tell};
 use crate::store::postgres::Schema;
+use crate::world::Log;
 
 /// A workflow as a function of the world.
 #[macro_export]
@@ -193,9 +194,23 @@ impl Process {
     }
 
     pub(crate) fn try_start(world: &Arc<World>, builder: EngineBuilder) -> Result<Self, StartError> {
+        Self::start_with(world, builder, || {})
+    }
+
+    /// The same where the log listens on each thread of the process. The caller has it listen on its own thread.
+    pub(crate) fn start_logged(world: &Arc<World>, builder: EngineBuilder, log: &Log) -> Self {
+        let log = log.clone();
+        Self::start_with(world, builder, move || std::mem::forget(log.listen())).unwrap()
+    }
+
+    fn start_with(
+        world: &Arc<World>,
+        builder: EngineBuilder,
+        on_thread: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
         // One worker: once it stops, no task of this process can be polled by another one.
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).on_thread_start(on_thread).enable_all().build().unwrap();
         let engine = runtime.block_on(builder.start())?;
         Ok(Self { engine, runtime, world: world.clone() })
     }

@@ -5,6 +5,7 @@
 #![allow(unreachable_pub, reason = "shared by all files of this binary")]
 
 mod clock;
+mod log;
 mod process;
 
 use std::collections::VecDeque;
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use clock::{Chance, TestClock, soon};
+pub use log::{Listener, Log};
 pub use process::Process;
 
 /// The provider's handling of a key that it has seen.

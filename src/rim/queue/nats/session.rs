@@ -191,11 +191,11 @@ impl BrokerSession for NatsSession {
 
     async fn stop(&mut self) {
         if let Err(error) = self.messages.unsubscribe().await {
-            tracing::debug!(%error, "the pull requests were not taken back, they expire");
+            tracing::debug!(%error, "pull requests not taken back, they expire");
         }
         // Messages in flight to this client would otherwise wait until the time for their acknowledgement is over.
         if let Err(error) = self.jetstream.client().flush().await {
-            tracing::debug!(%error, "the server was not told that the consumer stops");
+            tracing::debug!(%error, "broker not told that the consumer stops");
         }
         while let Some(Some(message)) = self.messages.next().now_or_never() {
             if let Ok(Some(delivery)) = self.take(message) {
@@ -207,7 +207,7 @@ impl BrokerSession for NatsSession {
     async fn close(self) {
         // Acknowledgements are written to the client's buffer only, so the buffer is flushed.
         if let Err(error) = self.jetstream.client().flush().await {
-            tracing::debug!(%error, "the last acknowledgements may be lost");
+            tracing::debug!(%error, "last acknowledgements may be lost");
         }
     }
 }

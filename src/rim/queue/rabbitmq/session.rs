@@ -85,7 +85,7 @@ impl BrokerSession for RabbitSession {
     async fn stop(&mut self) {
         let Some(mut consumer) = self.consumer.take() else { return };
         if let Err(error) = self.channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await {
-            tracing::debug!(%error, "the broker was not told that the consumer stops");
+            tracing::debug!(%error, "broker not told that the consumer stops");
         }
         while let Some(Some(Ok(delivery))) = consumer.next().now_or_never() {
             let _ = RabbitDelivery::of(&self.queue, delivery).give_back(Duration::ZERO).await;
@@ -95,7 +95,7 @@ impl BrokerSession for RabbitSession {
     async fn close(self) {
         // The channel closes after all acknowledgements on it; unacknowledged messages go back.
         if let Err(error) = self.channel.close(DONE, "".into()).await {
-            tracing::debug!(%error, "the last acknowledgements may be lost");
+            tracing::debug!(%error, "last acknowledgements may be lost");
         }
         let _ = self.connection.close(DONE, "".into()).await;
     }

@@ -1,7 +1,7 @@
 //! Other programs at the file: one that locks it, one that reads it and does not end.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counterfoil::exec::ExecutorBuilder;
@@ -11,11 +11,9 @@ use counterfoil::store::sqlite::{Options, Sqlite};
 use counterfoil::store::{Change, Store, StoreError, StoreFuture, Verdict};
 use sqlx::Connection as _;
 use tokio::sync::Notify;
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use super::{Folder, plain, run};
-use crate::world::{Keys, Reply, World, acme, request};
+use crate::world::{Keys, Log, Reply, World, acme, request};
 
 fn impatient() -> Options {
     Options { busy_timeout: Duration::from_millis(1), ..Options::default() }
@@ -91,41 +89,15 @@ async fn a_shutdown_does_not_wait_for_a_lock_from_outside() {
     executor.shutdown(Duration::ZERO).await;
 }
 
-/// Keeps the numbers of pages that warnings tell.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<u64>>>);
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == Level::WARN
-    }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut Pages(self));
-    }
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-struct Pages<'a>(&'a Warnings);
-
-impl Visit for Pages<'_> {
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        if field.name() == "pages" {
-            self.0.0.lock().unwrap().push(value);
-        }
-    }
-    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
-}
-
 #[tokio::test]
 async fn a_log_that_grows_behind_a_reader_is_reported_once_for_each_doubling() {
-    let warnings = Warnings::default();
-    let _scope = tracing::subscriber::set_default(warnings.clone());
+    let log = Log::default();
+    let _scope = log.listen();
+    let warned = || -> Vec<u64> {
+        let lines = log.lines();
+        let growing = lines.iter().filter(|line| line.message == "database log grows behind a reader");
+        growing.map(|line| line.field("pages").unwrap().parse().unwrap()).collect()
+    };
     let folder = Folder::new();
     // SQLite begins the log anew at 1000 pages, about 4 MiB.
     let options = Options { large_log: 6 << 20, ..Options::default() };
@@ -139,10 +111,10 @@ async fn a_log_that_grows_behind_a_reader_is_reported_once_for_each_doubling() {
         }
     };
     write(400, "free").await; // 20 MB, moved into the database again and again
-    assert_eq!(*warnings.0.lock().unwrap(), [0_u64; 0]);
+    assert_eq!(warned(), [0_u64; 0]);
     let mut reader = plain(&folder.database()).await;
     run(&mut reader, "BEGIN; SELECT count(*) FROM record").await;
     write(400, "behind").await;
-    let warned = warnings.0.lock().unwrap().clone();
+    let warned = warned();
     assert!(warned.len() == 2 && warned[1] >= 2 * warned[0], "{warned:?}");
 }

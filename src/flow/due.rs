@@ -62,6 +62,6 @@ impl Due for Inner {
 
     fn stop(&self) {
         self.runs.stop_all();
-        self.ends.give_up_all(); // no waiting caller is told anything from here on
+        self.ends.give_up_all(); // the waiting callers are told: no end is looked for from here on
     }
 }

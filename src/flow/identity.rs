@@ -113,6 +113,11 @@ impl Kind {
     }
 }
 
+/// A name as it is written in a [place](Identity::place), whose first `/` ends the name.
+pub(super) fn in_place(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2F")
+}
+
 impl Identity {
     /// The id that a use without an id gets from its ordinal. No use with an id has it.
     pub(super) fn generated(nth: u64) -> String {
@@ -142,7 +147,7 @@ impl Identity {
 
     /// The name and the id. The first `/` ends the name.
     pub(super) fn place(&self) -> String {
-        format!("{}/{}", self.name.replace('%', "%25").replace('/', "%2F"), self.in_turn())
+        format!("{}/{}", in_place(&self.name), self.in_turn())
     }
 
     /// The child that was begun, the signal that was sent or the event that was emitted, if the checkpoint is of that

@@ -1,5 +1,6 @@
 //! A run's checkpoints about its children: the begin of each, and the receipt of its end. Pure.
 
+use crate::flow::identity::in_place;
 use crate::id::RunId;
 use crate::store::{PastStep, Run, StepKind};
 
@@ -25,7 +26,7 @@ pub(in crate::flow) fn ended(step: &PastStep) -> Option<RunId> {
 /// The turn in which a child was begun, or its parent's base. Read from the key, because checkpoints may be pruned.
 pub(crate) fn begun_in(child: &Run) -> u32 {
     let turn = || {
-        let before = format!("{ENDED}/{}/{}/~turn:", child.parent?, child.workflow);
+        let before = format!("{ENDED}/{}/{}/~turn:", child.parent?, in_place(child.workflow.as_str()));
         child.key.as_deref()?.strip_prefix(&before)?.split('/').next()?.parse().ok()
     };
     turn().unwrap_or(0)

@@ -12,6 +12,7 @@ use crate::tool::{Guarantee, Registry};
 /// [`Display`](fmt::Display), and as JSON by serde.
 ///
 /// ```
+/// use counterfoil::flow::Workflow;
 /// use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 /// use counterfoil::{Ctx, Engine, Failure};
 ///
@@ -32,7 +33,8 @@ use crate::tool::{Guarantee, Registry};
 ///     ctx.call::<OpenTicket>(report).await
 /// }
 ///
-/// let engine = Engine::sqlite("agents.db").register(Workflow::new("triage", triage).calls::<OpenTicket>()).tool(OpenTicket);
+/// let triage = Workflow::new("triage", triage).calls::<OpenTicket>();
+/// let engine = Engine::sqlite("agents.db").register(triage).tool(OpenTicket);
 /// let report = engine.guarantees()?;
 /// assert_eq!(report.workflows[0].calls[0].worst_case_words, "at most once, then a person decides");
 /// println!("{report}");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::approval::withdrawn;
 use super::asked;
 use super::core::Core;
 use super::decided::{MEANWHILE, Said, decided};
@@ -10,7 +11,7 @@ use super::outbox::answered;
 use super::outcome::ExecError;
 use super::resend;
 use super::result::{self, Fit, fit};
-use super::reviewed::decided_by_reviewers;
+use super::reviewed::open_review;
 use crate::id::{QuestionId, Tenant};
 use crate::ledger::{Event, Record, apply};
 use crate::payload::Payload;
@@ -62,10 +63,12 @@ pub(crate) async fn answer(
         let reason = format!("it does not take `{}`. It takes {}", resolution.name(), possible.join("; "));
         return Err(unanswerable(&reason));
     }
-    let mut withdrawing = core.change(None);
-    let deciding = decided_by_reviewers(core, &escalation, resolution, &mut withdrawing).await?;
-    if let Some(review) = deciding {
-        return Err(unanswerable(&format!("its reviewers decide about it, under {review:?}")));
+    let review = open_review(core, &escalation).await?;
+    // That an effect was undone by hand is a fact: anybody may say it, and nobody needs to decide any more.
+    if let Some((row, _)) = &review
+        && !matches!(resolution, Resolution::Undone(_))
+    {
+        return Err(unanswerable(&format!("its reviewers decide about it, under {:?}", row.id)));
     }
     let record = match escalation.record {
         Some(record) => core.group.record_at(tenant, record).await.map_err(store_failed)?,
@@ -77,7 +80,7 @@ pub(crate) async fn answer(
         return about_call(core, escalation, record, said).await;
     }
     let (mut change, again) = consequences(core, &escalation, record, resolution).await?;
-    change.documents.append(&mut withdrawing.documents);
+    change.documents.extend(review.and_then(|(row, review)| withdrawn(row, &review, core.now())));
     escalation.answer = Some(said.at(core.now()));
     change = change.escalation(escalation.clone());
     also(&mut change, &escalation);

@@ -6,7 +6,7 @@ use super::operation::Operation;
 use super::outcome::{ExecError, failed};
 use crate::clock::Timestamp;
 use crate::id::{Name, Tenant};
-use crate::ledger::{ApprovalError, Review};
+use crate::ledger::{ApprovalError, Review, ReviewOutcome};
 use crate::store::{Document, Store as _, StoreError};
 
 /// Checks that the approval of an effect still counts. If the approval is for a single effect, returns the row that
@@ -55,6 +55,11 @@ pub(crate) fn next(row: Document, review: &Review, at: Timestamp) -> Document {
         updated_at: at,
         ..row
     }
+}
+
+/// The row of a review that is withdrawn without a decision. `None` if the review was decided.
+pub(crate) fn withdrawn(row: Document, review: &Review, at: Timestamp) -> Option<Document> {
+    review.ended(ReviewOutcome::Withdrawn).map(|over| next(row, &over, at))
 }
 
 /// The first row of an undecided review.

@@ -65,6 +65,7 @@ pub(crate) enum Place {
     SqliteToRead(std::path::PathBuf),
     #[cfg(feature = "postgres")]
     Postgres(String, Box<crate::store::postgres::Options>),
+    Memory,
     Store(Arc<dyn Store>),
 }
 
@@ -76,6 +77,7 @@ impl Place {
             Self::Sqlite(_) | Self::SqliteToRead(_) => "sqlite",
             #[cfg(feature = "postgres")]
             Self::Postgres(..) => "postgres",
+            Self::Memory => "memory",
             Self::Store(_) => "other",
         }
     }
@@ -90,8 +92,6 @@ type Wrap = Box<dyn FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send>;
 #[must_use]
 pub struct ExecutorBuilder {
     place: Place,
-    /// The kind of the store, for the log.
-    kind: &'static str,
     database: Option<Arc<dyn OwnDatabase>>,
     wrap: Option<Wrap>,
     registry: Result<Registry, RegisterError>,
@@ -129,7 +129,7 @@ impl ExecutorBuilder {
 
     /// An executor in memory, for tests and for trying out. Nothing outlives the process: a crash loses all records.
     pub fn in_memory() -> Self {
-        Self { kind: "memory", ..Self::store(Arc::new(Model::volatile())) }
+        Self::at(Place::Memory)
     }
 
     /// An executor on any [`Store`].
@@ -139,7 +139,6 @@ impl ExecutorBuilder {
 
     fn at(place: Place) -> Self {
         Self {
-            kind: place.kind(),
             place,
             database: None,
             wrap: None,
@@ -306,7 +305,7 @@ impl ExecutorBuilder {
     }
 
     pub(crate) const fn kind(&self) -> &'static str {
-        self.kind
+        self.place.kind()
     }
 
     pub(crate) fn take_publisher(&mut self) -> Option<Publisher> {
@@ -371,6 +370,7 @@ impl ExecutorBuilder {
         let registry = self.registry?;
         let (store, database): (Arc<dyn Store>, Option<Arc<dyn OwnDatabase>>) = match self.place {
             Place::Store(store) => (store, self.database),
+            Place::Memory => (Arc::new(Model::volatile()), self.database),
             #[cfg(feature = "sqlite")]
             Place::Sqlite(path) => {
                 let sqlite = Arc::new(crate::store::sqlite::Sqlite::open(path).await?);

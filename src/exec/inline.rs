@@ -19,7 +19,7 @@ use crate::ledger::{
     LookupResult, Retention, RetryPolicy, ReviewPolicy,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
-use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec, Unprepared, canonical, written};
+use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec, Unprepared, canonical, found, written};
 
 type LookupFn<A, T> = dyn Fn(Call, A) -> BoxFuture<'static, Result<LookupResult<T>, ToolError>> + Send + Sync;
 type RunFn<A, T> = dyn Fn(Call, A) -> BoxFuture<'static, Result<Done<T>, ToolError>> + Send + Sync;
@@ -185,8 +185,10 @@ where
     /// What a registered tool would declare.
     fn spec(&self) -> Result<ToolSpec, ExecError> {
         let name = Name::new(self.key.kind()).map_err(|_| KeyError::Empty { part: "operation type" })?;
-        let offer = if self.lookup.is_some() { LookupOffer::Strong } else { LookupOffer::None };
-        let class = if self.lookup.is_some() { ContractClass::Lookup } else { ContractClass::Blind };
+        let (class, offer) = match self.lookup {
+            Some(_) => (ContractClass::Lookup, LookupOffer::Strong),
+            None => (ContractClass::Blind, LookupOffer::None),
+        };
         let mut contract = self.contract.clone().unwrap_or_else(|| Contract::new(class));
         if offer == LookupOffer::None || contract.lookup == LookupOffer::None {
             contract.lookup = offer;
@@ -259,9 +261,7 @@ where
         Box::pin(async move {
             let gone = || ToolError::new(ErrorKind::Validation, "its caller is gone: nothing was done");
             let run = self.run.as_ref().ok_or_else(gone)?;
-            let done = run(call.clone(), self.args.clone()).await?;
-            let output = written(&done.output)?;
-            Ok(done.map(|_| output))
+            written(run(call.clone(), self.args.clone()).await?)
         })
     }
 
@@ -270,7 +270,7 @@ where
         call: &'a Call,
     ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
         let finding = self.lookup.as_ref()?(call.clone(), self.args.clone());
-        Some(Box::pin(async move { finding.await?.try_map(|output| written(&output)) }))
+        Some(Box::pin(async move { found(finding.await?) }))
     }
 
     fn needs_caller(&self) -> bool {

@@ -44,11 +44,16 @@ async fn run(core: Weak<Core>) {
 /// logs them.
 async fn take_up(core: &Arc<Core>, known: &mut HashSet<QuestionId>) -> Result<(), StoreError> {
     let mut after = QuestionId(FIRST_LATE_QUESTION.0 - 1);
+    let mut all = HashSet::new();
     loop {
         let open = core.group.escalation_duplicated(after, PAGE).await?;
-        let Some(last) = open.last() else { return Ok(()) };
+        let Some(last) = open.last() else {
+            known.retain(|question| all.contains(question)); // the others are answered
+            return Ok(());
+        };
         after = last.id;
         for question in open {
+            all.insert(question.id);
             if known.insert(question.id) {
                 let Question { tenant, run, id, kind, .. } = &question;
                 let (run, kind) = (run.map(tracing::field::display), kind.name());

@@ -28,6 +28,7 @@ mod enrol;
 mod erase;
 mod escalate;
 mod executor;
+mod fate;
 mod guesses;
 mod hand_over;
 pub mod inbox;

@@ -226,11 +226,8 @@ async fn request(core: &Core, record: &Record) -> Result<Option<Value>, ExecErro
     if payload.as_str().len() <= REQUEST {
         return Ok(Some(payload.value()?));
     }
-    let mut end = REQUEST;
-    while !payload.as_str().is_char_boundary(end) {
-        end -= 1;
-    }
-    Ok(Some(Value::String(format!("{}…", &payload.as_str()[..end]))))
+    let shown = payload.as_str().floor_char_boundary(REQUEST);
+    Ok(Some(Value::String(format!("{}…", &payload.as_str()[..shown]))))
 }
 
 impl fmt::Display for QuestionView {

@@ -6,15 +6,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Again, Ambiguous, Permit, again};
+use super::attempt::{Again, Ambiguous, again};
 use super::completion::{self, HandedOver};
 use super::core::Core;
 use super::declared::{Bound, Settling};
 use super::escalate;
+use super::fate::Fate;
 use super::lookup::{ask, unsettled};
 use super::noting::call;
 use super::operation::Operation;
-use super::outcome::{ExecError, Outcome, admitted, failed};
+use super::outcome::{ExecError, admitted, failed};
 use super::pending::{self, Accepted};
 use super::seal::{Known, refuse, seal};
 use super::surplus;
@@ -26,52 +27,8 @@ use crate::ledger::{
     Basis, Contract, Event, Found, Health, LookupResult, Record, apply, are_two_effects, first_sent,
 };
 use crate::payload::Response;
-use crate::store::{Document, Evidence, QuestionKind, Refusal, Store as _, Ticket, Verdict};
+use crate::store::{Document, Evidence, QuestionKind, Refusal, Store as _, Verdict};
 use crate::tool::ToolError;
-
-/// The result of reconciling a call.
-pub(super) enum Fate {
-    /// The call happened. The seal is on its way to the disk.
-    Committed(Outcome, Ticket),
-    /// The call certainly did not happen; that is durable.
-    Failed(Box<Record>),
-    /// The call may be sent (again).
-    Send(Permit),
-    /// The record has changed meanwhile: decide again.
-    Changed,
-    /// Nobody can tell; the question is durable.
-    Parked(QuestionId),
-    /// The provider has accepted the call and finishes it by itself; the row as which the call waits is durable.
-    Pending(QuestionId),
-    /// The provider is not to be called for this time. Nothing is sent, and nothing forgotten.
-    Later(Duration),
-    /// The caller is gone, and the call would have to be sent again. It is left as it is for the next caller, with the
-    /// result of the last lookup.
-    Left(Box<Record>, Looked),
-}
-
-impl Fate {
-    /// Logs how the reconciliation has ended. What is committed then is not durable yet.
-    fn log(&self, op: &Operation) {
-        let (result, basis, external_ref) = match self {
-            Self::Committed(Outcome::Done(answer), _) => {
-                ("committed", Some(answer.basis), answer.external_ref.as_deref())
-            }
-            Self::Committed(..) => ("committed", None, None),
-            Self::Failed(record) => ("failed", Some(record.basis), record.external_ref.as_deref()),
-            Self::Send(permit) => ("sent again", Some(permit.record.basis), None),
-            Self::Parked(_) => ("question asked", None, None),
-            Self::Pending(_) => ("accepted by its provider", None, None),
-            // It has been settled elsewhere, or is taken up later: there is another event about its end.
-            Self::Changed | Self::Later(_) | Self::Left(..) => {
-                log_call!(debug, op, "reconciliation left to the next request");
-                return;
-            }
-        };
-        let basis = basis.map(Basis::name);
-        log_call!(info, op, result, basis, external_ref, "call reconciled");
-    }
-}
 
 /// Finds the outcome of the call. While `leave` is true nobody wants the call any more: it is looked up, but not sent
 /// again.

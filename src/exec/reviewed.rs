@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use super::approval::{next, opened, review_of};
+use super::approval::{opened, review_of};
 use super::core::Core;
 use super::outcome::ExecError;
-use crate::ledger::{ApprovalSubject, Compensation, Record, Review, ReviewOutcome, ReviewPolicy};
+use crate::ledger::{ApprovalSubject, Compensation, Record, Review, ReviewPolicy};
 use crate::payload::{Payload, hex};
-use crate::store::{Change, Document, Question, QuestionKind, Resolution};
+use crate::store::{Document, Question, QuestionKind};
 
 /// The review of whether an effect may be undone, to be written with the question about it. `None` if the policy of the effect's tool
 /// asks for no reviewers.
@@ -33,8 +33,11 @@ pub(crate) fn review_beside(
     Ok(Some(opened(&record.tenant, &id, &review, core.now())))
 }
 
-/// The open review that is to answer this question instead of a single person, if there is one.
-async fn open_review(core: &Core, asked: &Question) -> Result<Option<(Document, Review)>, ExecError> {
+/// The open review that decides about this question instead of a single person, if there is one.
+pub(super) async fn open_review(
+    core: &Core,
+    asked: &Question,
+) -> Result<Option<(Document, Review)>, ExecError> {
     if asked.kind != QuestionKind::Compensation {
         return Ok(None);
     }
@@ -42,22 +45,4 @@ async fn open_review(core: &Core, asked: &Question) -> Result<Option<(Document, 
     let found = review_of(core, &asked.tenant, &id).await;
     let found = found.map_err(|source| ExecError::Store { key: id, source })?;
     Ok(found.filter(|(_, review)| review.outcome.is_none()))
-}
-
-/// The name of the open review that decides instead of a single person. An effect that was undone by hand is a fact: anybody may say it,
-/// and the review is withdrawn with that answer.
-pub(super) async fn decided_by_reviewers(
-    core: &Core,
-    asked: &Question,
-    resolution: &Resolution,
-    change: &mut Change,
-) -> Result<Option<String>, ExecError> {
-    let Some((row, review)) = open_review(core, asked).await? else { return Ok(None) };
-    if !matches!(resolution, Resolution::Undone(_)) {
-        return Ok(Some(row.id));
-    }
-    if let Some(withdrawn) = review.ended(ReviewOutcome::Withdrawn) {
-        change.documents.push(next(row, &withdrawn, core.now()));
-    }
-    Ok(None)
 }

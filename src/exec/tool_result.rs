@@ -39,27 +39,14 @@ impl Outcome {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn for_model(&self) -> ToolResult {
-        match self {
-            Self::Done(answer) => ToolResult { text: output_text(&answer.response), is_error: false },
-            Self::ResponseTooLarge(response) => ToolResult {
-                text: format!(
-                    "It was done. Its result of {} bytes is too large to be shown.",
-                    response.bytes
-                ),
-                is_error: false,
-            },
-            Self::Pending { .. } => ToolResult {
-                text: "The call was accepted and is finished later. Do not make it again.".to_owned(),
-                is_error: false,
-            },
-            other => ToolResult { text: other.why_not_done(), is_error: true },
-        }
-    }
-
-    /// What became of a call that has no result.
-    fn why_not_done(&self) -> String {
-        match self {
-            Self::Done(_) | Self::ResponseTooLarge(_) | Self::Pending { .. } => String::new(),
+        let text = match self {
+            Self::Done(answer) => output_text(&answer.response),
+            Self::ResponseTooLarge(response) => {
+                format!("It was done. Its result of {} bytes is too large to be shown.", response.bytes)
+            }
+            Self::Pending { .. } => {
+                "The call was accepted and is finished later. Do not make it again.".to_owned()
+            }
             Self::Failed(failure) => {
                 format!("It was not done ({}): {}", failure.kind.name(), failure.message)
             }
@@ -91,7 +78,9 @@ impl Outcome {
                 )
             }
             Self::Refused(error) => error.for_model(),
-        }
+        };
+        let is_error = !matches!(self, Self::Done(_) | Self::ResponseTooLarge(_) | Self::Pending { .. });
+        ToolResult { text, is_error }
     }
 }
 

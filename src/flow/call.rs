@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::approval;
+use super::begun::{self, Begun, polled_again};
 use super::check::undecided;
 use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode, misuse};
@@ -42,7 +43,7 @@ pub struct ToolCall<T: Tool, A = Without> {
     ctx: Ctx,
     /// Taken when it is first polled.
     input: Option<T::Input>,
-    running: Option<BoxFuture<'static, Result<T::Output, Failure>>>,
+    running: Option<Begun<T::Output>>,
     id: Option<String>,
     key: Option<Key>,
     approval: Option<Approval>,
@@ -93,30 +94,24 @@ impl<T: Tool, A> ToolCall<T, A> {
         Box::pin(async move { ctx.in_time(label, limit, self).await })
     }
 
-    fn begin(&mut self) -> BoxFuture<'static, Result<T::Output, Failure>> {
+    fn begin(&mut self) -> Begun<T::Output> {
         let (ctx, input, id) = (self.ctx.clone(), self.input.take(), self.id.take());
         // Boxed because it is rare: the future of every call would have to carry the room for it, twice, and would not stay below
         // the 1,032 bytes up to which glibc allocates from its thread's own cache.
         let (key, approval) = (self.key.take(), self.approval.take().map(Box::new));
         Box::pin(async move {
-            let (tool, key) = ctx.unless_mendable(ready::<T>(&ctx, input, key)).await?;
-            let answer = call(&ctx, Asked { tool, key, id, approval, proposed: false }).await?;
+            let asked = ready::<T>(&ctx, input).and_then(|tool| Asked::by_code(tool, key, id, approval));
+            let answer = call(&ctx, ctx.unless_mendable(asked).await?).await?;
             ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
         })
     }
 }
 
-/// A registered tool with its input, and the key of the call if it has one.
-fn ready<T: Tool>(
-    ctx: &Ctx,
-    input: Option<T::Input>,
-    key: Option<Key>,
-) -> Result<(Arc<dyn Prepared>, Option<Key>), Failure> {
-    let input = input.ok_or_else(|| misuse("a call was polled after its end"))?;
+/// A registered tool with its input.
+fn ready<T: Tool>(ctx: &Ctx, input: Option<T::Input>) -> Result<Arc<dyn Prepared>, Failure> {
+    let input = input.ok_or_else(|| polled_again("a call"))?;
     let tool = ctx.live.core.registry.typed::<T>(input);
-    let tool = tool.ok_or_else(|| Unregistered::Tool(T::NAME.to_owned()))?;
-    let key = given_or_stable(key, &*tool).map_err(|error| misuse(error.to_string()))?;
-    Ok((tool, key))
+    Ok(tool.ok_or_else(|| Unregistered::Tool(T::NAME.to_owned()))?)
 }
 
 impl<T: NeedsApproval> ToolCall<T, Without> {
@@ -144,12 +139,8 @@ impl<T: Tool, A: MayGoOut<T>> Future for ToolCall<T, A> {
     type Output = Result<T::Output, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut running = self.running.take().unwrap_or_else(|| self.begin());
-        let polled = running.as_mut().poll(cx);
-        if polled.is_pending() {
-            self.running = Some(running);
-        }
-        polled
+        let running = self.running.take().unwrap_or_else(|| self.begin());
+        begun::poll(running, &mut self.running, cx)
     }
 }
 
@@ -162,6 +153,19 @@ pub(super) struct Asked {
     pub(super) approval: Option<Box<Approval>>,
     /// A model proposes it: its input is not the code's.
     pub(super) proposed: bool,
+}
+
+impl Asked {
+    /// A call that the run's code makes, under the given key or the tool's own.
+    pub(super) fn by_code(
+        tool: Arc<dyn Prepared>,
+        key: Option<Key>,
+        id: Option<String>,
+        approval: Option<Box<Approval>>,
+    ) -> Result<Self, Failure> {
+        let key = given_or_stable(key, &*tool).map_err(|error| misuse(error.to_string()))?;
+        Ok(Self { tool, key, id, approval, proposed: false })
+    }
 }
 
 /// One call of the run: from its record, or carried out.

@@ -1,6 +1,5 @@
 //! Runs that are addressed by what the world knows of them: their workflow, and the key that they were started under.
 
-use std::any::type_name;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -22,13 +21,13 @@ use crate::store::{Run, Store as _};
 #[derive(Clone, Debug)]
 pub(super) struct Keyed {
     /// The name of the workflow, or the type of a function that is not registered.
-    workflow: Result<String, &'static str>,
+    workflow: Option<String>,
     key: String,
 }
 
 impl Keyed {
     pub(super) async fn find(&self, inner: &Inner, tenant: &Tenant) -> Result<Option<RunId>, RunError> {
-        let workflow = self.workflow.as_ref().map_err(|_| RunError::Unregistered)?;
+        let workflow = self.workflow.as_deref().ok_or(RunError::Unregistered)?;
         Ok(inner.core.group.run_keyed(tenant, workflow, &self.key).await?.map(|run| run.id))
     }
 
@@ -66,14 +65,14 @@ impl TenantClient {
     {
         let (inner, tenant) = self.parts();
         let workflow = inner.workflows.of_function::<W>().map(|workflow| workflow.name.to_string());
-        let keyed = Keyed { workflow: workflow.ok_or(type_name::<W>()), key: key.into() };
+        let keyed = Keyed { workflow, key: key.into() };
         RunOf { inner, tenant, keyed, _output: PhantomData }
     }
 
     /// The run of the workflow of this name that was started under this [key](StartRun::key): for callers that know no Rust types.
     pub fn run_of_named(&self, workflow: impl Into<String>, key: impl Into<String>) -> RunOf<Value> {
         let (inner, tenant) = self.parts();
-        let keyed = Keyed { workflow: Ok(workflow.into()), key: key.into() };
+        let keyed = Keyed { workflow: Some(workflow.into()), key: key.into() };
         RunOf { inner, tenant, keyed, _output: PhantomData }
     }
 

@@ -13,6 +13,7 @@ mod again;
 mod along;
 mod answer;
 mod approval;
+mod begun;
 mod budget;
 mod builder;
 mod call;

@@ -7,11 +7,10 @@ use serde_json::Value;
 
 use super::call::{Asked, call};
 use super::ctx::Ctx;
-use super::failure::{Failure, misuse};
+use super::failure::Failure;
 use super::unregistered::Unregistered;
 use crate::ledger::{Approval, Key};
 use crate::payload::Payload;
-use crate::tool::given_or_stable;
 
 /// A call of a tool by its name, to be awaited. Nothing happens before.
 #[must_use = "a call does nothing until it is awaited"]
@@ -80,9 +79,8 @@ impl NamedCall {
         let Self { ctx, tool, input, id, key, approval } = self;
         let registry = &ctx.live.core.registry;
         let found = registry.find(&tool).ok_or_else(|| Unregistered::Tool(tool.clone()))?;
-        let prepared = registry.untyped(found, &Payload::of(&input)?)?;
-        let key = given_or_stable(key, &*prepared).map_err(|error| misuse(error.to_string()))?;
-        Ok(Asked { tool: prepared, key, id, approval: approval.map(Box::new), proposed: false })
+        let tool = registry.untyped(found, &Payload::of(&input)?)?;
+        Asked::by_code(tool, key, id, approval.map(Box::new))
     }
 }
 

@@ -14,7 +14,7 @@ use super::ctx::Ctx;
 use super::deadline::Deadline;
 use super::failure::Failure;
 use super::queue::Queues;
-use crate::id::Name;
+use crate::id::{IdError, Name};
 use crate::ledger::{Budget, CountedFrom, Retention};
 use crate::payload::{Payload, PayloadError};
 use crate::store::Run;
@@ -86,6 +86,15 @@ pub(super) struct Registered {
 }
 
 impl Registered {
+    /// The reason why it cannot be registered, if there is one.
+    fn objection(&self) -> Option<String> {
+        if let Some(not_older) = self.replaces.iter().find(|older| **older >= self.version) {
+            return Some(format!("version {} replaces older ones only, not {not_older}", self.version));
+        }
+        (self.retention.from == CountedFrom::LastAccess)
+            .then(|| "the retention of a run counts from its end: leave `from_last_access` out".to_owned())
+    }
+
     pub(super) fn may_call(&self, tool: &str) -> bool {
         self.calls.as_ref().is_none_or(|calls| calls.contains(tool))
     }
@@ -117,20 +126,17 @@ impl Registered {
 pub struct Workflow {
     name: String,
     function: (TypeId, &'static str),
-    version: u32,
-    start: Arc<Start>,
-    replaces: BTreeSet<u32>,
-    calls: Option<BTreeSet<String>>,
-    queue: Option<String>,
-    budget: Option<Budget>,
-    deadline: Option<Deadline>,
-    retention: Retention,
+    /// Absent where the name is refused.
+    registered: Result<Registered, IdError>,
 }
 
 impl std::fmt::Debug for Workflow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (name, version) = (&self.name, &self.version);
-        f.debug_struct("Workflow").field("name", name).field("version", version).finish_non_exhaustive()
+        let version = self.registered.as_ref().map(|registered| registered.version);
+        f.debug_struct("Workflow")
+            .field("name", &self.name)
+            .field("version", &version)
+            .finish_non_exhaustive()
     }
 }
 
@@ -142,9 +148,9 @@ impl Workflow {
         I: DeserializeOwned + Send + 'static,
         O: Serialize + Send + 'static,
     {
-        Self {
-            name: name.into(),
-            function: (TypeId::of::<W>(), type_name::<W>()),
+        let name = name.into();
+        let registered = Name::new(&name).map(|name| Registered {
+            name,
             version: 1,
             start: erased(workflow),
             replaces: BTreeSet::new(),
@@ -153,27 +159,32 @@ impl Workflow {
             budget: None,
             deadline: None,
             retention: Retention::tombstone_after(KEPT),
+        });
+        Self { name, function: (TypeId::of::<W>(), type_name::<W>()), registered }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Registered)) -> Self {
+        if let Ok(registered) = &mut self.registered {
+            change(registered);
         }
+        self
     }
 
     /// The version of its code.
-    pub fn version(mut self, version: u32) -> Self {
-        self.version = version;
-        self
+    pub fn version(self, version: u32) -> Self {
+        self.with(|registered| registered.version = version)
     }
 
     /// Lets it carry on the runs of older versions that are not registered any more. Say so only of versions whose recorded steps and
     /// calls it asks for under their names: a record that it does not ask for is found before its next effect goes out, and blocks the
     /// run. From then on the run is its own.
-    pub fn replaces(mut self, older: impl IntoIterator<Item = u32>) -> Self {
-        self.replaces.extend(older);
-        self
+    pub fn replaces(self, older: impl IntoIterator<Item = u32>) -> Self {
+        self.with(|registered| registered.replaces.extend(older))
     }
 
     /// The queue of its runs, unless another one is chosen at the start.
-    pub fn queue(mut self, queue: impl Into<String>) -> Self {
-        self.queue = Some(queue.into());
-        self
+    pub fn queue(self, queue: impl Into<String>) -> Self {
+        self.with(|registered| registered.queue = Some(queue.into()))
     }
 
     /// A tool that it calls. Said once or more, it calls no others, and a call of another is refused. Its table in the
@@ -183,25 +194,24 @@ impl Workflow {
     }
 
     /// The same of a tool that is known by its name only.
-    pub fn calls_named(mut self, tool: impl Into<String>) -> Self {
-        self.calls.get_or_insert_default().insert(tool.into());
-        self
+    pub fn calls_named(self, tool: impl Into<String>) -> Self {
+        self.with(|registered| {
+            registered.calls.get_or_insert_default().insert(tool.into());
+        })
     }
 
     /// The budget of each of its runs: attempts, time and cost, of all its calls together. A call that the run cannot afford is not made,
     /// and fails with [`FailureCode::BudgetExceeded`](super::FailureCode), which names the budget. The records of a run count what it has
     /// used up: a crash gives nothing back. Its children have budgets of their own.
-    pub fn budget(mut self, budget: Budget) -> Self {
-        self.budget = Some(budget);
-        self
+    pub fn budget(self, budget: Budget) -> Self {
+        self.with(|registered| registered.budget = Some(budget))
     }
 
     /// The longest time of each of its runs, from its start on, unless the start [says otherwise](super::StartRun::deadline). A run that
     /// has not ended by then is cancelled, whatever it waits for: a call that is under way is followed to its end, and what the run did is
     /// undone as by [`RunHandle::cancel`](super::RunHandle::cancel). Its children end with it.
-    pub fn deadline(mut self, after: Duration) -> Self {
-        self.deadline = Some(Deadline::After(after));
-        self
+    pub fn deadline(self, after: Duration) -> Self {
+        self.with(|registered| registered.deadline = Some(Deadline::After(after)))
     }
 
     /// The retention of its runs, counted from their ends: of what they were given, did and returned, and of the signals that they were
@@ -209,25 +219,12 @@ impl Workflow {
     /// [`RunError::Expired`](super::RunError). Under [`forget_after`](Retention::forget_after) the start key is new afterwards, so the
     /// window must outlast everybody who may start the run again. A child is kept for as long as its parent. The records of the run's calls
     /// have retentions of their own.
-    pub fn retention(mut self, retention: Retention) -> Self {
-        self.retention = retention;
-        self
+    pub fn retention(self, retention: Retention) -> Self {
+        self.with(|registered| registered.retention = retention)
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Why it cannot be registered.
-    fn objection(&self) -> Option<String> {
-        if let Err(error) = Name::new(&self.name) {
-            return Some(error.to_string());
-        }
-        if let Some(not_older) = self.replaces.iter().find(|older| **older >= self.version) {
-            return Some(format!("version {} replaces older ones only, not {not_older}", self.version));
-        }
-        (self.retention.from == CountedFrom::LastAccess)
-            .then(|| "the retention of a run counts from its end: leave `from_last_access` out".to_owned())
     }
 }
 
@@ -247,22 +244,12 @@ impl Workflows {
 
     /// Adds a version of a workflow, or says why not.
     pub(super) fn add(&mut self, workflow: Workflow) -> Result<(), String> {
-        if let Some(objection) = workflow.objection() {
+        let Workflow { name, function: (id, function), registered } = workflow;
+        let registered = registered.map_err(|error| error.to_string())?;
+        if let Some(objection) = registered.objection() {
             return Err(objection);
         }
-        let Workflow {
-            name,
-            function: (id, function),
-            version,
-            start,
-            replaces,
-            calls,
-            queue,
-            budget,
-            deadline,
-            retention,
-        } = workflow;
-        let checked = Name::new(&name).map_err(|e| e.to_string())?;
+        let version = registered.version;
         let versions = self.by_name.entry(name.clone()).or_default();
         if versions.contains_key(&version) {
             return Err(format!(
@@ -274,11 +261,7 @@ impl Workflows {
             return Err("the same function is registered under another name or version".into());
         }
         self.functions.insert(function);
-        let name = checked;
-        versions.insert(
-            version,
-            Registered { name, version, start, replaces, calls, queue, budget, deadline, retention },
-        );
+        versions.insert(version, registered);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::dynamic::ScopesFn;
 use super::effect::IsUndoable;
-use super::prepared::written;
+use super::prepared::{found, written};
 use super::{Call, Done, Prepared, Tool, ToolError, ToolSpec, registry::Unprepared};
 use crate::id::{IdError, Name, Tenant};
 use crate::ledger::{
@@ -387,11 +387,7 @@ impl Prepared for Ready {
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
-        Box::pin(async move {
-            let done = self.undoes.undo(call, &self.undoing).await?;
-            let output = written(&done.output)?;
-            Ok(done.map(|_| output))
-        })
+        Box::pin(async move { written(self.undoes.undo(call, &self.undoing).await?) })
     }
 
     fn reconcile<'a>(
@@ -402,6 +398,6 @@ impl Prepared for Ready {
             return None;
         }
         let finding = self.undoes.find(call, &self.undoing);
-        Some(Box::pin(async move { finding.await?.try_map(|undone| written(&undone)) }))
+        Some(Box::pin(async move { found(finding.await?) }))
     }
 }

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use super::compensate::{ByFunctions, Compensator, FindFn, OriginalCall, UndoFn};
-use super::prepared::written;
+use super::prepared::{found, written};
 use super::registry::{Unprepared, kept};
 use super::schema::Schema;
 use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
@@ -392,11 +392,7 @@ impl Prepared for WithValue {
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
-        Box::pin(async move {
-            let done = (self.call)(call.clone(), self.input.clone()).await?;
-            let output = written(&done.output)?;
-            Ok(done.map(|_| output))
-        })
+        Box::pin(async move { written((self.call)(call.clone(), self.input.clone()).await?) })
     }
 
     fn reconcile<'a>(
@@ -404,7 +400,7 @@ impl Prepared for WithValue {
         call: &'a Call,
     ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
         let finding = self.functions.reconcile.as_ref()?(call.clone(), self.input.clone());
-        Some(Box::pin(async move { finding.await?.try_map(|output| written(&output)) }))
+        Some(Box::pin(async move { found(finding.await?) }))
     }
 }
 

@@ -40,7 +40,7 @@ pub use guarantee::Guarantee;
 pub(crate) use http::{retry_after, sends_once};
 pub use offer::ToolOffer;
 pub use prepared::UnstableKey;
-pub(crate) use prepared::{Prepared, Typed, canonical, given_or_stable, stable_key, written};
+pub(crate) use prepared::{Prepared, Typed, canonical, found, given_or_stable, stable_key, written};
 pub(crate) use registry::Unprepared;
 pub use registry::{RegisterError, Registry, ToolSpec};
 #[cfg(feature = "agent")]

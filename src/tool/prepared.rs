@@ -137,11 +137,7 @@ impl<T: Tool> Prepared for Typed<T> {
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
-        Box::pin(async move {
-            let done = self.tool.call(call, &self.input).await?;
-            let output = written(&done.output)?;
-            Ok(done.map(|_| output))
-        })
+        Box::pin(async move { written(self.tool.call(call, &self.input).await?) })
     }
 
     fn reconcile<'a>(
@@ -149,7 +145,7 @@ impl<T: Tool> Prepared for Typed<T> {
         call: &'a Call,
     ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
         let finding = T::Contract::reconcile(&self.tool, call, &self.input)?;
-        Some(Box::pin(async move { finding.await?.try_map(|output| written(&output)) }))
+        Some(Box::pin(async move { found(finding.await?) }))
     }
 
     fn refresh(&self) -> Option<BoxFuture<'_, Result<(), ToolError>>> {
@@ -161,9 +157,20 @@ impl<T: Tool> Prepared for Typed<T> {
     }
 }
 
-/// Serialises the result of an effect that has happened. A result that cannot be serialised leaves the call ambiguous,
+/// The result of a call, serialised.
+pub(crate) fn written<V: serde::Serialize>(done: Done<V>) -> Result<Done<Payload>, ToolError> {
+    let output = recordable(&done.output)?;
+    Ok(done.map(|_| output))
+}
+
+/// The result of a lookup, serialised.
+pub(crate) fn found<V: serde::Serialize>(found: LookupResult<V>) -> Result<LookupResult<Payload>, ToolError> {
+    found.try_map(|output| recordable(&output))
+}
+
+/// Serialises the output of an effect that has happened. An output that cannot be serialised leaves the call ambiguous,
 /// not failed.
-pub(crate) fn written<V: serde::Serialize>(output: &V) -> Result<Payload, ToolError> {
+fn recordable<V: serde::Serialize>(output: &V) -> Result<Payload, ToolError> {
     Payload::of(output).map_err(|e| {
         ToolError::new(crate::ledger::ErrorKind::Unknown, format!("the result cannot be recorded: {e}"))
     })

@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use self::begin::NewChild;
 use self::farewell::Ended;
 use self::lineage::ENDED;
+use super::begun::{self, Begun, polled_again};
 use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode, misuse};
 use super::identity::Kind;
@@ -71,7 +72,7 @@ pub struct ChildRun<O> {
     ctx: Ctx,
     /// Absent from the first poll on.
     asked: Option<Asked>,
-    running: Option<BoxFuture<'static, Result<O, Failure>>>,
+    running: Option<Begun<O>>,
 }
 
 /// A child that the run's code asks for.
@@ -176,7 +177,7 @@ impl<O: DeserializeOwned + Send + 'static> ChildRun<O> {
             Label::of(name, id.clone())
         });
         Box::pin(async move {
-            let label = label.ok_or_else(polled_again)?;
+            let label = label.ok_or_else(|| polled_again(CHILD))?;
             ctx.in_time(label, limit, self).await
         })
     }
@@ -195,7 +196,7 @@ impl<O: DeserializeOwned + Send + 'static> ChildRun<O> {
 
     async fn begin(self, attached: bool) -> Result<RunId, Failure> {
         let Self { ctx, asked, .. } = self;
-        let Asked { workflow, input, id, choice } = asked.ok_or_else(polled_again)?;
+        let Asked { workflow, input, id, choice } = asked.ok_or_else(|| polled_again(CHILD))?;
         let live = &ctx.live;
         let workflow = workflow.map_err(|function| Unregistered::Child(function.to_owned()).into());
         let workflow = ctx.unless_mendable(workflow).await?;
@@ -225,9 +226,8 @@ impl<O: DeserializeOwned + Send + 'static> ChildRun<O> {
     }
 }
 
-fn polled_again() -> Failure {
-    misuse("a child was polled after its end")
-}
+/// The name of this future where it is misused.
+const CHILD: &str = "a child";
 
 // Nothing of it is pinned but the boxed future, which moves freely.
 impl<O> Unpin for ChildRun<O> {}
@@ -237,14 +237,10 @@ impl<O: DeserializeOwned + Send + 'static> Future for ChildRun<O> {
     type Output = Result<O, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut running = self.running.take().unwrap_or_else(|| {
+        let running = self.running.take().unwrap_or_else(|| {
             let child = Self { ctx: self.ctx.clone(), asked: self.asked.take(), running: None };
             Box::pin(async move { child.start().await?.result().await })
         });
-        let polled = running.as_mut().poll(cx);
-        if polled.is_pending() {
-            self.running = Some(running);
-        }
-        polled
+        begun::poll(running, &mut self.running, cx)
     }
 }

@@ -10,8 +10,9 @@ use serde::de::DeserializeOwned;
 
 use super::aside::reads;
 use super::name::{NamesSignal, usable};
+use crate::flow::begun::{self, Begun, polled_again};
 use crate::flow::ctx::Ctx;
-use crate::flow::failure::{Failure, misuse};
+use crate::flow::failure::Failure;
 use crate::flow::inbox::Wanted;
 use crate::flow::label::Label;
 
@@ -21,7 +22,7 @@ pub struct SignalWait<T> {
     ctx: Ctx,
     /// Absent from the first poll on.
     label: Option<Label>,
-    running: Option<BoxFuture<'static, Result<T, Failure>>>,
+    running: Option<Begun<T>>,
 }
 
 impl Ctx {
@@ -65,20 +66,19 @@ impl<T: DeserializeOwned + Send + 'static> SignalWait<T> {
     pub fn timeout(self, limit: Duration) -> BoxFuture<'static, Result<Option<T>, Failure>> {
         let (ctx, label) = (self.ctx.clone(), self.label.clone());
         Box::pin(async move {
-            let label = label.ok_or_else(polled_again)?;
+            let label = label.ok_or_else(|| polled_again(WAIT))?;
             ctx.in_time(label, limit, self).await
         })
     }
 
-    fn begin(&mut self) -> BoxFuture<'static, Result<T, Failure>> {
+    fn begin(&mut self) -> Begun<T> {
         let (ctx, label) = (self.ctx.clone(), self.label.take());
-        Box::pin(async move { ctx.received(label.ok_or_else(polled_again)?).await })
+        Box::pin(async move { ctx.received(label.ok_or_else(|| polled_again(WAIT))?).await })
     }
 }
 
-fn polled_again() -> Failure {
-    misuse("a wait for a signal was polled after its end")
-}
+/// The name of this future where it is misused.
+const WAIT: &str = "a wait for a signal";
 
 // Nothing of it is pinned but the boxed future, which moves freely.
 impl<T> Unpin for SignalWait<T> {}
@@ -87,11 +87,7 @@ impl<T: DeserializeOwned + Send + 'static> Future for SignalWait<T> {
     type Output = Result<T, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut running = self.running.take().unwrap_or_else(|| self.begin());
-        let polled = running.as_mut().poll(cx);
-        if polled.is_pending() {
-            self.running = Some(running);
-        }
-        polled
+        let running = self.running.take().unwrap_or_else(|| self.begin());
+        begun::poll(running, &mut self.running, cx)
     }
 }

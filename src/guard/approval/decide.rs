@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
-use crate::exec::approval::{kind, next, read, review_of};
+use crate::exec::approval::{kind, next, read, review_of, withdrawn};
 use crate::exec::{Core, ExecError, Executor, Said};
 use crate::flow::{RunError, TenantClient, Told, heard_as};
 use crate::id::{DeclarationId, IdError, Name, RecordId, RunId, Tenant, checked};
@@ -362,9 +362,9 @@ async fn answered(
 
 /// Removes a review from the list. If another process was quicker, the review is removed all the same.
 async fn withdraw(core: &Core, row: Document, review: &Review) -> Result<(), StoreError> {
-    if let Some(over) = review.ended(ReviewOutcome::Withdrawn) {
+    if let Some(over) = withdrawn(row, review, core.now()) {
         let mut change = core.change(None);
-        change.documents.push(next(row, &over, core.now()));
+        change.documents.push(over);
         let _anothers = core.group.commit_one(change).await?;
     }
     Ok(())

@@ -10,7 +10,7 @@ use counterfoil::{ApprovalSubject, Executor, Outcome};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::world::{Keys, Process, Reply, TestClock, World, acme, brief, executor, settle};
+use crate::world::{Keys, Process, Reply, TestClock, World, acme, brief, executor, settle, soon};
 
 /// A ticket of the case, with a lookup of the provider.
 fn ticket(executor: &Executor, world: &Arc<World>, case: &str, title: &str) -> InlineEffect<Value, Value> {
@@ -67,6 +67,17 @@ impl Scene {
     }
 }
 
+/// Waits until this is so. A wait for something that does not come fails the test.
+async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let comes = async {
+        while !is_so().await {
+            tokio::task::yield_now().await;
+        }
+        Ok::<_, std::convert::Infallible>(())
+    };
+    soon(format!("waited for {what}"), comes).await;
+}
+
 #[tokio::test]
 async fn an_inline_effect_happens_once_and_a_changed_one_is_a_conflict() {
     let scene = Scene::new();
@@ -115,22 +126,18 @@ async fn the_next_effect_of_a_name_settles_those_that_died() {
 
     let process = scene.process().await;
     let client = process.executor();
-    let asked = loop {
-        let asked = client.questions(&acme()).await.unwrap();
-        if asked.len() == 2 {
-            break asked;
-        }
-        tokio::task::yield_now().await;
-    };
+    until("both calls to be asked about", async || client.questions(&acme()).await.unwrap().len() == 2).await;
+    let asked = client.questions(&acme()).await.unwrap();
     assert!(asked.iter().all(|question| question.kind == QuestionKind::UnknownTool), "{asked:?}");
 
     let _done = scene.run(&process, "c3", "Printer on fire").await.unwrap().unwrap();
     for case in ["c1", "c2", "c3"] {
         let key = Key::of("create_ticket").target(case).render().unwrap();
-        while !matches!(client.record(&acme(), &key).await.unwrap().unwrap().0.state, State::Committed { .. })
-        {
-            tokio::task::yield_now().await;
-        }
+        until(case, async || {
+            let (record, _) = client.record(&acme(), &key).await.unwrap().unwrap();
+            matches!(record.state, State::Committed { .. })
+        })
+        .await;
     }
     assert_eq!(client.questions(&acme()).await.unwrap(), []);
     assert_eq!((scene.world.count(), scene.world.requests()), (3, 3), "each was sent once");

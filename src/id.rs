@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// The owner of all data: part of every key and of every unique constraint.
 ///
@@ -327,5 +327,21 @@ impl Ids {
     /// The next id.
     pub fn next(&self) -> i64 {
         self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// Writes a value as the text that it is shown as: ids, and times in RFC 3339.
+pub(crate) fn text<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// [`text`], of a value that may be absent.
+pub(crate) fn some_text<T: fmt::Display, S: Serializer>(
+    value: &Option<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => serializer.collect_str(value),
+        None => serializer.serialize_none(),
     }
 }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use counterfoil::flow::TenantClient;
+use counterfoil::flow::{RunState, TenantClient};
 use counterfoil::id::RunId;
-use counterfoil::store::RunState;
 use futures_util::future::try_join_all;
 
 use crate::options::Options;

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::core::Core;
 use super::executor::Executor;
 use super::outcome::{ExecError, failed};
 use crate::clock::Timestamp;
-use crate::id::{QuestionId, RunId, Tenant};
+use crate::id::{QuestionId, RunId, Tenant, text};
 use crate::ledger::{Record, RecordedFailure, State};
 use crate::store::{Answer, PossibleAnswer, Question, QuestionKind, Resolution, Store as _, StoreError};
 
@@ -128,10 +128,6 @@ pub struct QuestionEvidence {
     /// The instant at which the answer came (UTC).
     #[serde(serialize_with = "text")]
     pub at: Timestamp,
-}
-
-fn text<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
 }
 
 impl Executor {

@@ -1,6 +1,5 @@
 //! A run, as its callers hold it: to be looked at, and waited for.
 
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -8,11 +7,13 @@ use serde::de::DeserializeOwned;
 
 use super::error::RunError;
 use super::failure::Failure;
+use super::history::{PastTurn, by_turn};
 use super::inner::Inner;
 use super::signal::name::usable;
+use super::status::{RunStatus, reason};
 use crate::id::{RunId, Tenant};
 use crate::payload::{Payload, Stored};
-use crate::store::{History, PastCall, PastStep, PastUse, Run, RunState, Signal, Store as _, Turns};
+use crate::store::{Run, RunState, Signal, Store as _, Turns};
 
 /// A run.
 #[derive(Clone)]
@@ -33,8 +34,15 @@ impl<O> RunHandle<O> {
         self.id
     }
 
-    /// Its row.
-    pub async fn status(&self) -> Result<Run, RunError> {
+    /// The status of the run: its state, its workflow, and its times.
+    pub async fn status(&self) -> Result<RunStatus, RunError> {
+        self.row().await.map(RunStatus::from)
+    }
+
+    /// The row of the run, as the store holds it.
+    #[cfg_attr(not(feature = "unstable-core"), allow(unreachable_pub, reason = "rows are no stable surface"))]
+    #[doc(hidden)]
+    pub async fn row(&self) -> Result<Run, RunError> {
         let run = self.inner.core.group.run_find(&self.tenant, self.id).await?;
         run.ok_or(RunError::Unknown { run: self.id })
     }
@@ -58,54 +66,22 @@ impl<O> RunHandle<O> {
     ///
     /// A turn whose steps were [deleted](crate::flow::Loop::keep_turns) still has its calls.
     pub async fn history(&self, after: Option<u32>) -> Result<Vec<PastTurn>, RunError> {
-        let last = self.status().await?.turn;
+        let last = self.row().await?.turn;
         let mut first = after.map_or(0, |after| after.saturating_add(1));
-        let mut turns = BTreeMap::new();
+        let mut turns = Vec::new();
         while turns.is_empty() && first <= last {
             let page = Turns::between(first, first.saturating_add(TURNS - 1));
             let history = self.inner.core.group.run_history(&self.tenant, self.id, page).await?;
             turns = by_turn(history);
             first = first.saturating_add(TURNS);
         }
-        Ok(turns.into_values().collect())
+        Ok(turns)
     }
 
     /// A value of a [past turn](Self::history): a large one is not read before it is asked for.
     pub async fn value(&self, stored: &Stored) -> Result<Payload, RunError> {
         Ok(self.inner.core.load(&self.tenant, stored).await?)
     }
-}
-
-/// What a run did in one of its turns.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PastTurn {
-    /// Its number.
-    pub turn: u32,
-    /// Its checkpoints.
-    pub steps: Vec<PastStep>,
-    /// The operations that it asked for first.
-    pub calls: Vec<PastCall>,
-    /// The operations of others that answered it.
-    pub uses: Vec<PastUse>,
-}
-
-fn by_turn(history: History) -> BTreeMap<u32, PastTurn> {
-    let mut turns = BTreeMap::new();
-    let History { steps, calls, uses, .. } = history;
-    for step in steps {
-        of_turn(&mut turns, step.turn).steps.push(step);
-    }
-    for call in calls {
-        of_turn(&mut turns, call.turn).calls.push(call);
-    }
-    for used in uses {
-        of_turn(&mut turns, used.turn).uses.push(used);
-    }
-    turns
-}
-
-fn of_turn(turns: &mut BTreeMap<u32, PastTurn>, turn: u32) -> &mut PastTurn {
-    turns.entry(turn).or_insert_with(|| PastTurn { turn, ..PastTurn::default() })
 }
 
 impl<O: DeserializeOwned> RunHandle<O> {
@@ -137,13 +113,11 @@ impl<O: DeserializeOwned> RunHandle<O> {
             return Ok(self.inner.core.load(&self.tenant, stored).await?.decode()?);
         }
         match state {
-            RunState::Failed { failure } => Err(RunError::Failed {
-                run: self.id,
-                failure: failure.decode().unwrap_or_else(Failure::from),
-            }),
+            RunState::Failed { failure } => {
+                Err(RunError::Failed { run: self.id, failure: Failure::recorded(&failure) })
+            }
             RunState::Blocked { failure } => {
-                let message = failure.value()?["message"].as_str().unwrap_or_default().to_owned();
-                Err(RunError::Blocked { run: self.id, message })
+                Err(RunError::Blocked { run: self.id, message: reason(&failure) })
             }
             RunState::Expired { .. } => Err(RunError::Expired { run: self.id }),
             _ => Err(RunError::Closed { run: self.id }),

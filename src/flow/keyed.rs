@@ -12,10 +12,11 @@ use super::handle::RunHandle;
 use super::inner::Inner;
 use super::signal::{Addressee, NamesSignal, SendSignal};
 use super::start::StartRun;
+use super::status::RunStatus;
 use super::tenant::TenantClient;
 use super::workflow::WorkflowFn;
 use crate::id::{RunId, Tenant};
-use crate::store::{Run, Store as _};
+use crate::store::Store as _;
 
 /// A workflow's run, by its start key.
 #[derive(Clone, Debug)]
@@ -123,8 +124,8 @@ impl<O> RunOf<O> {
         SendSignal::to(to, self.inner.clone(), self.tenant.clone(), name, body)
     }
 
-    /// The row of the run: its state, its workflow, and its times.
-    pub async fn status(&self) -> Result<Run, RunError> {
+    /// The status of the run: its state, its workflow, and its times.
+    pub async fn status(&self) -> Result<RunStatus, RunError> {
         self.handle().await?.status().await
     }
 }

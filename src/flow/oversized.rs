@@ -44,5 +44,5 @@ pub(super) async fn given(live: &Live, open: &Open, first: Failure) -> Result<Op
     });
     let Some(past) = past else { return Ok(None) };
     let failure = live.core.load(&live.tenant, &past).await?;
-    Ok(Some(failure.decode().unwrap_or_else(Failure::from)))
+    Ok(Some(Failure::recorded(&failure)))
 }

@@ -51,9 +51,7 @@ pub(super) async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Resul
         }
         if let Some(stored) = past.value {
             let given = match live.core.load(&live.tenant, &stored).await {
-                Ok(failure) => {
-                    oversized::given(live, open, failure.decode().unwrap_or_else(Failure::from)).await
-                }
+                Ok(failure) => oversized::given(live, open, Failure::recorded(&failure)).await,
                 Err(error) => Err(error),
             };
             match given {

@@ -147,7 +147,7 @@ impl<'a> Saga<'a> {
     async fn undo(mut self, failure: &Stored) -> Result<End, ExecError> {
         let core = &self.live.core;
         let failure = core.load(&self.live.tenant, failure).await?;
-        let mut failure: Failure = failure.decode().unwrap_or_else(Failure::from);
+        let mut failure: Failure = Failure::recorded(&failure);
         self.obeyed().await?;
         let mut told = false;
         loop {

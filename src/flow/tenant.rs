@@ -10,12 +10,13 @@ use super::error::RunError;
 use super::handle::RunHandle;
 use super::inner::Inner;
 use super::start::StartRun;
+use super::status::RunStatus;
 use super::workflow::WorkflowFn;
 use crate::exec::{GiveAnswer, QuestionView, Questions, Said, count_questions, view_question};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::exec::{OwnConnection, inbox};
 use crate::id::{QuestionId, RunId, Tenant};
-use crate::store::{QuestionCount, Resolution, Run, Store as _};
+use crate::store::{QuestionCount, Resolution, Store as _};
 
 /// The engine as one tenant sees it.
 #[derive(Clone)]
@@ -79,8 +80,10 @@ impl TenantClient {
     }
 
     /// The runs of this tenant, from behind `after` on: a page of at most a thousand. An empty page is the end.
-    pub async fn runs(&self, after: Option<RunId>) -> Result<Vec<Run>, RunError> {
-        Ok(self.inner.core.group.run_list(&self.tenant, after.unwrap_or(RunId(i64::MIN)), 1000).await?)
+    pub async fn runs(&self, after: Option<RunId>) -> Result<Vec<RunStatus>, RunError> {
+        let after = after.unwrap_or(RunId(i64::MIN));
+        let rows = self.inner.core.group.run_list(&self.tenant, after, 1000).await?;
+        Ok(rows.into_iter().map(RunStatus::from).collect())
     }
 
     /// The open questions, the oldest first: all of them, or a [page](Questions::limit).

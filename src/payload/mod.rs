@@ -11,8 +11,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -165,6 +166,25 @@ impl Payload {
             return Ok(self);
         }
         Err(Oversized { digest: self.digest(), bytes: self.0.len() })
+    }
+}
+
+/// As JSON: `{"value": …}` for a payload in its row, `{"digest": "…"}` for one in the payload table, and with `bytes` for one that is
+/// not kept.
+impl Serialize for Stored {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match self {
+            Self::Inline(payload) => {
+                map.serialize_entry("value", &payload.value().map_err(serde::ser::Error::custom)?)?
+            }
+            Self::At(digest) => map.serialize_entry("digest", &hex(&digest.0))?,
+            Self::Oversized(Oversized { digest, bytes }) => {
+                map.serialize_entry("digest", &hex(&digest.0))?;
+                map.serialize_entry("bytes", bytes)?;
+            }
+        }
+        map.end()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Steps: a run's checkpoints.
 
+use serde::Serialize;
+
 use super::cell::{coded, table};
 use super::row::{Form, Row};
 use crate::clock::Timestamp;
@@ -9,7 +11,9 @@ use crate::payload::Stored;
 
 coded! {
     /// The kind of a run's checkpoint.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    #[non_exhaustive]
     pub enum StepKind {
         /// The result of a closure.
         Step = 1,

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock};
-use counterfoil::flow::{FailureCode, RunError, RunHandle, Sent, TenantClient};
-use counterfoil::store::{Run, RunState};
+use counterfoil::flow::{FailureCode, RunError, RunHandle, RunState, RunStatus, Sent, TenantClient};
 use counterfoil::{Ctx, Engine, Failure, Queue, Turn};
 use serde::{Deserialize, Serialize};
 
@@ -144,7 +143,7 @@ async fn resume(office: &RunHandle<Vec<String>>) -> Result<(), Failed> {
 }
 
 /// Not yet a row that waits, or is over.
-fn is_at_work(run: &Run) -> bool {
+fn is_at_work(run: &RunStatus) -> bool {
     matches!(run.state, RunState::Queued | RunState::Active)
 }
 

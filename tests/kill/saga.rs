@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock};
-use counterfoil::flow::{EffectOutcome, FailureCode, RunError, RunHandle};
+use counterfoil::flow::{EffectOutcome, FailureCode, RunError, RunHandle, RunState};
 use counterfoil::ledger::{Contract, LookupResult, Undone};
 use counterfoil::sim::CrashPoint;
-use counterfoil::store::RunState;
 use counterfoil::store::postgres::Options;
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, QuestionId, Tenant};

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use counterfoil::clock::{Boot, Clock as _, SystemClock};
 use counterfoil::exec::StartError;
-use counterfoil::flow::{RunError, RunHandle, TenantClient};
+use counterfoil::flow::{RunError, RunHandle, RunState, TenantClient};
 use counterfoil::ledger::{Basis, Look, Reason, Record, State};
 use counterfoil::sim::{CrashPoint, KillAt, Watch};
-use counterfoil::store::{OpenError, QuestionKind, Resolution, RunState, StoreError};
+use counterfoil::store::{OpenError, QuestionKind, Resolution, StoreError};
 use counterfoil::{Engine, Executor, Tenant};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

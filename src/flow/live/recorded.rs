@@ -43,7 +43,7 @@ impl Live {
         Box::pin(async move {
             let past = self.with_replay(|replay| replay.failure(&open.identity)?.value.clone())?;
             let failure = match self.core.load(&self.tenant, &past).await {
-                Ok(failure) => failure.decode().unwrap_or_else(Failure::from),
+                Ok(failure) => Failure::recorded(&failure),
                 Err(error) => self.failure(error).await,
             };
             open.settled();

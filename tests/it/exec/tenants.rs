@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use counterfoil::exec::ExecError;
-use counterfoil::flow::RunError;
+use counterfoil::flow::{RunError, RunState};
 use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind, Key};
-use counterfoil::store::{Resolution, RunState};
+use counterfoil::store::Resolution;
 use counterfoil::{Ctx, Engine, Failure, Outcome, Tenant, ToolRequest};
 use serde_json::{Value, json};
 

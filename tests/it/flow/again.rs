@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{EngineBuilder, RunError, RunHandle, Sent, Turn, WorkflowFn};
+use counterfoil::flow::{EngineBuilder, RunError, RunHandle, RunState, Sent, Turn, WorkflowFn};
 use counterfoil::ledger::OperationKey;
-use counterfoil::store::{QuestionKind, RunState};
+use counterfoil::store::QuestionKind;
 use counterfoil::{Ctx, Engine, Failure, Key, RunId};
 
 use crate::flow;

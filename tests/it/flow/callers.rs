@@ -6,8 +6,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use counterfoil::exec::{ExecError, StartError};
-use counterfoil::flow::RunError;
-use counterfoil::store::{OpenError, QuestionKind, Resolution, RunState, StoreError};
+use counterfoil::flow::{RunError, RunState};
+use counterfoil::store::{OpenError, QuestionKind, Resolution, StoreError};
 use counterfoil::{Executor, Failure};
 
 use crate::flow;

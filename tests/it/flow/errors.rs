@@ -3,11 +3,11 @@
 use std::num::ParseIntError;
 use std::time::Duration;
 
-use counterfoil::flow::{FailureCode, RunError};
+use counterfoil::flow::{FailureCode, RunError, RunState};
 use counterfoil::ledger::ErrorKind;
 use counterfoil::payload::{Payload, PayloadError};
 use counterfoil::sim::{Offer, Simulation};
-use counterfoil::store::{QuestionKind, Resolution, WaitsOn};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::tool::ToolError;
 use counterfoil::{ApprovalSubject, Ctx, Failure, RunId, Timestamp};
 use futures_util::future::{BoxFuture, Either};
@@ -66,7 +66,7 @@ fn a_sleep_without_an_end_waits_for_ever() {
         process.on(process.state(run, "waiting"));
         let row = process.on(async { process.acme().handle::<u32>(run).status().await.unwrap() });
         assert!(
-            matches!(row.state, counterfoil::store::RunState::Waiting { until: None, on: WaitsOn::NOTHING }),
+            matches!(row.state, RunState::Waiting { until: None, answer: false, signal: false }),
             "{row:?}"
         );
         process.crash();

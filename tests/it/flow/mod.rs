@@ -43,6 +43,7 @@ mod schedule;
 mod select;
 mod shapes;
 mod signal;
+mod status;
 pub(crate) mod store;
 mod tenant;
 pub(crate) mod tools;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use counterfoil::flow::{
-    EngineBuilder, FailureCode, QueueStatus, RunError, RunHandle, TenantClient, Workflow,
+    EngineBuilder, FailureCode, QueueStatus, RunError, RunHandle, RunState, TenantClient, Workflow,
 };
 use counterfoil::sim::{CrashPoint, Offer, Simulation};
-use counterfoil::store::{QuestionKind, RunState};
+use counterfoil::store::QuestionKind;
 use counterfoil::{Ctx, Engine, Failure, Queue};
 use futures_util::future::{join_all, try_join_all};
 

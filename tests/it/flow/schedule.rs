@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::clock::Clock as _;
-use counterfoil::flow::{EngineBuilder, Overlap, RunError, ScheduleStatus, WorkflowFn};
-use counterfoil::store::RunState;
+use counterfoil::flow::{EngineBuilder, Overlap, RunError, RunState, ScheduleStatus, WorkflowFn};
 use counterfoil::{Engine, Failure};
 
 use crate::flow;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use counterfoil::flow::{RunError, WorkflowFn};
+use counterfoil::flow::{RunError, RunState, WorkflowFn};
 use counterfoil::sim::{Offer, Simulation};
 use counterfoil::store::{
-    Change, History, QuestionKind, Resolution, RunState, StepKind, Store, StoreFuture, Turns, Verdict,
+    Change, History, QuestionKind, Resolution, StepKind, Store, StoreFuture, Turns, Verdict,
 };
 use counterfoil::{Ctx, Engine, Failure, RunId, Tenant, Turn};
 use futures_util::future::{join, try_join};
@@ -477,7 +477,7 @@ async fn all_turns(process: &Process, run: RunId) -> Vec<(u32, usize, usize)> {
         let Some(last) = page.last() else { return all };
         after = Some(last.turn);
         assert!(page.len() <= 100, "{}", page.len());
-        let work = |step: &&counterfoil::store::PastStep| step.kind == StepKind::Step;
+        let work = |step: &&counterfoil::flow::PastStep| step.kind == StepKind::Step;
         all.extend(page.iter().map(|t| (t.turn, t.steps.iter().filter(work).count(), t.calls.len())));
     }
 }

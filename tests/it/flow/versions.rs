@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::exec::StartError;
-use counterfoil::flow::{EngineBuilder, RunError, Workflow, WorkflowFn};
-use counterfoil::store::{Model, QuestionKind, Resolution, RunState};
+use counterfoil::flow::{EngineBuilder, RunError, RunState, Workflow, WorkflowFn};
+use counterfoil::store::{Model, QuestionKind, Resolution};
 use counterfoil::{Engine, Failure, RunId};
 
 use crate::flow;

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{Failure, WorkflowFn};
-use counterfoil::store::{QuestionKind, Resolution, RunState, StepKind};
+use counterfoil::flow::{Failure, RunState, WorkflowFn};
+use counterfoil::store::{QuestionKind, Resolution, StepKind};
 use counterfoil::{Ctx, RunId};
 use futures_util::future::Either;
 use serde_json::json;

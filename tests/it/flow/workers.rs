@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use counterfoil::clock::Clock as _;
 use counterfoil::exec::{ExecError, Outcome, Wait};
-use counterfoil::flow::{EngineBuilder, RunError, WorkflowFn};
+use counterfoil::flow::{EngineBuilder, RunError, RunState, WorkflowFn};
 use counterfoil::id::Entropy;
-use counterfoil::store::{
-    Model, QuestionKind, Refusal, Resolution, RunState, Store as _, Worker, WorkerChange,
-};
+use counterfoil::store::{Model, QuestionKind, Refusal, Resolution, Store as _, Worker, WorkerChange};
 use counterfoil::{Ctx, Engine, Tenant, ToolRequest};
 use futures_util::FutureExt as _;
 use serde_json::json;
@@ -267,10 +265,10 @@ fn a_graceful_end_hands_over() {
     a.shut_down();
     b.on(async {
         let new = cluster.workers().await.iter().map(|worker| worker.fence).max().unwrap();
-        let taken = b.until(async |acme| acme.handle::<u32>(run).status().await.unwrap().fence == new);
+        let taken = b.until(async |acme| acme.handle::<u32>(run).row().await.unwrap().fence == new);
         cluster.until(taken).await;
         let status = b.acme().handle::<u32>(run).status().await.unwrap();
-        assert_eq!(status.deaths, 0, "nobody died");
+        assert_eq!(status.recovery_attempts, 0, "nobody died");
         cluster.hands.advance(Duration::from_secs(3600));
         assert_eq!(cluster.until(b.acme().handle::<u32>(run).result()).await.unwrap(), 1);
     });
@@ -377,7 +375,7 @@ fn an_unknown_workflow_is_left_to_others() {
         let ended = async || cluster.workers().await[0].ended_at.is_some();
         old.until(async |_| ended().await).await;
         let left = old.acme().handle::<u32>(run).status().await.unwrap();
-        assert_eq!((left.state, left.deaths), (RunState::Active, 0));
+        assert_eq!((left.state, left.recovery_attempts), (RunState::Active, 0));
     });
     let new = cluster.worker(code);
     new.on(async { assert_eq!(new.acme().handle::<u32>(run).result().await.unwrap(), 1) });

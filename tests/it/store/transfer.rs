@@ -174,7 +174,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
         let sleeper = second.acme().handle::<()>(runs[0][ASLEEP as usize]);
         sleeper.signal("note", "for later").await.unwrap();
     });
-    let asleep = second.on(second.acme().handle::<()>(runs[0][ASLEEP as usize]).status()).unwrap();
+    let asleep = second.on(second.acme().handle::<()>(runs[0][ASLEEP as usize]).row()).unwrap();
     second.crash();
     run(late_evidence(&world.path()));
     run(messages(&world.path()));
@@ -200,7 +200,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
             result(&third, tenant, runs[kind as usize]).unwrap();
         }
     }
-    assert_eq!(third.on(third.acme().handle::<()>(asleep.id).status()).unwrap(), asleep, "its timer runs on");
+    assert_eq!(third.on(third.acme().handle::<()>(asleep.id).row()).unwrap(), asleep, "its timer runs on");
     third.on(async {
         let review = third.acme().reviews(None).await.unwrap().remove(0);
         third.acme().decide(&review.id, 1).approve("ann").await.unwrap();
@@ -215,7 +215,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     assert_eq!(world.counted("begun"), 17, "no step is made twice");
     let new = third.on(third.acme().run(flow, DONE).start()).unwrap().id();
     result(&third, "acme", new).unwrap();
-    let new = third.on(third.acme().handle::<()>(new).status()).unwrap();
+    let new = third.on(third.acme().handle::<()>(new).row()).unwrap();
     assert!(new.fence > asleep.fence, "{:?} after {:?}", new.fence, asleep.fence);
     third.shut_down();
 }

@@ -138,19 +138,37 @@ pub(super) async fn left_unasked(live: &Arc<Live>, when: When) -> Result<Vec<Que
     Ok(questions)
 }
 
-/// Questions about the committed or started effects that a failed run and its children leave without an owner. The
-/// detached children are added to the failure.
+/// An effect of a failed run that was not undone although it was to be.
+#[derive(Debug)]
+pub(super) struct Standing {
+    pub(super) why: String,
+    /// True if a person has decided to keep the effect, so that nobody is asked about it again.
+    pub(super) is_decided: bool,
+}
+
+impl Standing {
+    pub(super) const fn undecided(why: String) -> Self {
+        Self { why, is_decided: false }
+    }
+}
+
+/// Questions about the committed or started effects that a failed run and its children leave without an owner, except
+/// those that a person has decided to keep. The detached children are added to the failure.
 ///
-/// `stands`: the reasons why some effects were not undone although they were to be.
+/// `stands`: the effects that were not undone although they were to be.
 pub(super) async fn left_by_failed(
     live: &Arc<Live>,
     failure: &mut Failure,
-    stands: &HashMap<RecordId, String>,
+    stands: &HashMap<RecordId, Standing>,
 ) -> Result<Vec<Question>, ExecError> {
     live.flushed().await?; // everything that the run has queued must be durable to be listed
     let family = family::of(&live.core, &live.run()).await?;
     let mut questions = Vec::new();
     for effect in &family.effects {
+        let stands = stands.get(&effect.id);
+        if stands.is_some_and(|stands| stands.is_decided) {
+            continue;
+        }
         if let Some(record) = settled(live, effect.id).await? {
             let why = match record.owner.run {
                 Some(owner) if owner != live.id && family.runs.contains(&owner) => {
@@ -158,7 +176,7 @@ pub(super) async fn left_by_failed(
                 }
                 _ => "its run failed".to_owned(),
             };
-            let why = stands.get(&effect.id).map_or_else(|| why.clone(), |stands| format!("{why}: {stands}"));
+            let why = stands.map_or_else(|| why.clone(), |stands| format!("{why}: {}", stands.why));
             // The answer is about the failed run, whichever run made the effect: a retry withdraws the question.
             let question = escalation_of_orphan(&live.core, &record, &why);
             questions.push(Question { run: Some(live.id), ..question });

@@ -67,6 +67,7 @@ mod transaction;
 mod try_step;
 mod turns;
 mod unregistered;
+mod unstable_key;
 mod voted;
 mod waiters;
 mod wake;

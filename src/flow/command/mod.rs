@@ -209,9 +209,9 @@ impl Inner {
         // Boxed because it is rare, and because a child cancels its own children in turn.
         let told = Box::pin(self.command(order)).await;
         match told {
-            Ok(_) => {}
-            // The child was cancelled before, for another reason, or has ended meanwhile.
-            Err(RunError::SignalConflict { .. } | RunError::Over { .. } | RunError::Expired { .. }) => {}
+            // An error if the child was cancelled before, for another reason, or has ended meanwhile.
+            Ok(_)
+            | Err(RunError::SignalConflict { .. } | RunError::Over { .. } | RunError::Expired { .. }) => {}
             Err(error) => tracing::warn!(%tenant, run = %child, %error, "child run not cancelled"),
         }
     }

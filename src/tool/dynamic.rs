@@ -300,7 +300,7 @@ impl DynamicTool {
                 undoes: Arc::new(ByFunctions { undo, find, scopes }),
             }
         });
-        registry.add_with(Arc::new(Dynamic { spec, call, functions, about: self.about }), compensator)
+        registry.add(Arc::new(Dynamic { spec, call, functions, about: self.about }), compensator)
     }
 }
 

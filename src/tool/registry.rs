@@ -196,7 +196,7 @@ impl Registry {
             any_output: false,
         };
         let spec = Arc::new(spec);
-        self.add_with(Arc::new(Registered { tool, spec }), compensator)?;
+        self.add(Arc::new(Registered { tool, spec }), compensator)?;
         self.by_type.insert(TypeId::of::<T>(), name);
         Ok(())
     }
@@ -213,8 +213,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Registers a tool, together with the tool that undoes its effects.
-    pub(super) fn add_with(
+    /// Registers a tool, together with the tool that undoes its effects, if it has one.
+    pub(crate) fn add(
         &mut self,
         tool: Arc<dyn Unprepared>,
         compensator: Option<Compensator>,
@@ -240,12 +240,6 @@ impl Registry {
             return Err(RegisterError::Twice { tool: spec.name.to_string() });
         }
         Ok(spec.name.clone())
-    }
-
-    pub(crate) fn add(&mut self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
-        self.check(tool.spec())?;
-        self.insert(tool);
-        Ok(())
     }
 
     /// Checks whether a tool of this declaration can be added.

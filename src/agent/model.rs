@@ -82,7 +82,7 @@ impl EngineBuilder {
         self.with(|executor| {
             executor.register(|registry| {
                 let spec = Arc::new(spec(&name, retry, quota)?);
-                registry.add(Arc::new(Route { spec, model }))
+                registry.add(Arc::new(Route { spec, model }), None)
             })
         })
     }

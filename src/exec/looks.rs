@@ -43,6 +43,9 @@ pub struct Audit {
     pub unanswered: u64,
     /// Number of records that were not looked up, because a person has been asked about them before.
     pub asked_before: u64,
+    /// Number of records that were not looked up, because their tool is not registered here or cannot read the stored
+    /// request. Audit again where it can.
+    pub without_tool: u64,
 }
 
 /// A look and its record.
@@ -264,7 +267,6 @@ pub(super) async fn audit(core: &Arc<Core>, tenant: &Tenant, since: Timestamp) -
 }
 
 async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Result<(), ExecError> {
-    let Ok(op) = recorded(core, record).await? else { return Ok(()) };
     let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
     if contract.lookup == LookupOffer::None || !record.class.leaves_mark() {
         return Ok(());
@@ -273,6 +275,10 @@ async fn audit_one(core: &Arc<Core>, record: &Record, audit: &mut Audit) -> Resu
         audit.asked_before += 1;
         return Ok(());
     }
+    let Ok(op) = recorded(core, record).await? else {
+        audit.without_tool += 1;
+        return Ok(());
+    };
     audit.looked += 1;
     match see(core, &op, record).await? {
         Seen::One => {}

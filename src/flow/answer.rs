@@ -7,8 +7,10 @@ use futures_util::future::BoxFuture;
 
 use super::child::farewell::farewell;
 use super::inner::Inner;
+use super::replay::UNSTABLE_KEY;
 use super::resume;
 use super::saga;
+use super::unstable_key;
 use crate::exec::{Answers, ExecError, Said, answer_escalation, to_the_end};
 use crate::id::{QuestionId, Tenant};
 use crate::payload::{Payload, Stored};
@@ -35,6 +37,8 @@ impl Answers for Inner {
 #[derive(Default)]
 struct Next {
     run: Option<Run>,
+    /// True if the recorded effect that the answer is about answers the same request under any key from now on.
+    is_unstable: bool,
     /// Questions about effects that the run leaves without an owner.
     left: Vec<Question>,
     /// The checkpoint from which on the run is being undone.
@@ -58,14 +62,14 @@ impl Next {
             change.payloads.extend(large.map(|payload| (answered.tenant.clone(), payload)));
             change.signal = Some(Box::new(signal));
         }
-        // The effect that the run no longer asks for is kept from now on.
+        // The effect that the run no longer asks for is kept from now on, or answers the same request under any key.
         let left = answered.record.filter(|_| answered.kind == QuestionKind::Diverged);
         change.steps.extend(left.zip(self.run.as_ref()).map(|(record, run)| Step {
             tenant: answered.tenant.clone(),
             run: run.id,
             turn: run.base,
             kind: StepKind::Kept,
-            name: "kept".into(),
+            name: if self.is_unstable { UNSTABLE_KEY } else { resume::KEPT }.into(),
             id: record.to_string(),
             input_hash: None,
             value: Some(Stored::Inline(Payload::stored("null"))),
@@ -90,7 +94,10 @@ impl Inner {
         let store_failed = |source: StoreError| ExecError::Store { key: escalation.to_string(), source };
         let mut next = match self.blocked(tenant, escalation).await.map_err(store_failed)? {
             Some(run) if answer.resolution == Resolution::Abandon => self.abandoned(run, &answer.by).await?,
-            Some(run) => Next { run: Some(self.going_on(&run)), commanded, ..Next::default() },
+            Some(run) => {
+                let is_unstable = unstable_key::blocks(&run);
+                Next { run: Some(self.going_on(&run)), is_unstable, commanded, ..Next::default() }
+            }
             None => {
                 let said = self.handed(tenant, escalation, &answer.resolution).await?;
                 Next { said, ..Next::default() }

@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 use super::driver::carry_out;
 use super::engine::Engine;
 use super::guarantees::Guarantees;
+use super::host_values::HostValues;
 use super::inner::{Inner, MAX_RECOVERY_ATTEMPTS};
 use super::queue::Queues;
-use super::states::States;
 use super::workflow::{Workflow, WorkflowFn, Workflows};
 use crate::clock::Clock;
 use crate::exec::inbox::MessageRetention;
@@ -29,7 +29,7 @@ pub struct EngineBuilder {
     executor: ExecutorBuilder,
     workflows: Workflows,
     queues: Queues,
-    states: States,
+    host_values: HostValues,
     refused: Option<StartError>,
     max_recovery_attempts: u32,
 }
@@ -87,8 +87,8 @@ impl EngineBuilder {
         let (workflows, mut queues) = (Workflows::default(), Queues::default());
         #[cfg(feature = "schedule")]
         queues.declare_own(super::schedule::own_queue());
-        let (states, max_recovery_attempts) = (States::default(), MAX_RECOVERY_ATTEMPTS);
-        Self { executor, workflows, queues, states, refused: None, max_recovery_attempts }
+        let (host_values, max_recovery_attempts) = (HostValues::default(), MAX_RECOVERY_ATTEMPTS);
+        Self { executor, workflows, queues, host_values, refused: None, max_recovery_attempts }
     }
 
     /// Registers a workflow under a name and version; what else is to be said of it, a [`Workflow`] says. Runs are found again by both: never change the name, and give
@@ -138,7 +138,7 @@ impl EngineBuilder {
     /// Hands the workflows a value, by its type: a connection pool, a client, settings. A workflow gets it by
     /// [`Ctx::state`](crate::Ctx::state), so that it needs to be no closure. There is one value of each type: of several, the last counts.
     pub fn state<S: Send + Sync + 'static>(mut self, state: S) -> Self {
-        self.states.add(state);
+        self.host_values.add(state);
         self
     }
 
@@ -280,7 +280,7 @@ impl EngineBuilder {
         let core = Core::enrol(self.executor.open_store().await?).await?;
         let mut inner = Inner::of(core.clone(), self.workflows, self.queues, carry_out);
         inner.max_recovery_attempts = self.max_recovery_attempts;
-        inner.states = self.states;
+        inner.host_values = self.host_values;
         let inner = Arc::new(inner);
         inner.cancel_overdue(core.now()).await; // before such a run goes on
         let runs = inner.claim_orphans().await?;

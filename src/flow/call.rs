@@ -180,7 +180,10 @@ pub(super) async fn call(
     let op = match Requested::of(&live.core, &live.tenant, &*tool).await {
         Ok(request) => {
             let asker = Asker { unshared, ..asker(live, ctx.turn, &open, approval) };
-            Arc::new(Operation::of(&live.tenant, tool, key, request, asker))
+            let mut op = Operation::of(&live.tenant, tool, key, request, asker);
+            let recorded = live.with_replay(|replay| replay.stable_key(&op.key, name.as_str(), op.hash));
+            op.key = recorded.unwrap_or(op.key);
+            Arc::new(op)
         }
         Err(error) => return Err(live.told(open, error).await),
     };

@@ -114,7 +114,7 @@ impl Inner {
         let RunState::Blocked { failure } = &run.state else { return false };
         self.workflows.find(run.workflow.as_str(), run.version).is_some()
             && Unregistered::of(failure)
-                .is_none_or(|lacked| lacked.is_here(&self.core.registry, &self.workflows, &self.states))
+                .is_none_or(|lacked| lacked.is_here(&self.core.registry, &self.workflows, &self.host_values))
     }
 
     /// Claims a run that has just parked, if an answer or a signal has come for it. Closes a race: an answer or a

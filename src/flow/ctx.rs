@@ -366,6 +366,6 @@ impl Ctx {
 
     /// Stops the run with an open question. Never returns.
     pub(super) async fn block<T>(&self, kind: QuestionKind, question: String) -> T {
-        self.live.stop(Stop::Block { kind, question, record: None, kept: Vec::new() }).await
+        self.live.stop(Stop::block(kind, question)).await
     }
 }

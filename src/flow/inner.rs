@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::host_values::HostValues;
 use super::queue::Queues;
 use super::runs::Runs;
-use super::states::States;
 use super::waiters::{AnswerWaiters, EndWaiters};
 use super::workflow::Workflows;
 use crate::exec::Core;
@@ -25,7 +25,7 @@ pub(super) struct Inner {
     pub(super) workflows: Workflows,
     pub(super) queues: Queues,
     /// What the host hands to its workflows.
-    pub(super) states: States,
+    pub(super) host_values: HostValues,
     /// The runs that have a task here.
     pub(super) runs: Runs,
     /// Who waits here for the end of a run.
@@ -44,7 +44,7 @@ impl Inner {
             core,
             workflows,
             queues,
-            states: States::default(),
+            host_values: HostValues::default(),
             runs,
             ends,
             answers,

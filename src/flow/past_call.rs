@@ -46,8 +46,7 @@ pub(super) async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Resul
                  the code or its input changed. Restore it and go on, or abandon?",
                 live.id, open.identity, op.hash
             );
-            let kind = QuestionKind::Diverged;
-            return live.stop(Stop::Block { kind, question, record: None, kept: Vec::new() }).await;
+            return live.stop(Stop::block(QuestionKind::Diverged, question)).await;
         }
         if let Some(stored) = past.value {
             let given = match live.core.load(&live.tenant, &stored).await {

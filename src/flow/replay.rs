@@ -11,12 +11,17 @@ use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
 use crate::store::{COMMAND, History, PastCall, PastStep, PastUse, Signal, StepKind};
 
+/// The name of the checkpoint which says that a recorded call answers the same request under any key.
+pub(super) const UNSTABLE_KEY: &str = "unstable key";
+
 /// The index over the part of a run's history that a resume needs, with notes of what the code has asked for.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     /// The records of everything outside of loops, and of the present turn.
     turns: HashMap<u32, PastTurn>,
     kept: HashSet<String>,
+    /// The records that answer the same request under any key, because their keys were not stable.
+    unstable: HashSet<String>,
     asked: HashSet<RecordId>,
     asked_uses: HashSet<OperationKey>,
     signals: Vec<Signal>,
@@ -65,7 +70,8 @@ impl Replay {
         for step in history.steps {
             replay.recorded_at = replay.recorded_at.max(Some(step.at));
             if step.kind == StepKind::Kept {
-                replay.kept.insert(step.id);
+                let marked = if step.name == UNSTABLE_KEY { &mut replay.unstable } else { &mut replay.kept };
+                marked.insert(step.id);
                 continue;
             }
             let Some(id) = replay.again.standing(&step) else { continue };
@@ -177,6 +183,30 @@ impl Replay {
             self.asked_uses.insert(key.clone());
             Recorded::SharedEffect
         })
+    }
+
+    /// The key of the recorded call that answers this call of the code although its key is another one: a person was
+    /// asked about the recorded call's unstable key, and the run goes on. `None` if there is no such recorded call, or
+    /// if the code has asked for it.
+    pub(super) fn stable_key(
+        &self,
+        key: &OperationKey,
+        tool: &str,
+        request: RequestHash,
+    ) -> Option<OperationKey> {
+        if self.unstable.is_empty() || self.turns.values().any(|turn| turn.calls.contains_key(key)) {
+            return None;
+        }
+        let calls = self.turns.values().flat_map(|turn| turn.calls.values());
+        let answers = |call: &&PastCall| {
+            let record = call.record.to_string();
+            let is_same = call.operation == tool && call.request_hash == request;
+            is_same
+                && self.unstable.contains(&record)
+                && !self.kept.contains(&record)
+                && !self.asked.contains(&call.record)
+        };
+        calls.filter(answers).min_by_key(|call| call.record).map(|call| call.key.clone())
     }
 
     /// Notes that the code asks for this checkpoint: for its result, or for the error in its place.

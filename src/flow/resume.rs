@@ -12,6 +12,7 @@ use super::identity::{Identity, Kind};
 use super::live::{Live, Stop};
 use super::oversized;
 use super::run::End;
+use super::unstable_key;
 use crate::exec::{Compensated, Core, ExecError, due_for, escalation_of_orphan, look_only, undo};
 use crate::id::{QuestionId, RecordId, RunId};
 use crate::ledger::{Divergence, Due, Record, State};
@@ -19,6 +20,9 @@ use crate::payload::{Payload, Stored};
 use crate::store::{
     PastCall, Question, QuestionKind, Run, RunState, Signal, Step, StepKind, Store as _, StoreError,
 };
+
+/// The name of the checkpoint which says that something is kept although the code does not ask for it.
+pub(super) const KEPT: &str = "kept";
 
 /// The moment at which the records are compared with what the code asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,14 +60,14 @@ impl When {
 /// Looks for recorded effects that the code did not ask for. Returns the stop that blocks the run, unless their tools'
 /// policies adopt or undo all of them.
 pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>, ExecError> {
-    let block = |question, record: &Record| {
+    let block = |question, record: &Record, detail| {
         let record = Some(record.id);
-        Some(Stop::Block { kind: QuestionKind::Diverged, question, record, kept: Vec::new() })
+        Some(Stop::Block { kind: QuestionKind::Diverged, question, record, kept: Vec::new(), detail })
     };
     for past in unasked_calls(live, when) {
         let Some(record) = settled(live, past.record).await? else { continue };
-        if let Some(unstable) = unstable_key(live, &past) {
-            return Ok(block(unstable, &record));
+        if let Some(unstable) = unstable_key::question(live, &past) {
+            return Ok(block(unstable, &record, unstable_key::detail()));
         }
         match policy(live, &record) {
             Divergence::Adopt => {
@@ -76,7 +80,7 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
             }
             Divergence::Compensate if undone(live, &record).await? => {}
             Divergence::Compensate | Divergence::Escalate => {
-                return Ok(block(diverged(live, &record), &record));
+                return Ok(block(diverged(live, &record), &record, Value::Null));
             }
         }
     }
@@ -91,7 +95,8 @@ pub(super) async fn unasked(live: &Arc<Live>, when: When) -> Result<Option<Stop>
         instead(live, "that")
     );
     let kept = deeds.iter().map(Identity::kept_id).collect();
-    Ok(Some(Stop::Block { kind: QuestionKind::Diverged, question, record: None, kept }))
+    let kind = QuestionKind::Diverged;
+    Ok(Some(Stop::Block { kind, question, record: None, kept, detail: Value::Null }))
 }
 
 /// Undoes an effect that the resumed path does not ask for, if that needs nobody's word. Returns true if it is undone.
@@ -138,19 +143,37 @@ pub(super) async fn left_unasked(live: &Arc<Live>, when: When) -> Result<Vec<Que
     Ok(questions)
 }
 
-/// Questions about the committed or started effects that a failed run and its children leave without an owner. The
-/// detached children are added to the failure.
+/// An effect of a failed run that was not undone although it was to be.
+#[derive(Debug)]
+pub(super) struct Standing {
+    pub(super) why: String,
+    /// True if a person has decided to keep the effect, so that nobody is asked about it again.
+    pub(super) is_decided: bool,
+}
+
+impl Standing {
+    pub(super) const fn undecided(why: String) -> Self {
+        Self { why, is_decided: false }
+    }
+}
+
+/// Questions about the committed or started effects that a failed run and its children leave without an owner, except
+/// those that a person has decided to keep. The detached children are added to the failure.
 ///
-/// `stands`: the reasons why some effects were not undone although they were to be.
+/// `stands`: the effects that were not undone although they were to be.
 pub(super) async fn left_by_failed(
     live: &Arc<Live>,
     failure: &mut Failure,
-    stands: &HashMap<RecordId, String>,
+    stands: &HashMap<RecordId, Standing>,
 ) -> Result<Vec<Question>, ExecError> {
     live.flushed().await?; // everything that the run has queued must be durable to be listed
     let family = family::of(&live.core, &live.run()).await?;
     let mut questions = Vec::new();
     for effect in &family.effects {
+        let stands = stands.get(&effect.id);
+        if stands.is_some_and(|stands| stands.is_decided) {
+            continue;
+        }
         if let Some(record) = settled(live, effect.id).await? {
             let why = match record.owner.run {
                 Some(owner) if owner != live.id && family.runs.contains(&owner) => {
@@ -158,7 +181,7 @@ pub(super) async fn left_by_failed(
                 }
                 _ => "its run failed".to_owned(),
             };
-            let why = stands.get(&effect.id).map_or_else(|| why.clone(), |stands| format!("{why}: {stands}"));
+            let why = stands.map_or_else(|| why.clone(), |stands| format!("{why}: {}", stands.why));
             // The answer is about the failed run, whichever run made the effect: a retry withdraws the question.
             let question = escalation_of_orphan(&live.core, &record, &why);
             questions.push(Question { run: Some(live.id), ..question });
@@ -205,17 +228,6 @@ fn policy(live: &Live, record: &Record) -> Divergence {
     let registry = &live.core.registry;
     // A tool that is no longer registered has no policy.
     registry.find(record.operation.as_str()).map_or(Divergence::Escalate, |tool| tool.spec().divergence)
-}
-
-/// The question about a key that is not stable: the code calls the same tool with the same request under another key.
-fn unstable_key(live: &Live, past: &PastCall) -> Option<String> {
-    let held = live.held_calls();
-    let now = held.iter().find(|held| held.tool == past.operation && held.hash == past.request_hash)?;
-    Some(format!(
-        "{}: unstable key of {}: it was {} and is {} for the same request. Nothing was sent under the new \
-         key. Make the key a function of the input (no random part, no time), then go on, or abandon?",
-        live.id, past.operation, past.key, now.key
-    ))
 }
 
 fn diverged(live: &Live, record: &Record) -> String {
@@ -328,7 +340,7 @@ fn about(live: &Live, kind: QuestionKind, question: String, record: Option<Recor
 }
 
 fn kept_mark(live: &Live, id: String) -> Step {
-    let identity = Identity { turn: live.base, kind: Kind::Step, name: "kept".into(), id };
+    let identity = Identity { turn: live.base, kind: Kind::Step, name: KEPT.into(), id };
     live.step(&identity, StepKind::Kept, None, Stored::Inline(Payload::stored("null")))
 }
 

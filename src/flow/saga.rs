@@ -12,7 +12,7 @@ use super::failure::{EffectEnd, EffectOutcome, Failure, FailureCode};
 use super::family::{self, Family};
 use super::identity::{Identity, Kind};
 use super::live::Live;
-use super::resume::settled;
+use super::resume::{Standing, settled};
 use super::run::{Activation, End};
 use crate::exec::{Compensated, Core, ExecError, due_for, may_undo, review_beside, undo};
 use crate::id::{QuestionId, RecordId, RunId};
@@ -107,8 +107,8 @@ impl Activation<'_> {
 struct Saga<'a> {
     activation: Activation<'a>,
     live: &'a Arc<Live>,
-    /// The reasons why some effects were not undone. These effects are not tried again in this life.
-    stands: HashMap<RecordId, String>,
+    /// The effects that were not undone. They are not tried again in this life.
+    stands: HashMap<RecordId, Standing>,
     /// The questions whether an effect may be undone, by the effect's record.
     asked: HashMap<RecordId, QuestionId>,
     /// True if a question about a child's effect is open: its answer wakes the child, which has ended.
@@ -256,13 +256,13 @@ impl<'a> Saga<'a> {
             };
             return Ok(Stands::Over(Some(became)));
         }
-        if let Some(why) = self.stands.get(&record.id) {
+        if let Some(Standing { why, .. }) = self.stands.get(&record.id) {
             return Ok(Stands::Over(Some(EffectOutcome::Stands { why: why.clone() })));
         }
         match due_for(core, &record, family, false).await? {
             Due::Nothing => Ok(Stands::Over(None)),
             Due::Settle(question) => Ok(self.waits_for(&record, question)),
-            Due::Leave(why) => Ok(self.stays(&record, why)),
+            Due::Leave(why) => Ok(self.stays(&record, Standing::undecided(why))),
             Due::Undo => self.undone(&record, family).await,
             Due::Ask => self.ask(&record, family).await,
         }
@@ -277,15 +277,16 @@ impl<'a> Saga<'a> {
         Stands::Asked
     }
 
-    fn stays(&mut self, record: &Record, why: String) -> Stands {
-        self.stands.insert(record.id, why.clone());
+    fn stays(&mut self, record: &Record, standing: Standing) -> Stands {
+        let why = standing.why.clone();
+        self.stands.insert(record.id, standing);
         Stands::Over(Some(EffectOutcome::Stands { why }))
     }
 
     async fn undone(&mut self, record: &Record, family: &[RunId]) -> Result<Stands, ExecError> {
         Ok(match undo(&self.live.core, record, family).await? {
             Compensated::Parked { question } => self.waits_for(record, question),
-            Compensated::Stands(why) => self.stays(record, why),
+            Compensated::Stands(why) => self.stays(record, Standing::undecided(why)),
             Compensated::Undone(_) | Compensated::Nothing => {
                 self.live.progressed();
                 Stands::Changed
@@ -305,7 +306,10 @@ impl<'a> Saga<'a> {
             return match question.and_then(|question| question.answer) {
                 None => Ok(Stands::Asked),
                 Some(answer) if answer.resolution == Resolution::Undo => self.undone(record, family).await,
-                Some(answer) => Ok(self.stays(record, format!("{} decided to leave it", answer.by))),
+                Some(answer) => {
+                    let why = format!("{} decided to leave it", answer.by);
+                    Ok(self.stays(record, Standing { why, is_decided: true }))
+                }
             };
         }
         // This run waits for the answer, whichever run made the effect.

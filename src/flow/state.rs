@@ -1,4 +1,4 @@
-//! The state that a workflow's code asks its engine for.
+//! `Ctx::state`: the accessor by which a workflow's code reads a [value of its host](super::host_values).
 
 use std::any::type_name;
 
@@ -30,7 +30,7 @@ impl Ctx {
     /// # Errors
     /// If the engine has no value of this type. Returned by the workflow, that blocks the run until an engine has one.
     pub fn state<S: Send + Sync + 'static>(&self) -> Result<&S, Failure> {
-        let found = self.engine.states.get::<S>();
+        let found = self.engine.host_values.get::<S>();
         found.ok_or_else(|| Unregistered::State(type_name::<S>().to_owned()).into())
     }
 }

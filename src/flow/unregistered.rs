@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::failure::{Failure, FailureCode};
-use super::states::States;
+use super::host_values::HostValues;
 use super::workflow::Workflows;
 use crate::payload::Payload;
 use crate::tool::Registry;
@@ -28,11 +28,11 @@ impl Unregistered {
     }
 
     /// True if this engine knows the tool, the workflow or the state.
-    pub(super) fn is_here(&self, registry: &Registry, workflows: &Workflows, states: &States) -> bool {
+    pub(super) fn is_here(&self, registry: &Registry, workflows: &Workflows, values: &HostValues) -> bool {
         match self {
             Self::Tool(name) => registry.find(name).is_some(),
             Self::Child(function) => workflows.has_function(function),
-            Self::State(name) => states.has(name),
+            Self::State(name) => values.has(name),
         }
     }
 }

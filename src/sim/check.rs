@@ -12,7 +12,7 @@ use crate::clock::{Clock as _, Timestamp};
 use crate::id::{QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{ContractClass, OperationKey, Record, State};
 use crate::payload::Stored;
-use crate::store::{Change, Model, Retired, Run, RunState, WorkerChange};
+use crate::store::{Change, Model, Question, QuestionKind, Resolution, Retired, Run, RunState, WorkerChange};
 use crate::tool::{Call, ToolSpec, Touch};
 
 /// A violation of a rule.
@@ -124,7 +124,7 @@ struct Seen {
     runs: BTreeMap<RunId, Run>,
     /// The runs that have failed.
     failed: BTreeSet<RunId>,
-    questions: BTreeSet<QuestionId>,
+    questions: BTreeMap<QuestionId, Question>,
     /// The lives that have enrolled, and that no other life has fenced since.
     enrolled: BTreeSet<u32>,
     sent: BTreeMap<(Tenant, OperationKey), Vec<Sent>>,
@@ -165,7 +165,7 @@ impl Checker {
         seen.runs = ledger.runs().into_iter().map(|run| (run.id, run)).collect();
         let failed = seen.runs.values().filter(|run| matches!(run.state, RunState::Failed { .. }));
         seen.failed = failed.map(|run| run.id).collect();
-        seen.questions = ledger.escalations().into_iter().map(|question| question.id).collect();
+        seen.questions = ledger.escalations().into_iter().map(|question| (question.id, question)).collect();
         seen.enrolled.clear();
     }
 
@@ -291,7 +291,7 @@ impl Seen {
         for retired in &change.retired_runs {
             self.retired_run(&retired.run);
         }
-        self.questions.extend(change.escalations.iter().map(|question| question.id));
+        self.questions.extend(change.escalations.iter().map(|question| (question.id, question.clone())));
         if let Some(run) = &change.run {
             self.runs.insert(run.id, Run::clone(run));
         }
@@ -306,7 +306,7 @@ impl Seen {
     /// Checks that a change and its consequences are in one transaction, and that all rows belong to its tenant.
     fn is_whole(&mut self, change: &Change) {
         if let Some(record) = &change.record {
-            if record.escalation.is_some_and(|id| !self.questions.contains(&id)) {
+            if record.escalation.is_some_and(|id| !self.questions.contains_key(&id)) {
                 let what = format!("{} waits for a question that is not durable", record.key);
                 self.violated(Rule::OneTransaction, what);
             }
@@ -332,9 +332,21 @@ impl Seen {
             |run: &&Run| matches!(run.state, RunState::Failed { .. }) && !self.failed.contains(&run.id);
         if let Some(run) = change.run.as_deref().filter(fails) {
             self.failed.insert(run.id);
+            // Nobody is asked again about an effect that a person has decided to keep.
+            let is_kept = |record: &Record| {
+                let keeps = |question: &Question| {
+                    let answer = question.answer.as_ref().map(|answer| &answer.resolution);
+                    answer == Some(&Resolution::Keep) && question.kind == QuestionKind::Compensation
+                };
+                let about = (Some(record.id), Some(run.id));
+                self.questions
+                    .values()
+                    .any(|question| (question.record, question.run) == about && keeps(question))
+            };
             let asks = |record: &Record| {
                 change.escalations.iter().any(|question| question.record == Some(record.id))
                     || record.escalation.is_some()
+                    || is_kept(record)
             };
             let family = family(run, &self.runs.values());
             let done = self

@@ -5,13 +5,16 @@
 //! somebody waits for, or when it is two [`TICK`]s old. Thus the commit of step N and the `started` of step N+1
 //! become durable together.
 
-use std::collections::{HashSet, VecDeque};
+mod queue;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};
 
+pub(crate) use self::queue::Held;
+use self::queue::{Entry, FLUSH_AT, Queue};
 use super::outage::{Outage, Side};
 use super::{Change, OrderingKey, Refusal, Store, StoreError, StoreFuture, Verdict, durable};
 use crate::clock::SharedClock;
@@ -21,13 +24,6 @@ use crate::panics::{caught, quietly};
 /// ticks old then. All batches of a tick share one timer, because a timer for each costs as much as queueing its
 /// changes.
 pub(super) const TICK: Duration = Duration::from_micros(1500);
-/// The maximum number of changes in a transaction.
-const MAX_BATCH: usize = 512;
-/// The number of changes that starts a transaction although nobody waits for one.
-const FLUSH_AT: usize = 128;
-/// The number of changes that one run in a row has in two transactions: the seal of a call and the start of the next
-/// one, twice.
-const IN_A_ROW: usize = 4;
 /// The queue length at which writers wait for room (back-pressure).
 const CAPACITY: usize = 1024;
 /// The pauses between attempts to write a batch that failed as a whole.
@@ -58,43 +54,6 @@ struct Shared {
     /// Notified when events that are to be published are durable.
     events: Arc<Notify>,
 }
-
-#[derive(Debug, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is one independent fact")]
-struct Queue {
-    entries: VecDeque<Entry>,
-    /// True if a caller waits for a change in the queue.
-    awaited: bool,
-    /// True if the writer sleeps without a timer and must be told of any change.
-    deep_sleep: bool,
-    /// The number of ticks since the oldest entry came.
-    ticks: u8,
-    /// The number of changes in the last transaction.
-    last: usize,
-    /// True if nobody waits any longer for a file that another program has locked.
-    hurried: bool,
-    closed: bool,
-    ended: bool,
-    /// The lanes with a refused change: none of their later changes is written.
-    stopped: HashSet<OrderingKey>,
-    /// The number of changes that have been queued; `judged` is the number of those that are written or refused.
-    queued: u64,
-    judged: u64,
-    /// The lanes that have ended, each with the number of changes that were queued by then: once these are judged,
-    /// the stop of the lane can be forgotten.
-    ending: VecDeque<(u64, OrderingKey)>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    change: Change,
-    done: oneshot::Sender<Result<Verdict, StoreError>>,
-    /// A guard that is dropped when the change is durable or refused.
-    held: Option<Held>,
-}
-
-/// A guard by which its owner keeps others out until a change can be read.
-pub(crate) type Held = Box<dyn std::any::Any + Send>;
 
 /// Closes the queue when the last handle is dropped; the writer then finishes the queued changes.
 #[derive(Debug)]
@@ -472,45 +431,6 @@ impl Shared {
             {
                 self.queue().stopped.insert(lane);
             }
-        }
-    }
-}
-
-impl Queue {
-    fn is_due(&self) -> bool {
-        let reason = self.awaited || self.closed || self.entries.len() >= FLUSH_AT || self.ticks > 1;
-        reason && !self.entries.is_empty()
-    }
-
-    /// True if a transaction is due, and other runs may be about to queue changes for it: a run that was just told of
-    /// the previous transaction goes on at once. Without this pause, runs that fall out of step would use two
-    /// transactions by turns from then on, and each run would wait for both.
-    fn still_gathers(&self, seen: &mut usize) -> bool {
-        let before = std::mem::replace(seen, self.entries.len());
-        let several = self.last + *seen > IN_A_ROW; // one run alone would wait for nobody
-        several && self.is_due() && (before + 1..MAX_BATCH).contains(seen)
-    }
-
-    /// Counts a tick and returns true if anything is queued.
-    fn tick(&mut self) -> bool {
-        self.ticks = if self.entries.is_empty() { 0 } else { self.ticks.saturating_add(1) };
-        self.ticks > 0
-    }
-
-    fn take(&mut self) -> Vec<Entry> {
-        let count = self.entries.len().min(MAX_BATCH);
-        self.last = count;
-        let mut batch = Vec::with_capacity(count); // `collect` would make room for four, beyond what a thread keeps at hand
-        batch.extend(self.entries.drain(..count));
-        self.awaited &= !self.entries.is_empty(); // a change that is left over is still waited for
-        (self.ticks, self.deep_sleep) = (0, false);
-        batch
-    }
-
-    /// Forgets the ended lanes that have nothing in the queue.
-    fn forget_ended(&mut self) {
-        while let Some((_, lane)) = self.ending.pop_front_if(|(queued, _)| *queued <= self.judged) {
-            self.stopped.remove(&lane);
         }
     }
 }

@@ -300,7 +300,7 @@ impl DynamicTool {
                 undoes: Arc::new(ByFunctions { undo, find, scopes }),
             }
         });
-        registry.add_with(Arc::new(Dynamic { spec, call, functions, about: self.about }), compensator)
+        registry.add(Arc::new(Dynamic { spec, call, functions, about: self.about }), compensator)
     }
 }
 
@@ -451,6 +451,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::{Rate, Throttle};
 
     fn tool(effect: EffectClass) -> DynamicTool {
         DynamicTool::new("book", effect, Contract::new(ContractClass::ReplaysKey))
@@ -473,5 +474,20 @@ mod tests {
             .find_compensation(|_, _| async { Ok(LookupResult::Unknown) })
             .register(&mut Registry::default());
         assert!(matches!(half, Err(RegisterError::NoCompensation { .. })), "{half:?}");
+    }
+
+    #[test]
+    fn a_tool_whose_compensation_is_refused_is_not_kept() {
+        let mut registry = Registry::default();
+        let taken = DynamicTool { name: "undo book".to_owned(), ..tool(EffectClass::ReadOnly) };
+        taken.register(&mut registry).unwrap();
+        let slow = Quota::default().provider("books", Throttle::rate(Rate::per_second(1)));
+        let refused = undoable(EffectClass::Payment).quota(slow).register(&mut registry);
+        assert!(matches!(&refused, Err(RegisterError::Twice { tool }) if tool == "undo book"), "{refused:?}");
+        let names: Vec<_> = registry.specs().iter().map(|spec| spec.name.as_str()).collect();
+        assert_eq!(names, ["undo book"]);
+        // Nor is the limit that it has declared.
+        let fast = Quota::default().provider("books", Throttle::rate(Rate::per_second(9)));
+        tool(EffectClass::Payment).quota(fast).register(&mut registry).unwrap();
     }
 }

@@ -196,7 +196,7 @@ impl Registry {
             any_output: false,
         };
         let spec = Arc::new(spec);
-        self.add_with(Arc::new(Registered { tool, spec }), compensator)?;
+        self.add(Arc::new(Registered { tool, spec }), compensator)?;
         self.by_type.insert(TypeId::of::<T>(), name);
         Ok(())
     }
@@ -213,18 +213,24 @@ impl Registry {
         Ok(())
     }
 
-    /// Registers a tool, together with the tool that undoes its effects.
-    pub(super) fn add_with(
+    /// Registers a tool, together with the tool that undoes its effects, if it has one.
+    pub(crate) fn add(
         &mut self,
         tool: Arc<dyn Unprepared>,
         compensator: Option<Compensator>,
     ) -> Result<(), RegisterError> {
-        let spec = tool.spec().clone();
-        self.add(tool)?;
-        match compensator {
-            Some(compensator) => self.add(Arc::new(Undo::of(&spec, compensator)?)),
-            None => Ok(()),
+        let undo = match compensator {
+            Some(compensator) => Some(Undo::of(tool.spec(), compensator)?),
+            None => None,
+        };
+        // Both are checked before one is added: a tool whose effects cannot be undone as it declares is not kept.
+        self.check(tool.spec())?;
+        if let Some(undo) = undo {
+            self.check(&undo.spec)?;
+            self.insert(Arc::new(undo));
         }
+        self.insert(tool);
+        Ok(())
     }
 
     /// The name of a tool whose declaration is safe and whose name is not taken.
@@ -236,21 +242,29 @@ impl Registry {
         Ok(spec.name.clone())
     }
 
-    pub(crate) fn add(&mut self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
-        let name = self.new_name(tool.spec())?;
-        if tool.spec().contract.sealed_with_effect {
+    /// Checks whether a tool of this declaration can be added.
+    fn check(&self, spec: &ToolSpec) -> Result<(), RegisterError> {
+        let name = self.new_name(spec)?;
+        if spec.contract.sealed_with_effect {
             let source = ContractError::SealedWithEffect;
             return Err(RegisterError::Contract { tool: name.to_string(), source });
         }
-        if let Some((provider, throttle)) = &tool.spec().quota.provider {
-            let declared = self.providers.entry(provider.to_string()).or_insert(*throttle);
-            if declared != throttle {
-                let provider = provider.to_string();
-                return Err(RegisterError::OtherThrottle { tool: name.to_string(), provider });
-            }
+        if let Some((provider, throttle)) = &spec.quota.provider
+            && self.providers.get(&**provider).is_some_and(|declared| declared != throttle)
+        {
+            let provider = provider.to_string();
+            return Err(RegisterError::OtherThrottle { tool: name.to_string(), provider });
         }
-        self.by_name.insert(name, tool);
         Ok(())
+    }
+
+    /// Adds a tool that was checked.
+    fn insert(&mut self, tool: Arc<dyn Unprepared>) {
+        let spec = tool.spec();
+        if let Some((provider, throttle)) = &spec.quota.provider {
+            self.providers.insert(provider.to_string(), *throttle);
+        }
+        self.by_name.insert(spec.name.clone(), tool);
     }
 
     #[cfg(feature = "sim")]

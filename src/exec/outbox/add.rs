@@ -77,6 +77,9 @@ pub trait OutboxConnection: Send {
 /// the order of commits. Add events last, and to several aggregates in the order of their names. On PostgreSQL, the
 /// engine's own writes wait in the same way if one of its runs emits to that aggregate.
 ///
+/// The payload is held to the default [`Limits`]. If the engine has [others](crate::flow::EngineBuilder::limits), use
+/// [`add_within`].
+///
 /// After a transaction of your own, tell the engine by
 /// [`Executor::notify_publisher`](crate::Executor::notify_publisher). Without that the event is published at the next
 /// opportunity.
@@ -108,12 +111,36 @@ pub async fn add<C: OutboxConnection>(
     tenant: &Tenant,
     event: NewEvent,
 ) -> Result<(), AddError> {
+    add_within(connection, tenant, event, &Limits::default()).await
+}
+
+/// Adds an event as [`add`] does, with the limits of payload sizes that the engine was
+/// [given](crate::flow::EngineBuilder::limits): a connection does not know them.
+///
+/// # Errors
+/// As those of [`add`].
+///
+/// ```
+/// # use counterfoil::{Tenant, outbox::{self, AddError, NewEvent}, payload::Limits};
+/// # use sqlx::SqliteConnection;
+/// /// The limits that the engine is built with.
+/// const LIMITS: Limits = Limits { inline_bytes: 16 * 1024, max_bytes: 8 * 1024 * 1024 };
+///
+/// async fn tell(db: &mut SqliteConnection, tenant: &Tenant, event: NewEvent) -> Result<(), AddError> {
+///     outbox::add_within(db, tenant, event, &LIMITS).await
+/// }
+/// ```
+pub async fn add_within<C: OutboxConnection>(
+    connection: &mut C,
+    tenant: &Tenant,
+    event: NewEvent,
+    limits: &Limits,
+) -> Result<(), AddError> {
     let NewEvent { id, aggregate, kind, payload } = event;
     checked("id of an event", &id, LONGEST)?;
     checked("aggregate", &aggregate, LONGEST)?;
     checked("kind of an event", &kind, LONGEST)?;
-    let limits = Limits::default();
-    let payload = payload.within(&limits)?;
+    let payload = payload.within(limits)?;
     let is_large = payload.as_str().len() > limits.inline_bytes;
     let large = is_large.then(|| payload.clone());
     let payload = if is_large { Stored::At(payload.digest()) } else { Stored::Inline(payload) };

@@ -24,7 +24,7 @@ mod sweep;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use self::add::{AddError, NewEvent, OutboxConnection, add};
+pub use self::add::{AddError, NewEvent, OutboxConnection, add, add_within};
 pub(super) use self::after::answered;
 pub use self::publisher::Publisher;
 pub(crate) use self::publisher::{announce, publish};

@@ -21,7 +21,7 @@ use crate::store::{
 
 /// The pause after the store failed.
 const LATER: Duration = Duration::from_secs(5);
-/// The size of a batch, in bytes, beyond which no further event is added.
+/// The maximum size of the payloads in a batch, in bytes. A larger event is a batch of its own.
 const LARGEST: usize = 8 << 20;
 
 /// A sink, and the settings for publishing to it.
@@ -332,11 +332,11 @@ enum Lead {
 
 /// Loads the events to publish. Events that would make the batch too large are left for the next one.
 async fn loaded(core: &Core, due: &mut Vec<Due>) -> Result<Vec<Event>, StoreError> {
-    let (mut batch, mut bytes) = (Vec::new(), 0);
+    let (mut batch, mut bytes, mut is_full) = (Vec::new(), 0, false);
     for due in &mut *due {
         let mut taken = 0;
         for event in &due.events {
-            if bytes > LARGEST {
+            if is_full {
                 break;
             }
             let event = match published(core, event).await {
@@ -348,6 +348,10 @@ async fn loaded(core: &Core, due: &mut Vec<Due>) -> Result<Vec<Event>, StoreErro
                 Err(error) => return Err(error),
             };
             bytes += event.payload.as_str().len();
+            is_full = bytes > LARGEST;
+            if is_full && !batch.is_empty() {
+                break;
+            }
             batch.push(event);
             taken += 1;
         }

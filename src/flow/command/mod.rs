@@ -208,9 +208,11 @@ impl Inner {
         let order = Order { tenant: tenant.clone(), run: child, verb: Verb::Cancel, id, command };
         // Boxed because it is rare, and because a child cancels its own children in turn.
         let told = Box::pin(self.command(order)).await;
-        // A child that was cancelled before, for another reason, ends as well: the error is only logged.
-        if let Err(error) = told {
-            tracing::warn!(%tenant, run = %child, %error, "child run not cancelled");
+        match told {
+            // An error if the child was cancelled before, for another reason, or has ended meanwhile.
+            Ok(_)
+            | Err(RunError::SignalConflict { .. } | RunError::Over { .. } | RunError::Expired { .. }) => {}
+            Err(error) => tracing::warn!(%tenant, run = %child, %error, "child run not cancelled"),
         }
     }
 

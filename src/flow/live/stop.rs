@@ -1,5 +1,7 @@
 //! The reasons why an activation ends before its body does.
 
+use serde_json::Value;
+
 use crate::exec::ExecError;
 use crate::flow::failure::Failure;
 use crate::id::RecordId;
@@ -19,6 +21,8 @@ pub(in crate::flow) enum Stop {
         /// The ids of children, signals and events that the question is about. They are kept from now on, whatever the
         /// answer.
         kept: Vec<String>,
+        /// Further facts for the row of the run, as JSON.
+        detail: Value,
     },
     /// The code asks for something that only a new build can give: the run is blocked.
     Unmended(Box<Failure>),
@@ -30,4 +34,11 @@ pub(in crate::flow) enum Stop {
     Paused(Box<Signal>),
     /// A command cancelled the run, and the run did not end by itself.
     Cancelled,
+}
+
+impl Stop {
+    /// The stop of a run that waits for a decision about nothing but itself.
+    pub(in crate::flow) const fn block(kind: QuestionKind, question: String) -> Self {
+        Self::Block { kind, question, record: None, kept: Vec::new(), detail: Value::Null }
+    }
 }

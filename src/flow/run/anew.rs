@@ -20,8 +20,8 @@ use crate::store::StepKind;
 pub(super) async fn continued(live: &Arc<Live>, body: Body, input: Payload) -> End {
     match resume::unasked(live, resume::When::Continued).await {
         Ok(None) => {}
-        Ok(Some(Stop::Block { kind, question, record, kept })) => {
-            return resume::block_on(live, Asked { record, kept, ..Asked::of(kind, question) }).await;
+        Ok(Some(Stop::Block { kind, question, record, kept, detail })) => {
+            return resume::block_on(live, Asked { record, kept, detail, ..Asked::of(kind, question) }).await;
         }
         Ok(Some(_)) => return End::Again,
         Err(error) => return End::Failed(error),

@@ -7,7 +7,7 @@ use super::end::End;
 use crate::clock::Timestamp;
 use crate::flow::child::farewell::farewell;
 use crate::flow::failure::Failure;
-use crate::flow::resume;
+use crate::flow::resume::{self, Standing};
 use crate::id::RecordId;
 use crate::payload::Payload;
 use crate::store::{RunState, WaitsOn};
@@ -43,11 +43,11 @@ impl Activation<'_> {
     }
 
     /// Ends the run: its result, and the questions about every effect that is left without an owner, become durable
-    /// together. `stands`: the reasons why some effects were not undone although they were to be.
+    /// together. `stands`: the effects that were not undone although they were to be.
     pub(in crate::flow) async fn finish_leaving(
         self,
         mut result: Result<Payload, Failure>,
-        stands: &HashMap<RecordId, String>,
+        stands: &HashMap<RecordId, Standing>,
     ) -> End {
         let live = self.live;
         let left = match &mut result {

@@ -125,8 +125,8 @@ impl Activation<'_> {
             Stop::Unmended(failure) => {
                 Box::pin(resume::block_on(live, Asked::unmended(live.id, &failure))).await
             }
-            Stop::Block { kind, question, record, kept } => {
-                let asked = Asked { record, kept, ..Asked::of(kind, question) };
+            Stop::Block { kind, question, record, kept, detail } => {
+                let asked = Asked { record, kept, detail, ..Asked::of(kind, question) };
                 Box::pin(resume::block_on(live, asked)).await
             }
         }

@@ -31,7 +31,7 @@ pub struct Recall<By> {
 pub struct Page {
     /// The memories of the page.
     pub memories: Vec<Known>,
-    /// The position at which the next page [begins](Recall::from); `None` if this page is empty.
+    /// The position at which the next page [begins](Recall::from); `None` if this page is the last one.
     pub next: Option<i64>,
 }
 
@@ -90,14 +90,17 @@ impl<By> Recall<By> {
         let subject = &self.memories.subject;
         shelf(subject, &self.kind)?;
         let before = self.before.map(|before| u32::try_from(before).unwrap_or(u32::MAX));
+        // One more is read than the page holds: it shows that the page is not the last one.
         let found = async {
             Shelf::find(core, tenant, Shelf::name(subject, &self.kind))
                 .await?
-                .newest(before, self.limit)
+                .newest(before, self.limit.saturating_add(1))
                 .await
         };
-        let found = found.await.map_err(unasked(subject))?;
-        let next = found.last().map(|memory| memory.place.into());
+        let mut found = found.await.map_err(unasked(subject))?;
+        let more = found.len() > self.limit as usize;
+        found.truncate(self.limit as usize);
+        let next = found.last().filter(|_| more).map(|memory| memory.place.into());
         Ok(Page { memories: found.into_iter().map(known).collect(), next })
     }
 }

@@ -24,13 +24,15 @@ async fn add(
     large: Option<&Payload>,
 ) -> Result<bool, sqlx::Error> {
     if let Some(payload) = large {
+        // Before the row of the aggregate, as the engine's own writes lock these rows: another order would deadlock.
         payload::add(connection, &event.tenant, payload).await?;
     }
     // The time is a query of its own: on a distributed server, a write that calls the function would get another time
     // on each node.
     let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     let now: i64 = sqlx::query_scalar(now).fetch_one(&mut *connection).await?;
-    // The row of the aggregate is locked from here on. If the event exists already, its position is given back below.
+    // The row of the aggregate is locked from here on. If the event exists already, its position is given back below,
+    // and so is the use of its payload.
     let placed = sqlx::query(
         "WITH more AS (INSERT INTO outbox_aggregate (tenant, name, last, published, tries, refusals, due_at, revision) \
          VALUES ($1, $3, 1, 0, 0, 0, $6, 1) \
@@ -57,6 +59,9 @@ async fn add(
         .bind(escaped(&event.aggregate).into_owned())
         .execute(&mut *connection)
         .await?;
+    if let Some(payload) = large {
+        payload::release(connection, &(&event.tenant).into(), payload.digest()).await?;
+    }
     let place = [(&event.tenant).into(), event.id.as_str().into()];
     let stored: Option<OutboxEvent> = connection.row(EVENT, &place).await?;
     Ok(stored.is_some_and(|stored| stored.is_same(event)))

@@ -171,6 +171,20 @@ async fn what_is_reported_done_and_not_there_is_asked_about_after_two_looks() {
 }
 
 #[tokio::test]
+async fn an_audit_counts_what_it_cannot_look_up_for_want_of_the_tool() {
+    let scene = Scene::payment();
+    let process = scene.paid(Reply::Answer).await;
+    process.kill();
+    let process = Process::start(executor(&scene.dir, &scene.clock)).await.unwrap();
+    let audit = process.executor().audit(&acme(), Timestamp::MIN).await.unwrap();
+    assert_eq!((audit.looked, audit.without_tool), (0, 1));
+    process.kill();
+    let process = scene.process().await;
+    let audit = process.executor().audit(&acme(), Timestamp::MIN).await.unwrap();
+    assert_eq!((audit.looked, audit.without_tool), (1, 0));
+}
+
+#[tokio::test]
 async fn it_may_be_there_all_the_same_or_be_left() {
     let scene = Scene::payment();
     let process = scene.paid(Reply::Forget).await;

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use counterfoil::ledger::Backoff;
 use counterfoil::outbox::{self, Event, NewEvent, PublishResult, Publisher, Sink, SinkError};
+use counterfoil::payload::Limits;
 use counterfoil::store::{Model, QuestionKind, Resolution};
-use counterfoil::{Ctx, Engine, Failure, Payload, Tenant};
+use counterfoil::{Ctx, Engine, Failure, Payload, PayloadError, Tenant};
 use sqlx::{ConnectOptions as _, Executor as _};
 use tokio::sync::mpsc;
 
@@ -227,6 +228,111 @@ async fn events_are_added_in_transactions_of_ones_own_on_postgresql() {
     let engine = engine.workflow("tells", 1, tells).sink(sink).start().await.unwrap();
     let own = &mut schema.plain().await;
     own_transactions!(engine, own, hears);
+}
+
+/// An event that is too large for its row.
+fn large(id: &str) -> NewEvent {
+    NewEvent { payload: Payload::of(&"x".repeat(20_000)).unwrap(), ..paid(id, "order/1", 0) }
+}
+
+/// A large event is added twice, and another event with its id is refused: its payload is used once.
+macro_rules! added_twice {
+    ($own:expr) => {
+        let (acme, own) = (Tenant::new("acme").unwrap(), $own);
+        outbox::add(own, &acme, large("1")).await.unwrap();
+        outbox::add(own, &acme, large("1")).await.unwrap();
+        let other = NewEvent { kind: "sent".into(), ..large("1") };
+        assert!(matches!(outbox::add(own, &acme, other).await, Err(outbox::AddError::Conflict { .. })));
+        let uses: Vec<i64> =
+            sqlx::query_scalar("SELECT uses FROM payload").fetch_all(&mut *own).await.unwrap();
+        assert_eq!(uses, [1]);
+        let below = Payload::of(&"y".repeat(20_000)).unwrap();
+        let other = NewEvent { payload: below, ..large("1") };
+        assert!(matches!(outbox::add(own, &acme, other).await, Err(outbox::AddError::Conflict { .. })));
+        let rows: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM payload").fetch_one(&mut *own).await.unwrap();
+        assert_eq!(rows, 1, "the payload of an event that was not added is not kept");
+    };
+}
+
+#[tokio::test]
+async fn the_payload_of_an_event_that_is_added_twice_is_used_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.db");
+    let _engine = Engine::sqlite(&path).start().await.unwrap();
+    let own = &mut sqlx::sqlite::SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    added_twice!(own);
+}
+
+#[tokio::test]
+async fn the_payload_of_an_event_that_is_added_twice_is_used_once_on_postgresql() {
+    let schema = Schema::new();
+    let _engine = Engine::postgres_with(crate::server::url(), schema.options()).start().await.unwrap();
+    let own = &mut schema.plain().await;
+    added_twice!(own);
+}
+
+#[tokio::test]
+async fn an_event_is_held_to_the_limits_that_are_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.db");
+    let limits = Limits { inline_bytes: 64, max_bytes: 8 << 20 };
+    let (sink, mut hears) = Listener::new();
+    let engine = Engine::sqlite(&path).limits(limits).sink(sink).start().await.unwrap();
+    let own = &mut sqlx::sqlite::SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    let acme = Tenant::new("acme").unwrap();
+    let long = |bytes| NewEvent { payload: Payload::of(&"x".repeat(bytes)).unwrap(), ..paid("1", "a", 0) };
+    let refused = outbox::add(own, &acme, long(5 << 20)).await;
+    let too_large =
+        |error: &outbox::AddError| matches!(error, outbox::AddError::Payload(PayloadError::TooLarge { .. }));
+    assert!(refused.is_err_and(|error| too_large(&error)), "over the default limit");
+    let refused = outbox::add_within(own, &acme, long(9 << 20), &limits).await;
+    assert!(refused.is_err_and(|error| too_large(&error)), "over the engine's limit");
+    outbox::add_within(own, &acme, long(5 << 20), &limits).await.unwrap();
+    outbox::add_within(own, &acme, NewEvent { id: "2".into(), ..long(100) }, &limits).await.unwrap();
+    let apart: i64 = sqlx::query_scalar("SELECT count(*) FROM payload").fetch_one(&mut *own).await.unwrap();
+    assert_eq!(apart, 2, "each is larger than a row may hold");
+    engine.executor().notify_publisher();
+    assert_eq!(hears.recv().await.unwrap().payload.as_str().len(), (5 << 20) + 2);
+    assert_eq!(hears.recv().await.unwrap().payload.as_str().len(), 102);
+}
+
+/// Takes everything, and tells the sizes of the payloads of each batch.
+struct Scales(mpsc::UnboundedSender<Vec<usize>>);
+
+impl Sink for Scales {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
+        self.0.send(batch.iter().map(|event| event.payload.as_str().len()).collect()).unwrap();
+        Ok(PublishResult::all())
+    }
+}
+
+// A sink's own limit may lie just above that of a batch.
+#[tokio::test]
+async fn a_batch_is_never_larger_than_its_limit_unless_it_is_one_event() {
+    async fn tells(ctx: Ctx, sizes: Vec<usize>) -> Result<(), Failure> {
+        for size in sizes {
+            ctx.emit("book", "written", &"x".repeat(size - 2)).await?;
+        }
+        Ok(())
+    }
+    const LIMIT: usize = 8 << 20;
+    let (sent, mut batches) = mpsc::unbounded_channel();
+    let limits = Limits { inline_bytes: 1024, max_bytes: 2 * LIMIT };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.db");
+    let sizes = [LIMIT / 2, LIMIT / 2, 10, LIMIT + 1, 10, LIMIT / 2 + 1, LIMIT / 2];
+    let engine = Engine::sqlite(&path).limits(limits).workflow("tells", 1, tells).start().await.unwrap();
+    engine.tenant("acme").unwrap().run(tells, sizes.to_vec()).key("1").await.unwrap();
+    engine.shutdown(Duration::from_secs(5)).await;
+    let engine = Engine::sqlite(&path).limits(limits).workflow("tells", 1, tells).sink(Scales(sent));
+    let _engine = engine.start().await.unwrap();
+    let mut left = &sizes[..];
+    for expected in [2, 1, 1, 2, 1] {
+        let batch = batches.recv().await.unwrap();
+        assert_eq!(batch, left[..expected]);
+        left = &left[expected..];
+    }
 }
 
 /// An engine among others on one database.

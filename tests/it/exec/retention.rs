@@ -15,7 +15,7 @@ use counterfoil::{Executor, Key, Outcome, Tenant, ToolRequest};
 use serde_json::json;
 
 use crate::store::postgres::{Schema, url};
-use crate::world::{Keys, Look, Reply, TestClock, World, acme, brief, executor, request, soon};
+use crate::world::{Keys, Log, Look, Reply, TestClock, World, acme, brief, executor, request, soon};
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -323,4 +323,22 @@ async fn several_workers_sweep_one_database() {
         assert_eq!(late, Outcome::Expired { was: FinalState::Committed });
     }
     assert_eq!(world.count(), 200);
+}
+
+// An operator reads in the log for how long each tool's records are kept, or that they are kept for ever.
+#[tokio::test]
+async fn the_start_of_the_sweeper_is_logged_with_its_retentions() {
+    let (scene, log) = (Scene::new(), Log::default());
+    let _here = log.listen();
+    let told = || {
+        let lines = log.lines().into_iter().filter(|line| line.message.starts_with("retention"));
+        lines.map(|line| line.to_string()).collect::<Vec<_>>()
+    };
+    let executor = scene.open(Retention::tombstone_after(30 * DAY)).await;
+    let tools = "bell: for 60 min, then its key is new; pay: whole for 30 d, then digests; \
+                 ring: whole for 30 d, then digests";
+    assert_eq!(told(), [format!("INFO retention on tools={tools} workflows=")]);
+    executor.shutdown(HOUR).await;
+    scene.tools(Retention::tombstone_after(30 * DAY)).sweep(false).open().await.unwrap();
+    assert_eq!(told()[1..], ["INFO retention off, records and runs are kept for ever"]);
 }

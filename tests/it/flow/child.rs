@@ -8,12 +8,13 @@ use counterfoil::flow::{Failure, FailureCode, RunError, RunState, Sent, Workflow
 use counterfoil::store::QuestionKind;
 use counterfoil::{Ctx, RunId};
 use futures_util::future::Either;
+use tracing::Level;
 
 use crate::flow;
 use crate::flow::tools::Post;
 use crate::flow::wait::{HOUR, MINUTE, begin, park, result, settle};
 use crate::flow::world::{Process, World};
-use crate::world::TestClock;
+use crate::world::{Log, TestClock};
 
 /// A workflow that begins children of this kind.
 macro_rules! parent {
@@ -178,6 +179,38 @@ fn who_cancels_a_run_cancels_its_children_and_not_those_that_stand_alone() {
             process.state(alone, "succeeded").await;
         });
     }
+}
+
+// A parent that fails cancels its children. One that was cancelled before, for another reason, ends all the same.
+#[test]
+fn a_child_that_is_already_cancelled_is_no_trouble() {
+    let (world, hands, log) = (World::new(), TestClock::default(), Log::default());
+    let _here = log.listen();
+    let child = flow!(world, |ctx, _n: u32| {
+        ctx.cancelled().await?;
+        ctx.sleep(MINUTE).await?;
+        Ok::<_, Failure>("done".to_owned())
+    });
+    let parent = parent!(world, child, |ctx, kind, _input| {
+        let _child = ctx.child(kind, 1).start().await?;
+        ctx.signal::<u32>("fail").await?;
+        Err::<String, _>(Failure::new("given up"))
+    });
+    let engine = world.engine_on(hands.clone());
+    let engine = engine.workflow("parent", 1, parent.clone()).workflow("child", 1, child);
+    let process = Process::start_logged(&world, engine, &log);
+    let run = begin(&process, &parent, 0);
+    process.on(async {
+        let child = process.acme().handle::<String>(child_of(&process, run).await);
+        child.cancel("ann", "enough").key(format!("~{run}")).grace(HOUR).await.unwrap();
+        hands.asleep_for(MINUTE).await;
+        process.acme().handle::<String>(run).signal("fail", 1).await.unwrap();
+        hands.asleep_for(Duration::from_secs(1)).await; // the parent waits for its child to end
+        hands.advance(MINUTE);
+    });
+    assert_eq!(failure(&process, run).message, "given up");
+    process.shut_down();
+    assert!(!log.counts(Level::WARN).contains_key("child run not cancelled"));
 }
 
 #[test]

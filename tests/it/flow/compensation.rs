@@ -457,6 +457,11 @@ fn what_is_undone_after_approval_waits_for_it() {
             told(&failure),
             [("book:hotel", &EffectOutcome::Undone), ("book:train", &stands("ann decided to leave it"))]
         );
+        assert_eq!(
+            process.acme().questions().await.unwrap(),
+            [],
+            "what was decided is not asked about again"
+        );
         assert_eq!(world.effects("unbook"), ["hotel 2 b2"]);
     });
 }
@@ -510,6 +515,7 @@ fn what_is_undone_after_a_review_takes_a_quorum() {
             let failure = failure(acme.handle::<u32>(run).result().await.unwrap_err());
             let stays = stands("bob decided to leave it");
             assert_eq!(told(&failure), [("book:hotel", &EffectOutcome::Undone), ("book:train", &stays)]);
+            assert_eq!(acme.questions().await.unwrap(), [], "what was decided is not asked about again");
             assert_eq!(world.effects("unbook"), ["hotel 2 b2"]);
             assert!(acme.reviews(None).await.unwrap().is_empty());
         });

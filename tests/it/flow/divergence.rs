@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use counterfoil::flow::{FailureCode, RunError};
 use counterfoil::store::{QuestionKind, Resolution};
-use counterfoil::{Approval, ApprovalSubject, Ctx, Failure, RunId};
+use counterfoil::{Approval, ApprovalSubject, Ctx, Failure, Key, RunId};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::join;
@@ -68,6 +68,71 @@ fn a_random_key_is_found_before_the_second_effect() {
         assert!(question.record.is_some());
     });
     assert_eq!(world.effects("pay").len(), 1);
+}
+
+// KEY-4: the answer `Resume` promises that the run goes on from its records, also while the key is still unstable.
+#[test]
+fn the_recorded_call_answers_a_request_whose_key_was_not_stable() {
+    // The first payment's key is drawn anew by each process. The second one is another request.
+    for mended in [false, true] {
+        let world = World::new();
+        let old = flow!(world, |ctx, _n: u32| {
+            let paid = pay(&ctx, "random").await?;
+            Ok::<_, Failure>(paid + pay(&ctx, "july").await?)
+        });
+        let new = flow!(world, |ctx, _n: u32| {
+            let bill = Bill::new("random", 100);
+            let call = ctx.call::<Pay>(bill);
+            let paid = if mended { call.key(Key::of("pay").target("ann").operation("mended")) } else { call }
+                .await?;
+            world.pass("paid").await;
+            Ok::<_, Failure>(paid + pay(&ctx, "july").await?)
+        });
+        let (process, run) = resumed(&world, "pay after", old, new.clone());
+        world.hold("paid");
+        process.on(async {
+            let question = blocked(&process, run).await;
+            assert!(question.question.contains("the recorded call answers"), "{}", question.question);
+            process.acme().answer(question.id, Resolution::Resume, "ann").await.unwrap();
+            world.reached("paid").await;
+        });
+        assert_eq!(world.effects("pay").len(), 1, "it is not paid again");
+        process.crash(); // and the next process draws yet another key
+        world.release("paid");
+        let process = Process::start(&world, world.engine().workflow("path", 1, new));
+        process.on(async {
+            assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1 + 2);
+            assert_eq!(process.acme().questions().await.unwrap(), [], "mended: {mended}");
+        });
+        assert_eq!(world.effects("pay").len(), 2);
+        process.shut_down();
+    }
+}
+
+// The answer is about that request alone: a run that does not ask for it any more is asked about it.
+#[test]
+fn a_call_whose_key_was_not_stable_is_not_forgotten_after_the_answer() {
+    let world = World::new();
+    let old = flow!(world, |ctx, _n: u32| pay(&ctx, "random").await);
+    let new = flow!(world, |ctx, _n: u32| {
+        let paid = match world.count("lives") {
+            1 => pay(&ctx, "random").await?,
+            _ => 0,
+        };
+        Ok::<_, Failure>(paid + pay(&ctx, "july").await?)
+    });
+    let (process, run) = resumed(&world, "pay after", old, new);
+    process.on(async {
+        let unstable = blocked(&process, run).await;
+        process.acme().answer(unstable.id, Resolution::Resume, "ann").await.unwrap();
+        let other_path = blocked(&process, run).await;
+        assert!(other_path.question.contains("which is new"), "{}", other_path.question);
+        assert_eq!(world.effects("pay").len(), 1);
+        process.acme().answer(other_path.id, Resolution::Resume, "ann").await.unwrap();
+        process.acme().handle::<u32>(run).result().await.unwrap();
+        assert_eq!(process.acme().questions().await.unwrap(), [], "kept on purpose");
+    });
+    assert_eq!(world.effects("pay").len(), 2);
 }
 
 #[test]

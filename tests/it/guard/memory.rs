@@ -237,6 +237,12 @@ fn pages_follow_one_another() {
             page = ann.recall("fact").from(next).limit(3).await.unwrap();
         }
         assert_eq!(all, (0..7).rev().map(|number| format!("owns book {number}")).collect::<Vec<_>>());
+        // The last page is known by itself, also if it is full.
+        for (limit, is_last) in [(6, false), (7, true), (8, true), (0, true), (u32::MAX, true)] {
+            let page = ann.recall("fact").limit(limit).await.unwrap();
+            assert_eq!(page.memories.len(), limit.min(7) as usize);
+            assert_eq!(page.next.is_none(), is_last, "{limit}");
+        }
     });
     process.shut_down();
 }

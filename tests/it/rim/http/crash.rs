@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use counterfoil::Executor;
 use counterfoil::http::Idempotency;
 use counterfoil::ledger::{Contract, ContractClass, LookupResult};
@@ -121,6 +123,25 @@ async fn what_the_lookup_finds_is_the_answer() {
     assert_eq!(*key, died.shop.orders()[0], "by the key that went downstream");
     assert_eq!((&request["method"], &request["body"]["json"]), (&json!("POST"), &order()));
     assert!(executor.questions(&acme()).await.unwrap().is_empty());
+    assert_eq!(died.shop.orders().len(), 1);
+}
+
+// What is still to be finished elsewhere has a status, too: it is not an error.
+#[tokio::test]
+async fn an_operation_that_is_pending_is_in_progress_at_its_status_url() {
+    let lookup = |guard: Idempotency| {
+        let pending = || LookupResult::Pending { external_ref: None, look_again: SETTLE };
+        guard.status_at("/operations").reconcile(contract(), move |_, _| async move { Ok(pending()) })
+    };
+    let died = Died::in_a_handler(lookup).await;
+    let (executor, url) = died.next(lookup).await;
+    assert_eq!(send(&url).await.problem(), (409, "request-in-progress".into()));
+    let operation = URL_SAFE_NO_PAD.encode("POST /orders:~key:a");
+    let status = reqwest::Client::new().get(format!("{url}/operations/{operation}"));
+    let status = answered(status.header("authorization", "acme")).await;
+    assert_eq!(status.problem(), (202, "request-in-progress".into()));
+    assert_eq!(status.headers["retry-after"], "1");
+    assert!(executor.questions(&acme()).await.unwrap().is_empty(), "it is pending, and nobody is asked");
     assert_eq!(died.shop.orders().len(), 1);
 }
 

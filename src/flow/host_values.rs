@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 /// The values that a host hands to its workflows: connection pools, clients, settings.
 #[derive(Default)]
-pub(super) struct States(HashMap<TypeId, (&'static str, Box<dyn Any + Send + Sync>)>);
+pub(super) struct HostValues(HashMap<TypeId, (&'static str, Box<dyn Any + Send + Sync>)>);
 
-impl States {
+impl HostValues {
     /// Adds a value, in place of an earlier one of its type.
     pub(super) fn add<S: Send + Sync + 'static>(&mut self, state: S) {
         self.0.insert(TypeId::of::<S>(), (type_name::<S>(), Box::new(state)));

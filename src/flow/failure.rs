@@ -92,6 +92,9 @@ pub enum FailureCode {
     Rejected,
     /// Nobody decided about the request for approval in time.
     Undecided,
+    /// The tool's policy refused the call. The policy and its reason are in the detail, as `detail.detail.policy` and
+    /// `detail.detail.reason`.
+    PolicyRefused,
     /// The request does not fit the present state: a signal to a run that does not exist, for example.
     Invalid,
     /// The code asks for something that cannot be recorded or resumed: two uses of one name at once, a payload over
@@ -158,7 +161,11 @@ impl Failure {
         // The engine's own budget; a provider may have budgets, too.
         let is_ours = failure.kind == ErrorKind::BudgetExceeded && failure.detail.get("budget").is_some();
         Self::coded(
-            if is_ours { FailureCode::BudgetExceeded } else { FailureCode::ToolFailed },
+            match is_ours {
+                true => FailureCode::BudgetExceeded,
+                false if failure.is_by_policy() => FailureCode::PolicyRefused,
+                false => FailureCode::ToolFailed,
+            },
             format!("{tool} failed: {}: {}", failure.kind.name(), failure.message),
         )
         .detail(detail)

@@ -35,6 +35,7 @@ mod scopes;
 mod sight;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 pub use apply::{Event, InvalidTransition, apply};
 pub use approval::{Approval, ApprovalError, ApprovalSubject};
@@ -70,3 +71,4 @@ pub use retry::{Backoff, ErrorKind, LookupPolicy, RecordedFailure, RetryDecision
 pub use review::{Review, ReviewOutcome, ReviewPolicy, Vote, VoteRefused};
 pub use scopes::Scopes;
 pub use sight::Sight;
+pub use verdict::{ApprovalRule, PolicyVersion, Verdict};

@@ -14,9 +14,9 @@ use super::schema::Schema;
 use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::{Name, Tenant};
 use crate::ledger::{
-    ApprovalSubject, BoundFields, Compensation, Contract, ContractClass, Divergence, EffectClass, ErrorKind,
-    Key, KeyError, LookupOffer, LookupPolicy, LookupResult, Quota, Retention, RetryPolicy, ReviewPolicy,
-    Scopes, Undone,
+    ApprovalRule, ApprovalSubject, BoundFields, Compensation, Contract, ContractClass, Divergence,
+    EffectClass, ErrorKind, Key, KeyError, LookupOffer, LookupPolicy, LookupResult, PolicyVersion, Quota,
+    Retention, RetryPolicy, ReviewPolicy, Scopes, Undone, Verdict,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -24,6 +24,7 @@ type CallFn = dyn Fn(Call, Value) -> BoxFuture<'static, Result<Done<Value>, Tool
 type UpgradeFn = dyn Fn(u32, Value) -> Option<Value> + Send + Sync;
 type KeyFn = dyn Fn(&Value) -> Option<Key> + Send + Sync;
 pub(super) type ScopesFn = dyn Fn(&Tenant, &Value) -> Option<Scopes> + Send + Sync;
+type VerdictFn = dyn Fn(&Value) -> Verdict + Send + Sync;
 type PackageFn = dyn Fn(&Value) -> ApprovalSubject + Send + Sync;
 type RefreshFn = dyn Fn() -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync;
 type ReconcileFn =
@@ -61,7 +62,7 @@ pub struct DynamicTool {
     divergence: Divergence,
     call: Option<Arc<CallFn>>,
     functions: Functions,
-    review: Option<ReviewPolicy>,
+    approval: ApprovalRule,
     compensation: Option<Compensation>,
     bound: BoundFields,
     input_version: u32,
@@ -82,6 +83,7 @@ struct Functions {
     key: Option<Arc<KeyFn>>,
     upgrade: Option<Arc<UpgradeFn>>,
     package: Option<Arc<PackageFn>>,
+    verdict: Option<Arc<VerdictFn>>,
     scopes: Option<Arc<ScopesFn>>,
     undo: Option<Arc<UndoFn>>,
     find_undone: Option<Arc<FindFn>>,
@@ -101,7 +103,7 @@ impl DynamicTool {
             divergence: effect.divergence(),
             call: None,
             functions: Functions::default(),
-            review: effect.needs_approval().then(ReviewPolicy::default),
+            approval: ApprovalRule::of(effect),
             compensation: None,
             bound: BoundFields::All,
             input_version: 1,
@@ -187,7 +189,42 @@ impl DynamicTool {
     /// [`NeedsApproval`](super::NeedsApproval). A notification and a deletion need an approval even without this
     /// method.
     pub fn review(mut self, policy: ReviewPolicy) -> Self {
-        self.review = Some(policy);
+        self.approval = ApprovalRule::Person(policy);
+        self
+    }
+
+    /// Lets a policy of this name and version decide about each call: see [`ApprovalPolicy`](super::ApprovalPolicy).
+    /// Unless the tool has a [`package`](Self::package), people whom the policy asks are shown the whole input.
+    ///
+    /// ```
+    /// use counterfoil::ledger::{Contract, ContractClass, EffectClass, ReviewPolicy};
+    /// use counterfoil::tool::{Done, DynamicTool, Registry, approval::Verdict};
+    /// use serde_json::json;
+    ///
+    /// DynamicTool::new("refund", EffectClass::Payment, Contract::new(ContractClass::ReplaysKey))
+    ///     .policy("small-refunds", 1, |input| match input["cents"].as_u64() {
+    ///         Some(0..=5_000) => Verdict::Allow,
+    ///         Some(_) => Verdict::Ask(ReviewPolicy::by(["ann", "bob"])),
+    ///         None => Verdict::refuse("the refund names no amount"),
+    ///     })
+    ///     .call(|call, _| async move { Ok(Done::new(json!({ "under": call.key() }))) })
+    ///     .register(&mut Registry::default())?;
+    /// # Ok::<(), counterfoil::tool::RegisterError>(())
+    /// ```
+    pub fn policy(
+        mut self,
+        name: impl Into<String>,
+        version: u32,
+        policy: impl Fn(&Value) -> Verdict + Send + Sync + 'static,
+    ) -> Self {
+        self.approval = ApprovalRule::Policy(PolicyVersion { name: name.into(), version });
+        self.functions.verdict = Some(Arc::new(policy));
+        self
+    }
+
+    /// Lets each call go out without an approval, also those of a notification or a deletion.
+    pub fn without_approval(mut self) -> Self {
+        self.approval = ApprovalRule::None;
         self
     }
 
@@ -260,7 +297,7 @@ impl DynamicTool {
         let Some(call) = self.call else {
             return Err(RegisterError::NoCall { tool: self.name });
         };
-        if self.review.is_some() && self.functions.package.is_none() {
+        if matches!(self.approval, ApprovalRule::Person(_)) && self.functions.package.is_none() {
             return Err(RegisterError::NoPackage { tool: self.name, effect: self.effect });
         }
         if self.functions.undo.is_some() && !self.effect.leaves_mark() {
@@ -284,7 +321,7 @@ impl DynamicTool {
             divergence: self.divergence,
             input_version: self.input_version,
             bound: self.bound,
-            review: self.review,
+            approval: self.approval,
             compensation: self.compensation.clone(),
             any_output: true,
         };
@@ -372,7 +409,18 @@ impl Prepared for WithValue {
     }
 
     fn package(&self) -> Option<ApprovalSubject> {
-        Some(self.functions.package.as_ref()?(&self.input))
+        match &self.functions.package {
+            Some(package) => Some(package(&self.input)),
+            None => self
+                .functions
+                .verdict
+                .as_ref()
+                .map(|_| ApprovalSubject::of(self.spec.name.as_str(), &self.input)),
+        }
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        Some(self.functions.verdict.as_ref()?(&self.input))
     }
 
     fn scopes(&self, tenant: &Tenant) -> Option<Scopes> {

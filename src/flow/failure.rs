@@ -158,14 +158,14 @@ impl Failure {
 
     pub(crate) fn tool(tool: &str, failure: &RecordedFailure) -> Self {
         let detail = serde_json::to_value(failure).unwrap_or(Value::Null);
+        if failure.is_by_policy() {
+            let message = format!("{tool} was not called: {}", failure.message);
+            return Self::coded(FailureCode::PolicyRefused, message).detail(detail);
+        }
         // The engine's own budget; a provider may have budgets, too.
         let is_ours = failure.kind == ErrorKind::BudgetExceeded && failure.detail.get("budget").is_some();
         Self::coded(
-            match is_ours {
-                true => FailureCode::BudgetExceeded,
-                false if failure.is_by_policy() => FailureCode::PolicyRefused,
-                false => FailureCode::ToolFailed,
-            },
+            if is_ours { FailureCode::BudgetExceeded } else { FailureCode::ToolFailed },
             format!("{tool} failed: {}: {}", failure.kind.name(), failure.message),
         )
         .detail(detail)

@@ -107,7 +107,7 @@ impl<T: Compensate, E: Demands<T>> Demands<T> for Undoable<E> {
     message = "a `{Self}` must not be sent without an approval",
     label = "this call has none",
     note = "obtain a decision on its package and pass it: `ctx.call::<Tool>(input).approved_by(&approval).await`",
-    note = "if the tool's own policy is to decide, declare that of its effect: `effect::Payment<approval::Policy>`, say"
+    note = "if the tool's own policy is to decide, declare its effect with `approval::Policy` and implement `ApprovalPolicy`"
 )]
 pub trait Unapproved {}
 

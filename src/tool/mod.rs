@@ -194,7 +194,7 @@ pub trait Reconcile: Tool {
     message = "the effect of `{Self}` needs an approval, but `{Self}` does not say of what",
     label = "`NeedsApproval` is missing",
     note = "implement `NeedsApproval` for `{Self}`: return the package (what, for whom, which content) to be approved",
-    note = "if no person is to approve each call, declare that of the effect: `effect::Notification<approval::Policy>`, say, or `approval::None`"
+    note = "if no person is to approve each call, declare the effect with `approval::Policy` or `approval::None`"
 )]
 pub trait NeedsApproval: Tool {
     /// The package that is compared with the approved one directly before each dispatch.

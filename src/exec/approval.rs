@@ -11,7 +11,6 @@ use crate::store::{Document, Store as _, StoreError};
 
 /// The approval under which an attempt goes out, and the row that marks it as used, to be written together with the
 /// attempt, if it is for a single effect.
-#[derive(Default)]
 pub(super) struct Cleared {
     pub(super) approval: Option<Box<Approval>>,
     pub(super) used: Option<Document>,

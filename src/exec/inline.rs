@@ -143,8 +143,8 @@ where
     }
 
     /// Lets a policy of this name and version decide about the effect: see [`ApprovalPolicy`](crate::tool::ApprovalPolicy).
-    /// A policy that [asks](Verdict::Ask) a person takes the decision of [`approved_by`](Self::approved_by); without one
-    /// the outcome is [`Outcome::Refused`], which names the people.
+    /// A policy that [asks](Verdict::Ask) a person takes the decision of [`approved_by`](Self::approved_by). Without one
+    /// the effect is refused with [`PersonNeeded`](crate::ledger::ApprovalError::PersonNeeded), which names the people.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {

@@ -16,6 +16,7 @@ mod guarantee;
 mod http;
 pub mod lookup;
 mod offer;
+mod once;
 mod prepared;
 mod registry;
 mod schema;
@@ -33,13 +34,13 @@ pub(crate) use call::Noting;
 pub(crate) use compensate::Undoing;
 pub use compensate::{Compensate, OriginalCall};
 pub use dynamic::DynamicTool;
-pub(crate) use dynamic::Once;
 pub use error::{Accepted, Done, ToolError};
 pub(crate) use error::{causes, in_full};
 pub use guarantee::Guarantee;
 #[cfg(feature = "_reqwest")]
 pub(crate) use http::{retry_after, sends_once};
 pub use offer::ToolOffer;
+pub(crate) use once::Once;
 pub use prepared::UnstableKey;
 pub(crate) use prepared::{Prepared, Typed, canonical, found, given_or_stable, stable_key, written};
 pub(crate) use registry::Unprepared;
@@ -207,8 +208,7 @@ pub trait NeedsApproval: Tool {
     }
 }
 
-/// The policy that decides about the calls of a tool whose effect is declared with
-/// [`approval::Policy`](approval::Policy). Its verdict is recorded before a call goes out, with the policy's name and
+/// The policy that decides about the calls of a tool whose effect is declared with [`approval::Policy`]. Its verdict is recorded before a call goes out, with the policy's name and
 /// version, and stands as long as the call is open.
 ///
 /// ```

@@ -9,6 +9,9 @@ struct Tutorial;
 #[doc = include_str!("../docs/choose-a-contract.md")]
 struct ChooseAContract;
 
+#[doc = include_str!("../docs/approvals.md")]
+struct Approvals;
+
 #[doc = include_str!("../docs/questions.md")]
 struct Questions;
 

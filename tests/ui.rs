@@ -73,6 +73,8 @@ fn the_type_rules_refuse_what_is_unsafe() {
             "deletion_without_package",
             "notification_without_approval",
             "payment_without_approval",
+            "policy_without_a_policy",
+            "payment_by_policy_blind",
             "lookup_without_reconcile",
             "rejects_key_without_reconcile",
             "compensation_forgotten",

@@ -6,25 +6,35 @@ use super::operation::Operation;
 use super::outcome::{ExecError, failed};
 use crate::clock::Timestamp;
 use crate::id::{Name, Tenant};
-use crate::ledger::{ApprovalError, Review, ReviewOutcome};
+use crate::ledger::{Approval, ApprovalError, Record, Review, ReviewOutcome};
 use crate::store::{Document, Store as _, StoreError};
 
-/// Checks that the approval of an effect still counts. If the approval is for a single effect, returns the row that
-/// marks the approval as used, to be written together with the attempt.
-pub(super) async fn approved(core: &Core, op: &Operation) -> Result<Option<Document>, ExecError> {
-    op.check_approval(core.now())?;
-    let review = op.approval.as_ref().and_then(|approval| approval.review.as_ref());
-    let Some((id, version)) = review.filter(|_| op.tool.package().is_some()) else { return Ok(None) };
-    let found = review_of(core, &op.tenant, id).await.map_err(|source| failed(&op.key, source))?;
+/// The approval under which an attempt goes out, and the row that marks it as used, to be written together with the
+/// attempt, if it is for a single effect.
+pub(super) struct Cleared {
+    pub(super) approval: Option<Box<Approval>>,
+    pub(super) used: Option<Document>,
+}
+
+/// Checks that an effect may go out now. `recorded` is the record of the operation, if there is one.
+pub(super) async fn approved(
+    core: &Core,
+    op: &Operation,
+    recorded: Option<&Record>,
+) -> Result<Cleared, ExecError> {
+    let approval = op.may_go_out(recorded, core.now())?;
+    let review = approval.as_ref().and_then(|approval| approval.review.clone());
+    let Some((id, version)) = review else { return Ok(Cleared { approval, used: None }) };
+    let found = review_of(core, &op.tenant, &id).await.map_err(|source| failed(&op.key, source))?;
     let what = || op.tool.spec().name.to_string();
-    let (row, review) = found.ok_or_else(|| ApprovalError::Superseded { what: what(), version: *version })?;
+    let (row, review) = found.ok_or_else(|| ApprovalError::Superseded { what: what(), version })?;
     let key = op.key.as_str();
-    review.check_use(*version, key, |by| core.reviewers.may_decide(&op.tenant, by, &review))?;
+    review.check_use(version, key, |by| core.reviewers.may_decide(&op.tenant, by, &review))?;
     if !review.single_use || review.used_by.is_some() {
-        return Ok(None);
+        return Ok(Cleared { approval, used: None });
     }
     let used = Review { used_by: Some(key.to_owned()), ..review };
-    Ok(Some(next(row, &used, core.now())))
+    Ok(Cleared { approval, used: Some(next(row, &used, core.now())) })
 }
 
 /// Loads a review and its row.

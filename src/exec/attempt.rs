@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::approval::approved;
+use super::approval::{Cleared, approved};
 use super::core::Core;
 use super::declared::Bound;
 use super::operation::Operation;
@@ -12,7 +12,7 @@ use crate::clock::{Boot, Timestamp};
 use crate::id::{DeclarationId, QuestionId, RecordId};
 use crate::ledger::{Basis, Event, Intent, Record, RecordedFailure, State, apply};
 use crate::payload::Payload;
-use crate::store::{Document, Refusal, Ticket, Verdict};
+use crate::store::{Refusal, Ticket, Verdict};
 
 /// A permit for one send. It exists only once a `started` record is durable, or for a call that may be repeated. The
 /// dispatch takes it by value.
@@ -81,14 +81,14 @@ pub(super) enum Begun {
 pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Begun, ExecError> {
     let bound = core.declare(op).await?;
     core.group.room().await;
-    let used = may_dispatch(core, op).await?;
+    let cleared = may_dispatch(core, op, None).await?;
     // Nothing waits between this check and the queue. So the record is either queued ahead of the end of its run, whose
     // row then says that a call may outlive the run, or it is not queued. Nobody would find a later record after a
     // crash.
     if op.is_over() {
         return Ok(Begun::TooLate);
     }
-    let (record, ticket) = first(core, op, bound.id, used);
+    let (record, ticket) = first(core, op, bound.id, cleared);
     let permit = Permit { key_since: record.created_at, record, unsettled: None, pass, bound };
     Ok(permit.durable(op, ticket).await?.map_or(Begun::Exists, Begun::Durable))
 }
@@ -99,7 +99,7 @@ pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Beg
 /// Nothing is known of the call, and the next caller repeats it.
 pub(super) async fn unrecorded(core: &Core, op: &Operation, pass: Pass) -> Result<Begun, ExecError> {
     let bound = core.declare(op).await?;
-    may_dispatch(core, op).await?;
+    may_dispatch(core, op, None).await?;
     if op.is_over() {
         return Ok(Begun::TooLate);
     }
@@ -202,10 +202,10 @@ fn first(
     core: &Core,
     op: &Operation,
     declaration: DeclarationId,
-    used: Option<Document>,
+    Cleared { approval, used }: Cleared,
 ) -> (Box<Record>, Ticket) {
     let (intent, large) = intent(core, op, declaration);
-    let record = Box::new(Record::begin(intent, core.now()));
+    let record = Box::new(Record::begin(Intent { approval, ..intent }, core.now()));
     let mut change = core.change(op.lane).record(record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     change.documents.extend(used);
@@ -258,9 +258,9 @@ pub(super) async fn again(
     let bound =
         if record.state == State::Started { core.bound(op, record).await? } else { core.declare(op).await? };
     core.group.room().await;
-    let used = may_dispatch(core, op).await?;
+    let Cleared { approval, used } = may_dispatch(core, op, Some(record)).await?;
     let now = core.now();
-    let (declaration, approval, scopes) = (bound.id, op.approved_by(), op.scopes());
+    let (declaration, scopes) = (bound.id, op.scopes());
     let event = Event::Again { fence: core.fence, basis, declaration, approval, scopes };
     let Ok(mut record) = apply(record, event, core.fence, now).map(Box::new) else { return Ok(None) };
     if bound.contract(op).sealed_with_effect {
@@ -273,15 +273,21 @@ pub(super) async fn again(
     Permit { record, unsettled, pass, key_since, bound }.durable(op, ticket).await
 }
 
-/// Checks that an attempt may go out. Returns the row to write with the attempt if its single-use approval is used up.
-async fn may_dispatch(core: &Core, op: &Operation) -> Result<Option<Document>, ExecError> {
+/// Checks that an attempt may go out. The approval that it goes out under is written with the attempt.
+async fn may_dispatch(core: &Core, op: &Operation, recorded: Option<&Record>) -> Result<Cleared, ExecError> {
     if core.is_closing() {
         return Err(ExecError::Closed { key: op.key.to_string() });
     }
-    approved(core, op).await
+    approved(core, op, recorded).await
 }
 
 impl Permit {
+    /// The end of the approval that the attempt goes out under. A policy's verdict has none.
+    pub(super) fn approval_until(&self, op: &Operation) -> Option<Timestamp> {
+        let is_by_policy = self.record.approval.as_ref().is_some_and(|approval| approval.policy.is_some());
+        op.approval.as_ref().filter(|_| !is_by_policy)?.expires_at
+    }
+
     /// Returns the permit once its `started` record is durable. `None` if the record has changed meanwhile.
     async fn durable(mut self, op: &Operation, started: Ticket) -> Result<Option<Self>, ExecError> {
         match started.durable().await {

@@ -41,7 +41,7 @@ pub(super) async fn dispatch(
     permit: Box<Permit>,
 ) -> Result<Ended, ExecError> {
     // The approval may have been withdrawn while the intent was being written.
-    let may_go = approved(core, op).await.map(drop).map_err(Box::new);
+    let may_go = approved(core, op, Some(&permit.record)).await.map(drop).map_err(Box::new);
     // A worker that was stopped, or could not reach its store, may have been taken over meanwhile. The record stays
     // `started`, and the worker that took over asks the provider.
     core.hold_lease().await.map_err(|why| why.of(&op.key))?;

@@ -15,13 +15,14 @@ use super::outcome::{CallError, ExecError, Outcome};
 use super::request::Wait;
 use crate::id::{Name, Tenant};
 use crate::ledger::{
-    Approval, ApprovalSubject, Contract, ContractClass, EffectClass, ErrorKind, Key, KeyError, LookupOffer,
-    LookupResult, Retention, RetryPolicy, ReviewPolicy,
+    Approval, ApprovalRule, ApprovalSubject, Contract, ContractClass, EffectClass, ErrorKind, Key, KeyError,
+    LookupOffer, LookupResult, PolicyVersion, Retention, RetryPolicy, Verdict,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec, Unprepared, canonical, found, written};
 
 type LookupFn<A, T> = dyn Fn(Call, A) -> BoxFuture<'static, Result<LookupResult<T>, ToolError>> + Send + Sync;
+type VerdictFn<A> = dyn Fn(&A) -> Verdict + Send + Sync;
 type RunFn<A, T> = dyn Fn(Call, A) -> BoxFuture<'static, Result<Done<T>, ToolError>> + Send + Sync;
 
 /// An effect that is declared where it is carried out: begun by [`Executor::effect`], carried out by [`run`](Self::run).
@@ -36,6 +37,8 @@ pub struct InlineEffect<A, T> {
     retry: Option<RetryPolicy>,
     retention: Option<Retention>,
     approval: Option<(ApprovalSubject, Approval)>,
+    rule: Option<ApprovalRule>,
+    verdict: Option<Arc<VerdictFn<A>>>,
     lookup: Option<Arc<LookupFn<A, T>>>,
 }
 
@@ -96,6 +99,8 @@ impl Executor {
             retry: None,
             retention: None,
             approval: None,
+            rule: None,
+            verdict: None,
             lookup: None,
         }
     }
@@ -137,6 +142,45 @@ where
         self
     }
 
+    /// Lets a policy of this name and version decide about the effect: see [`ApprovalPolicy`](crate::tool::ApprovalPolicy).
+    /// A policy that [asks](Verdict::Ask) a person takes the decision of [`approved_by`](Self::approved_by). Without one
+    /// the effect is refused with [`PersonNeeded`](crate::ledger::ApprovalError::PersonNeeded), which names the people.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// use counterfoil::ledger::EffectClass;
+    /// use counterfoil::tool::{Done, approval::Verdict, contract};
+    /// use counterfoil::{Executor, Key, Tenant};
+    ///
+    /// let executor = Executor::in_memory().open().await?;
+    /// let sent: u32 = executor
+    ///     .effect(&Tenant::default(), Key::of("receipt").target("order-7"), "Thank you".to_owned())
+    ///     .class(EffectClass::Notification)
+    ///     .contract(contract::ReplaysKey)
+    ///     .policy("transactional-mail", 1, |_text| Verdict::Allow)
+    ///     .run(|_call, _text| async { Ok(Done::new(1)) })
+    ///     .await?;
+    /// assert_eq!(sent, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn policy(
+        mut self,
+        name: impl Into<String>,
+        version: u32,
+        policy: impl Fn(&A) -> Verdict + Send + Sync + 'static,
+    ) -> Self {
+        self.rule = Some(ApprovalRule::Policy(PolicyVersion { name: name.into(), version }));
+        self.verdict = Some(Arc::new(policy));
+        self
+    }
+
+    /// Lets the effect go out without an approval, also if it is a notification or a deletion.
+    pub fn without_approval(mut self) -> Self {
+        self.rule = Some(ApprovalRule::None);
+        self
+    }
+
     /// The way to find out what became of a call, by [`Call::key`] or the id that the provider gave. It must change nothing.
     pub fn lookup<F, Fut>(mut self, lookup: F) -> Self
     where
@@ -168,7 +212,7 @@ where
         Fut: Future<Output = Result<Done<T>, ToolError>> + Send + 'static,
     {
         let spec = Arc::new(self.spec()?);
-        let Self { executor, tenant, key, args, approval, lookup, .. } = self;
+        let Self { executor, tenant, key, args, approval, verdict, lookup, .. } = self;
         let core = executor.core();
         let kept = Kept { spec: spec.clone(), lookup: lookup.clone() };
         if core.registry.meet(Arc::new(kept))? {
@@ -176,7 +220,8 @@ where
         }
         let (subject, approval) = approval.unzip();
         let run: Arc<RunFn<A, T>> = Arc::new(move |call, args| Box::pin(run(call, args)));
-        let tool = core.registry.hand_out(Arc::new(Inline { spec, args, subject, run: Some(run), lookup }));
+        let tool =
+            core.registry.hand_out(Arc::new(Inline { spec, args, subject, verdict, run: Some(run), lookup }));
         let asker = Asker { approval, ..Asker::default() };
         let op = Operation::prepare(core, &tenant, tool, key.render()?, asker).await?;
         executor.durable(op, Wait::ForOutcome).await
@@ -196,8 +241,8 @@ where
         let retry = self.retry.unwrap_or_else(|| RetryPolicy::of(&contract));
         let spec = ToolSpec::of(name, self.class, contract.settled_for(&retry), retry);
         let retention = self.retention.unwrap_or(spec.retention);
-        let review = self.class.needs_approval().then(ReviewPolicy::default);
-        Ok(ToolSpec { retention, review, ..spec })
+        let approval = self.rule.clone().unwrap_or_else(|| ApprovalRule::of(self.class));
+        Ok(ToolSpec { retention, approval, ..spec })
     }
 }
 
@@ -218,7 +263,7 @@ where
 
     fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError> {
         let (spec, lookup) = (self.spec.clone(), self.lookup.clone());
-        Ok(Arc::new(Inline { spec, args: input.decode()?, subject: None, run: None, lookup }))
+        Ok(Arc::new(Inline { spec, args: input.decode()?, subject: None, verdict: None, run: None, lookup }))
     }
 
     fn check_output(&self, output: &Payload) -> Result<(), PayloadError> {
@@ -235,6 +280,7 @@ struct Inline<A, T> {
     spec: Arc<ToolSpec>,
     args: A,
     subject: Option<ApprovalSubject>,
+    verdict: Option<Arc<VerdictFn<A>>>,
     /// Absent where the caller is gone.
     run: Option<Arc<RunFn<A, T>>>,
     lookup: Option<Arc<LookupFn<A, T>>>,
@@ -250,7 +296,13 @@ where
     }
 
     fn package(&self) -> Option<ApprovalSubject> {
-        self.subject.clone()
+        let whole =
+            || self.verdict.as_ref().map(|_| ApprovalSubject::of(self.spec.name.as_str(), &self.args));
+        self.subject.clone().or_else(whole)
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        Some(self.verdict.as_ref()?(&self.args))
     }
 
     fn request(&self, key: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {

@@ -65,6 +65,7 @@ mod result;
 mod retire;
 mod reviewed;
 mod reviewers;
+mod ruling;
 mod seal;
 #[cfg(feature = "_sealed")]
 mod sealing;

@@ -20,7 +20,7 @@ pub(super) fn needs(core: &Core, op: &Operation, permit: &Permit) -> Needs {
     let collides = contract.class.collides();
     Needs {
         key: if collides { contract.key_safe_from(permit.key_since) } else { None },
-        approval: op.approval.as_ref().and_then(|approval| approval.expires_at),
+        approval: permit.approval_until(op),
         lease: core.lease_until(),
         operation_time: permit.pass.as_ref().and_then(|passed| passed.deadline),
         run_time: op.purse.as_ref().and_then(|purse| purse.until()),

@@ -12,8 +12,7 @@ use super::throttle::Purse;
 use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::ledger::{
-    Approval, ApprovalError, Decision, Facts, OperationKey, Owner, Record, Request, RequestHash, Scopes,
-    State, decide,
+    Approval, Decision, Facts, OperationKey, Owner, Record, Request, RequestHash, Scopes, State, decide,
 };
 use crate::payload::{Payload, Stored};
 use crate::store::OrderingKey;
@@ -31,6 +30,8 @@ pub(crate) struct Operation {
     pub(crate) hash: RequestHash,
     pub(crate) owner: Owner,
     pub(crate) approval: Option<Approval>,
+    /// True if the call has asked for this approval itself, because the tool or its policy wants one.
+    pub(super) asked: bool,
     pub(crate) lane: Option<OrderingKey>,
     /// The budget of the operation's run, if it has one.
     pub(super) purse: Option<Arc<Purse>>,
@@ -156,6 +157,7 @@ impl Operation {
             hash,
             owner,
             approval,
+            asked: false,
             lane,
             purse,
             deadline,
@@ -167,7 +169,7 @@ impl Operation {
         }
     }
 
-    /// The same operation with this approval.
+    /// The same operation with this approval, which the call has asked for.
     pub(crate) fn approved(&self, approval: Approval) -> Self {
         Self {
             tenant: self.tenant.clone(),
@@ -177,6 +179,7 @@ impl Operation {
             hash: self.hash,
             owner: self.owner.clone(),
             approval: Some(approval),
+            asked: true,
             lane: self.lane,
             purse: self.purse.clone(),
             deadline: self.deadline,
@@ -198,6 +201,7 @@ impl Operation {
             hash: record.request_hash,
             owner: record.owner.clone(),
             approval: None,
+            asked: false,
             lane: None,
             purse: None,
             deadline: None,
@@ -218,6 +222,7 @@ impl Operation {
             && spec.compensation.is_none() // an effect that may have happened has to be undone
             && !self.is_counted()
             && self.approval.is_none()
+            && spec.approval.is_none() // a verdict has to be recorded
             && core.is_small(&self.request)
     }
 
@@ -301,26 +306,6 @@ impl Operation {
     /// the parts that only a caller has, and must not be sent.
     pub(super) fn is_whole(&self) -> bool {
         !self.rebuilt || !(self.tool.needs_caller() || self.request.holds_secret())
-    }
-
-    /// Checks that the effect may go out now: it needs no approval, or has one for exactly this content.
-    pub(crate) fn check_approval(&self, now: Timestamp) -> Result<(), ApprovalError> {
-        let spec = self.tool.spec();
-        let class = spec.effect.name();
-        match (&self.approval, self.tool.package()) {
-            (Some(approval), Some(package)) => approval.check(&package, now),
-            (None, _) if spec.review.is_some() => Err(ApprovalError::Missing { class }),
-            (Some(_), None) if spec.review.is_some() => {
-                Err(ApprovalError::NoPackage { tool: spec.name.to_string(), class })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The approval under which the operation goes out, if its package is compared with one.
-    pub(super) fn approved_by(&self) -> Option<Box<Approval>> {
-        let approval = self.approval.as_ref()?;
-        self.tool.package().map(|_| Box::new(approval.clone()))
     }
 
     /// The provider's scopes of the key and of the lookup, if the tool tells them for each call.

@@ -264,6 +264,16 @@ impl ExecError {
         }
     }
 
+    /// The failure to record if the tool's policy refuses the call.
+    pub(crate) fn refused_by_policy(&self) -> Option<RecordedFailure> {
+        match self.lacking_approval()? {
+            ApprovalError::RefusedByPolicy { policy, reason } => {
+                Some(RecordedFailure::by_policy(policy, reason))
+            }
+            _ => None,
+        }
+    }
+
     /// The log has a report of its own about the cause: the database is away, or the engine shuts down.
     pub(crate) const fn is_reported(&self) -> bool {
         match self {

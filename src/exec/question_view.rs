@@ -99,6 +99,9 @@ pub struct QuestionCall {
     pub wire_key: String,
     /// The id that the provider gave to the effect, if one is known.
     pub external_ref: Option<String>,
+    /// The approval under which the call goes out, in words: `by ann`, `by policy transactional-mail, version 1`. Absent if
+    /// it needs none.
+    pub approval: Option<String>,
     /// The state of the record, in a word.
     pub state: &'static str,
     /// The number of attempts that were begun.
@@ -201,6 +204,7 @@ async fn call(core: &Arc<Core>, record: &Record) -> Result<QuestionCall, ExecErr
         key: record.key.to_string(),
         wire_key: declaration.wire_key(&record.key, &record.tenant),
         external_ref: record.external_ref.clone(),
+        approval: record.approval.as_ref().map(ToString::to_string),
         state: record.state.name(),
         attempts: record.attempts,
         created_at: record.created_at,
@@ -242,6 +246,9 @@ impl fmt::Display for QuestionView {
                 "attempts      {}, recorded {}, last change {}",
                 call.attempts, call.created_at, call.updated_at
             )?;
+            if let Some(approval) = &call.approval {
+                writeln!(f, "approved      {approval}")?;
+            }
             if let Some(failure) = &call.failure {
                 writeln!(f, "failure       {}: {}", failure.kind.name(), failure.message)?;
             }

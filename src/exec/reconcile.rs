@@ -273,7 +273,7 @@ impl<'a> Search<'a> {
             key_honoured: self.bound.key_in_scope && self.contract().key_is_safe(self.first_sent, now),
             settled,
             refused_as_duplicate: self.refused_as_duplicate,
-            may_send: leave || (self.op.is_whole() && self.op.check_approval(now).is_ok()),
+            may_send: leave || (self.op.is_whole() && self.op.may_go_out(Some(&self.record), now).is_ok()),
             attempts_left: leave || (!self.hopeless && self.has_attempts_left(now)),
             noted: self.record.external_ref.is_some(),
         }

@@ -10,7 +10,7 @@ use super::operation::Operation;
 use super::outcome::ExecError;
 use super::recorded::recorded;
 use super::request::Wait;
-use crate::ledger::{Owner, Record};
+use crate::ledger::{Intent, Owner, Record};
 use crate::store::Change;
 
 /// Adds the record of the repeated operation to a change. Returns the operation to [carry out](begin) once the change
@@ -29,12 +29,12 @@ pub(super) async fn prepare(
             "its tool is not registered here, so it cannot be sent again: register it and start again",
         ));
     };
-    if !op.is_whole() || op.check_approval(core.now()).is_err() {
+    let (true, Ok(approval)) = (op.is_whole(), op.may_go_out(None, core.now())) else {
         return Ok(Err(
             "to send it again takes what its caller had, an approval or a secret: call it again under a new revision of its \
              key (`Key::revision`), and answer `keep`",
         ));
-    }
+    };
     loop {
         op.key = op.key.next_revision();
         if core.find(&op.tenant, &op.key).await?.is_none() {
@@ -43,7 +43,7 @@ pub(super) async fn prepare(
     }
     op.owner = Owner { call_id: op.owner.call_id.take(), ..Owner::default() };
     let (intent, large) = intent(core, &op, core.declare(&op).await?.id);
-    change.record = Some(Box::new(Record::unsent(intent, core.now())));
+    change.record = Some(Box::new(Record::unsent(Intent { approval, ..intent }, core.now())));
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     Ok(Ok(op))
 }

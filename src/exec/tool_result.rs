@@ -47,6 +47,10 @@ impl Outcome {
             Self::Pending { .. } => {
                 "The call was accepted and is finished later. Do not make it again.".to_owned()
             }
+            Self::Failed(failure) if failure.is_by_policy() => format!(
+                "Nothing was done: {}. Do not make the same call again; go on without it, or make one that the policy allows.",
+                failure.message
+            ),
             Self::Failed(failure) => {
                 format!("It was not done ({}): {}", failure.kind.name(), failure.message)
             }
@@ -100,7 +104,7 @@ impl RequestError {
             Self::Input { reason, .. } => format!("Nothing was done: the arguments do not fit: {reason}."),
             Self::Payload(error) => format!("Nothing was done: the arguments cannot be recorded: {error}."),
             Self::UnboundField { source, .. } => format!("Nothing was done: {source}. Give it, as null if there is nothing."),
-            Self::Approval(ApprovalError::Missing { .. }) => {
+            Self::Approval(ApprovalError::Missing { .. } | ApprovalError::PersonNeeded { .. }) => {
                 "Nothing was done: this needs a person's approval, and has none. Ask for it, or go on without.".to_owned()
             }
             Self::Approval(error) => format!("Nothing was done: {error}."),

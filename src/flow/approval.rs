@@ -228,9 +228,11 @@ pub(super) async fn asked_before(
     op: &Arc<Operation>,
 ) -> Result<(Arc<Operation>, u32), Failure> {
     let (mut op, mut asked) = (op.clone(), 0);
-    if let Some(policy) = op.tool.spec().review.clone()
+    if !op.tool.spec().approval.is_none()
         && let Some(package) = op.tool.package()
     {
+        // The people of a request that was made are recorded with it.
+        let policy = ReviewPolicy::default();
         while was_asked(ctx, &format!("{ASKED}{}", package.what()), &op, asked + 1) {
             asked += 1;
             op = asked_for(ctx, open, &op, &policy, asked).await?;

@@ -23,9 +23,7 @@ use super::unregistered::Unregistered;
 use crate::exec::{
     Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Requested, Wait, carry_out, note_use,
 };
-use crate::ledger::{
-    Approval, ApprovalError, Diff, ErrorKind, Key, OperationKey, Owner, Record, ReviewPolicy, escaped,
-};
+use crate::ledger::{Approval, Diff, ErrorKind, Key, OperationKey, Owner, Record, ReviewPolicy, escaped};
 use crate::payload::Stored;
 use crate::store::QuestionKind;
 use crate::tool::{NeedsApproval, Prepared, Tool, effect, given_or_stable};
@@ -379,16 +377,19 @@ fn lacks_approval(
     op: &Operation,
     carried: &Result<Answered, ExecError>,
 ) -> Option<ReviewPolicy> {
-    let lacks = match carried {
+    if live.check.is_some() || live.has_ended() {
+        return None;
+    }
+    match carried {
         // It expired between the record and the send. That the provider wants an approval of its own is another matter.
-        Ok(Answered { outcome: Outcome::Failed(failure), .. }) => {
-            failure.kind == ErrorKind::ApprovalMissing && op.check_approval(live.core.now()).is_err()
+        Ok(Answered { outcome: Outcome::Failed(failure), .. })
+            if failure.kind == ErrorKind::ApprovalMissing =>
+        {
+            op.reviewers(&op.may_go_out(None, live.core.now()).err()?)
         }
-        Err(error) => error.lacking_approval().is_some_and(ApprovalError::can_be_asked),
-        Ok(_) => false,
-    };
-    let may_ask = lacks && live.check.is_none() && !live.has_ended();
-    op.tool.spec().review.clone().filter(|_| may_ask)
+        Err(error) => op.reviewers(error.lacking_approval()?),
+        Ok(_) => None,
+    }
 }
 
 /// The question of a run that asks for an operation of its own with another input.

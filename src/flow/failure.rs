@@ -92,6 +92,9 @@ pub enum FailureCode {
     Rejected,
     /// Nobody decided about the request for approval in time.
     Undecided,
+    /// The tool's policy refused the call. The policy and its reason are in the detail, as `detail.detail.policy` and
+    /// `detail.detail.reason`.
+    PolicyRefused,
     /// The request does not fit the present state: a signal to a run that does not exist, for example.
     Invalid,
     /// The code asks for something that cannot be recorded or resumed: two uses of one name at once, a payload over
@@ -155,6 +158,10 @@ impl Failure {
 
     pub(crate) fn tool(tool: &str, failure: &RecordedFailure) -> Self {
         let detail = serde_json::to_value(failure).unwrap_or(Value::Null);
+        if failure.is_by_policy() {
+            let message = format!("{tool} was not called: {}", failure.message);
+            return Self::coded(FailureCode::PolicyRefused, message).detail(detail);
+        }
         // The engine's own budget; a provider may have budgets, too.
         let is_ours = failure.kind == ErrorKind::BudgetExceeded && failure.detail.get("budget").is_some();
         Self::coded(

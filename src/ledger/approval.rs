@@ -1,7 +1,12 @@
-//! Approvals as values: a decision bound to exactly one package. The module `review` has the way to a decision.
+//! Approvals as values: a decision bound to exactly one package. The module `review` has the way to a person's decision,
+//! the module `verdict` a policy's.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::review::ReviewPolicy;
+use super::verdict::PolicyVersion;
 use crate::clock::Timestamp;
 use crate::payload::{Payload, PayloadDigest, PayloadError, hex};
 
@@ -71,7 +76,7 @@ impl ApprovalSubject {
 /// An approval: a decision in favour of one package.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
-    /// The name of the person who decided.
+    /// The name of the person who decided, or of the policy.
     pub by: String,
     /// The content hash of the package that the person saw, in hexadecimal.
     pub package: String,
@@ -81,12 +86,21 @@ pub struct Approval {
     /// checked once more before an effect goes out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<(String, u32)>,
+    /// The policy that decided; `None` if a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyVersion>,
 }
 
 impl Approval {
     /// Records that a person approved this package.
     pub fn of(by: impl Into<String>, package: &ApprovalSubject) -> Result<Self, PayloadError> {
-        Ok(Self { by: by.into(), package: hex(&package.digest()?.0), expires_at: None, review: None })
+        let package = hex(&package.digest()?.0);
+        Ok(Self { by: by.into(), package, expires_at: None, review: None, policy: None })
+    }
+
+    /// Records that a policy allowed this package.
+    pub(crate) fn by_policy(policy: &PolicyVersion, package: &ApprovalSubject) -> Result<Self, PayloadError> {
+        Ok(Self { policy: Some(policy.clone()), ..Self::of(&policy.name, package)? })
     }
 
     /// Limits the approval in time.
@@ -100,7 +114,7 @@ impl Approval {
     /// dispatch, not before a stored result is returned: an effect that was sent stays sent when its approval has
     /// expired.
     pub fn check(&self, package: &ApprovalSubject, now: Timestamp) -> Result<(), ApprovalError> {
-        let digest = package.digest().map_err(|e| ApprovalError::Unreadable { reason: e.to_string() })?;
+        let digest = package.digest().map_err(|error| ApprovalError::unreadable(&error))?;
         if self.package != hex(&digest.0) {
             return Err(ApprovalError::OtherContent { what: package.what.clone(), by: self.by.clone() });
         }
@@ -111,10 +125,24 @@ impl Approval {
     }
 }
 
+impl fmt::Display for Approval {
+    /// The people or the policy, such as `by ann, bob` or `by policy transactional-mail, version 3`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.policy {
+            Some(policy) => write!(f, "by {policy}"),
+            None => write!(f, "by {}", self.by),
+        }
+    }
+}
+
 impl ApprovalError {
+    pub(crate) fn unreadable(error: &PayloadError) -> Self {
+        Self::Unreadable { reason: error.to_string() }
+    }
+
     /// True if a person may be asked for an approval that counts.
     pub(crate) const fn can_be_asked(&self) -> bool {
-        !matches!(self, Self::NoPackage { .. } | Self::Unreadable { .. })
+        !matches!(self, Self::NoPackage { .. } | Self::Unreadable { .. } | Self::RefusedByPolicy { .. })
     }
 }
 
@@ -127,6 +155,24 @@ pub enum ApprovalError {
     Missing {
         /// The effect class that demands an approval.
         class: &'static str,
+    },
+    /// The tool's policy wants a person to decide, and the call has no approval.
+    #[error(
+        "the {policy}, wants a person to decide: ask for an approval, and pass the decision with the request"
+    )]
+    PersonNeeded {
+        /// The policy.
+        policy: PolicyVersion,
+        /// The people who may decide.
+        review: Box<ReviewPolicy>,
+    },
+    /// The tool's policy refuses the call.
+    #[error("the {policy}, refuses it: {reason}")]
+    RefusedByPolicy {
+        /// The policy.
+        policy: PolicyVersion,
+        /// The policy's reason.
+        reason: String,
     },
     /// The tool names no package to approve.
     #[error("the tool {tool} is a {class} but names no package to approve: give it one")]

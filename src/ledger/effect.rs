@@ -91,7 +91,8 @@ impl EffectClass {
         self.leaves_mark() && !matches!(self, Self::Compensation)
     }
 
-    /// True if a call must not be dispatched without a valid approval.
+    /// True if a call must not be dispatched without the approval of a person, unless its tool declares another
+    /// [rule](super::ApprovalRule).
     pub const fn needs_approval(self) -> bool {
         matches!(self, Self::Notification | Self::Deletion)
     }

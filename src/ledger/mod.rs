@@ -36,6 +36,7 @@ mod scopes;
 mod sight;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 pub use apply::{Event, InvalidTransition, apply};
 pub use approval::{Approval, ApprovalError, ApprovalSubject};
@@ -72,3 +73,4 @@ pub use retry::{Backoff, ErrorKind, LookupPolicy, RecordedFailure, RetryDecision
 pub use review::{Review, ReviewOutcome, ReviewPolicy, Vote, VoteRefused};
 pub use scopes::Scopes;
 pub use sight::Sight;
+pub use verdict::{ApprovalRule, PolicyVersion, Verdict};

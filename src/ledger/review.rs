@@ -368,6 +368,7 @@ impl Review {
             package: self.digest.clone(),
             expires_at: valid.map(|valid| at.after(valid)),
             review: Some((id.to_owned(), self.version)),
+            policy: None,
         })
     }
 

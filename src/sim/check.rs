@@ -58,6 +58,8 @@ pub enum Rule {
     WrongFailure,
     /// An effect that was undone had happened and is recorded as undone, and an effect recorded as undone was undone.
     UndoneTruly,
+    /// A call that needs an approval goes out under one that is recorded: of a person or of a policy.
+    ApprovalRecorded,
     /// The events of an aggregate are published in their order.
     EventsInOrder,
     /// A check that the user has added.
@@ -75,6 +77,7 @@ impl fmt::Display for Rule {
                 f.write_str("invariant 5, a record and its consequences are one transaction")
             }
             Self::UndoneTruly => f.write_str("what is undone had happened, and is recorded as undone"),
+            Self::ApprovalRecorded => f.write_str("no call without its recorded approval"),
             Self::EventsInOrder => f.write_str("the events of an aggregate are published in their order"),
             Self::WindowOutlivesRetries => {
                 f.write_str("invariant 9, the dedupe window outlives the retry horizon")
@@ -241,6 +244,7 @@ impl Checker {
                 let sent = Sent { life, at: now, wall: self.clock.now(), nothing_at: None };
                 seen.repeat_is_safe(&sent, &place, tool);
                 seen.window_outlives_retries(tool);
+                seen.approval_is_recorded(&place, tool);
                 seen.missing.remove(&place);
                 seen.sent.entry(place).or_default().push(sent);
             }
@@ -433,6 +437,15 @@ impl Seen {
                 call.attempt()
             );
             self.violated(Rule::IntentBeforeEffect, what);
+        }
+    }
+
+    fn approval_is_recorded(&mut self, place: &(Tenant, OperationKey), tool: &ToolSpec) {
+        let durable = self.places.get(place).and_then(|id| self.records.get(id));
+        let is_recorded = durable.is_some_and(|record| record.approval.is_some());
+        if !tool.approval.is_none() && !is_recorded {
+            let what = format!("{} is dispatched, and the approval that it needs is not durable", place.1);
+            self.violated(Rule::ApprovalRecorded, what);
         }
     }
 

@@ -18,8 +18,8 @@ use super::prepared::{found, written};
 use super::{Call, Done, Prepared, Tool, ToolError, ToolSpec, registry::Unprepared};
 use crate::id::{IdError, Name, Tenant};
 use crate::ledger::{
-    BoundFields, Compensation, Contract, Divergence, EffectClass, Key, LookupOffer, LookupResult,
-    OperationKey, Quota, Scopes, Undone,
+    ApprovalRule, BoundFields, Compensation, Contract, Divergence, EffectClass, Key, LookupOffer,
+    LookupResult, OperationKey, Quota, Scopes, Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -333,7 +333,7 @@ impl Undo {
             divergence: Divergence::Adopt,
             input_version: 1,
             bound: Undoing::bound(),
-            review: None,
+            approval: ApprovalRule::None,
             compensation: None,
             any_output: true,
         };

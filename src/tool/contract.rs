@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use futures_util::future::BoxFuture;
 
-use super::{Call, Reconcile, Tool, ToolError, effect};
+use super::{Call, Reconcile, Tool, ToolError, approval, effect};
 use crate::ledger::{self, ContractClass, LookupOffer, LookupResult};
 
 /// A provider's contract as a type.
@@ -108,31 +108,24 @@ macro_rules! suits {
 
 suits! { ReplaysKey RejectsKey NaturalKey Lookup WithLookup<ReplaysKey> WithLookup<NaturalKey> }
 
-macro_rules! idempotent_suits {
-    ($($effect:ident)*) => {$(
-        impl Suits<effect::$effect> for Idempotent {}
-    )*};
+macro_rules! some_suit {
+    ($contract:ident: $($effect:ident)*) => {
+        impl Suits<effect::Pure> for $contract {}
+        impl Suits<effect::ModelCall> for $contract {}
+        impl Suits<effect::ReadOnly> for $contract {}
+        $(impl<A: approval::Rule> Suits<effect::$effect<A>> for $contract {})*
+    };
 }
 
 impl<E: effect::LeavesMark> Suits<effect::Undoable<E>> for Idempotent where Self: Suits<E> {}
 
-impl<E: effect::LeavesMark> Suits<effect::Approved<E>> for Idempotent where Self: Suits<E> {}
-
 // A second payment, notice or draft is a second effect.
-idempotent_suits! { Pure ModelCall ReadOnly InternalMutation Deletion MemoryWrite }
-
-macro_rules! blind_suits {
-    ($($effect:ident)*) => {$(
-        impl Suits<effect::$effect> for Blind {}
-    )*};
-}
+some_suit! { Idempotent: InternalMutation Deletion MemoryWrite }
 
 impl<E: effect::LeavesMark> Suits<effect::Undoable<E>> for Blind where Self: Suits<E> {}
 
-impl<E: effect::LeavesMark> Suits<effect::Approved<E>> for Blind where Self: Suits<E> {}
-
 // Every effect but a payment, and a notification, which has a contract of its own.
-blind_suits! { Pure ModelCall ReadOnly Draft InternalMutation Deletion MemoryWrite }
+some_suit! { Blind: Draft InternalMutation Deletion MemoryWrite }
 
 /// [`Blind`], for a notification: its arrival cannot be found out, and the tool accepts that.
 #[derive(Debug)]
@@ -150,4 +143,4 @@ impl<T: Tool> Demands<T> for BlindNotice {
     }
 }
 
-impl Suits<effect::Notification> for BlindNotice {}
+impl<A: approval::Rule> Suits<effect::Notification<A>> for BlindNotice {}

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -14,9 +14,9 @@ use super::schema::Schema;
 use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::{Name, Tenant};
 use crate::ledger::{
-    ApprovalSubject, BoundFields, Compensation, Contract, ContractClass, Divergence, EffectClass, ErrorKind,
-    Key, KeyError, LookupOffer, LookupPolicy, LookupResult, Quota, Retention, RetryPolicy, ReviewPolicy,
-    Scopes, Undone,
+    ApprovalRule, ApprovalSubject, BoundFields, Compensation, Contract, Divergence, EffectClass, Key,
+    LookupOffer, LookupPolicy, LookupResult, PolicyVersion, Quota, Retention, RetryPolicy, ReviewPolicy,
+    Scopes, Undone, Verdict,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -24,6 +24,7 @@ type CallFn = dyn Fn(Call, Value) -> BoxFuture<'static, Result<Done<Value>, Tool
 type UpgradeFn = dyn Fn(u32, Value) -> Option<Value> + Send + Sync;
 type KeyFn = dyn Fn(&Value) -> Option<Key> + Send + Sync;
 pub(super) type ScopesFn = dyn Fn(&Tenant, &Value) -> Option<Scopes> + Send + Sync;
+type VerdictFn = dyn Fn(&Value) -> Verdict + Send + Sync;
 type PackageFn = dyn Fn(&Value) -> ApprovalSubject + Send + Sync;
 type RefreshFn = dyn Fn() -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync;
 type ReconcileFn =
@@ -61,7 +62,7 @@ pub struct DynamicTool {
     divergence: Divergence,
     call: Option<Arc<CallFn>>,
     functions: Functions,
-    review: Option<ReviewPolicy>,
+    approval: ApprovalRule,
     compensation: Option<Compensation>,
     bound: BoundFields,
     input_version: u32,
@@ -82,6 +83,7 @@ struct Functions {
     key: Option<Arc<KeyFn>>,
     upgrade: Option<Arc<UpgradeFn>>,
     package: Option<Arc<PackageFn>>,
+    verdict: Option<Arc<VerdictFn>>,
     scopes: Option<Arc<ScopesFn>>,
     undo: Option<Arc<UndoFn>>,
     find_undone: Option<Arc<FindFn>>,
@@ -101,7 +103,7 @@ impl DynamicTool {
             divergence: effect.divergence(),
             call: None,
             functions: Functions::default(),
-            review: effect.needs_approval().then(ReviewPolicy::default),
+            approval: ApprovalRule::of(effect),
             compensation: None,
             bound: BoundFields::All,
             input_version: 1,
@@ -187,7 +189,42 @@ impl DynamicTool {
     /// [`NeedsApproval`](super::NeedsApproval). A notification and a deletion need an approval even without this
     /// method.
     pub fn review(mut self, policy: ReviewPolicy) -> Self {
-        self.review = Some(policy);
+        self.approval = ApprovalRule::Person(policy);
+        self
+    }
+
+    /// Lets a policy of this name and version decide about each call: see [`ApprovalPolicy`](super::ApprovalPolicy).
+    /// Unless the tool has a [`package`](Self::package), people whom the policy asks are shown the whole input.
+    ///
+    /// ```
+    /// use counterfoil::ledger::{Contract, ContractClass, EffectClass, ReviewPolicy};
+    /// use counterfoil::tool::{Done, DynamicTool, Registry, approval::Verdict};
+    /// use serde_json::json;
+    ///
+    /// DynamicTool::new("refund", EffectClass::Payment, Contract::new(ContractClass::ReplaysKey))
+    ///     .policy("small-refunds", 1, |input| match input["cents"].as_u64() {
+    ///         Some(0..=5_000) => Verdict::Allow,
+    ///         Some(_) => Verdict::Ask(ReviewPolicy::by(["ann", "bob"])),
+    ///         None => Verdict::refuse("the refund names no amount"),
+    ///     })
+    ///     .call(|call, _| async move { Ok(Done::new(json!({ "under": call.key() }))) })
+    ///     .register(&mut Registry::default())?;
+    /// # Ok::<(), counterfoil::tool::RegisterError>(())
+    /// ```
+    pub fn policy(
+        mut self,
+        name: impl Into<String>,
+        version: u32,
+        policy: impl Fn(&Value) -> Verdict + Send + Sync + 'static,
+    ) -> Self {
+        self.approval = ApprovalRule::Policy(PolicyVersion { name: name.into(), version });
+        self.functions.verdict = Some(Arc::new(policy));
+        self
+    }
+
+    /// Lets each call go out without an approval, also those of a notification or a deletion.
+    pub fn without_approval(mut self) -> Self {
+        self.approval = ApprovalRule::None;
         self
     }
 
@@ -260,7 +297,7 @@ impl DynamicTool {
         let Some(call) = self.call else {
             return Err(RegisterError::NoCall { tool: self.name });
         };
-        if self.review.is_some() && self.functions.package.is_none() {
+        if matches!(self.approval, ApprovalRule::Person(_)) && self.functions.package.is_none() {
             return Err(RegisterError::NoPackage { tool: self.name, effect: self.effect });
         }
         if self.functions.undo.is_some() && !self.effect.leaves_mark() {
@@ -284,7 +321,7 @@ impl DynamicTool {
             divergence: self.divergence,
             input_version: self.input_version,
             bound: self.bound,
-            review: self.review,
+            approval: self.approval,
             compensation: self.compensation.clone(),
             any_output: true,
         };
@@ -372,7 +409,18 @@ impl Prepared for WithValue {
     }
 
     fn package(&self) -> Option<ApprovalSubject> {
-        Some(self.functions.package.as_ref()?(&self.input))
+        match &self.functions.package {
+            Some(package) => Some(package(&self.input)),
+            None => self
+                .functions
+                .verdict
+                .as_ref()
+                .map(|_| ApprovalSubject::of(self.spec.name.as_str(), &self.input)),
+        }
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        Some(self.functions.verdict.as_ref()?(&self.input))
     }
 
     fn scopes(&self, tenant: &Tenant) -> Option<Scopes> {
@@ -404,54 +452,10 @@ impl Prepared for WithValue {
     }
 }
 
-/// A plain function as a tool that is used once. No provider is declared, so a call of unknown outcome waits for a
-/// person.
-pub(crate) struct Once<F> {
-    spec: ToolSpec,
-    payload: Payload,
-    function: Mutex<Option<F>>,
-}
-
-impl<F> Once<F> {
-    pub(crate) fn new(key: &Key, payload: Payload, function: F) -> Result<Self, KeyError> {
-        let name = Name::new(key.kind()).map_err(|_| KeyError::Empty { part: "operation type" })?;
-        let blind = Contract::new(ContractClass::Blind);
-        // A function that can be called only once cannot be retried.
-        let retry = RetryPolicy { attempts: 1, ..RetryPolicy::of(&blind) };
-        let spec = ToolSpec::of(name, EffectClass::InternalMutation, blind, retry);
-        let spec = ToolSpec { retention: Retention::default(), ..spec };
-        Ok(Self { spec, payload, function: Mutex::new(Some(function)) })
-    }
-}
-
-impl<F, Fut> Prepared for Once<F>
-where
-    F: FnOnce() -> Fut + Send,
-    Fut: Future<Output = Result<Payload, ToolError>> + Send,
-{
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
-        Ok((self.payload.clone(), false))
-    }
-
-    fn call<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
-        let function = self.function.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Box::pin(async move {
-            match function {
-                Some(function) => function().await.map(Done::new),
-                None => Err(ToolError::new(ErrorKind::Validation, "the function was called already")),
-            }
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Rate, Throttle};
+    use crate::ledger::{ContractClass, Rate, Throttle};
 
     fn tool(effect: EffectClass) -> DynamicTool {
         DynamicTool::new("book", effect, Contract::new(ContractClass::ReplaysKey))

@@ -1,11 +1,12 @@
-//! Effect classes as types, so that the compiler can insist on their demands.
+//! Effect classes as types, so that the compiler can insist on their demands. The parameter of a class that writes is the
+//! rule by which calls are [approved](super::approval).
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::compensate::Compensator;
-use super::{Compensate, NeedsApproval, Tool};
-use crate::ledger::{ApprovalSubject, EffectClass, ReviewPolicy};
+use super::{Compensate, Tool, approval};
+use crate::ledger::EffectClass;
 
 /// The class of a tool's effect on the world.
 pub trait Effect: Send + Sync + 'static {
@@ -19,13 +20,8 @@ pub trait Effect: Send + Sync + 'static {
     note = "a notification or a deletion needs an approval: implement `NeedsApproval` for `{T}`"
 )]
 pub trait Demands<T: Tool> {
-    /// The package that must be approved, if the class needs an approval.
-    fn package(tool: &T, input: &T::Input) -> Option<ApprovalSubject>;
-
-    /// The people who are asked for the approval, if one is needed.
-    fn review(_tool: &T) -> Option<ReviewPolicy> {
-        None
-    }
+    /// The rule by which the tool's calls are approved.
+    type Approval: approval::Demands<T>;
 
     /// The code that undoes the tool's effects, if they can be undone.
     #[doc(hidden)]
@@ -98,86 +94,24 @@ impl<E: LeavesMark> Effect for Undoable<E> {
 
 impl<E: LeavesMark> IsUndoable for Undoable<E> {}
 
-impl<E: Unapproved> Unapproved for Undoable<E> {}
-
 impl<T: Compensate, E: Demands<T>> Demands<T> for Undoable<E> {
-    fn package(tool: &T, input: &T::Input) -> Option<ApprovalSubject> {
-        E::package(tool, input)
-    }
-
-    fn review(tool: &T) -> Option<ReviewPolicy> {
-        E::review(tool)
-    }
+    type Approval = E::Approval;
 
     fn compensator(tool: &Arc<T>) -> Option<Compensator> {
         Some(Compensator::of(tool))
     }
 }
 
-/// The effect of another class that needs an approval although its class does not, such as a payment that a person has
-/// to approve. The tool implements [`NeedsApproval`], and a call without `.approved_by` does not compile.
-///
-/// ```
-/// # use counterfoil::tool::{Call, Done, Tool, ToolError, contract, NeedsApproval};
-/// # use counterfoil::ApprovalSubject;
-/// use counterfoil::tool::effect;
-///
-/// struct Transfer;
-///
-/// impl Tool for Transfer {
-///     const NAME: &'static str = "transfer";
-///     type Effect = effect::Approved<effect::Payment>;
-///     // …
-/// #     type Contract = contract::ReplaysKey;
-/// #     type Input = u64;
-/// #     type Output = String;
-/// #     async fn call(&self, _: &Call, _: &u64) -> Result<Done<String>, ToolError> {
-/// #         Ok(Done::new("tr_1".into()))
-/// #     }
-/// }
-///
-/// impl NeedsApproval for Transfer {
-///     fn package(&self, cents: &u64) -> ApprovalSubject {
-///         ApprovalSubject::of("transfer", cents)
-///     }
-/// }
-///
-/// let engine = counterfoil::Engine::sqlite("agents.db").tool(Transfer);
-/// ```
-#[derive(Debug)]
-pub struct Approved<E>(PhantomData<fn() -> E>);
-
-impl<E: LeavesMark> Effect for Approved<E> {
-    const CLASS: EffectClass = E::CLASS;
-}
-
-impl<E: LeavesMark> LeavesMark for Approved<E> {}
-
-impl<T: NeedsApproval, E: LeavesMark> Demands<T> for Approved<E> {
-    fn package(tool: &T, input: &T::Input) -> Option<ApprovalSubject> {
-        Some(tool.package(input))
-    }
-
-    fn review(tool: &T) -> Option<ReviewPolicy> {
-        Some(tool.review())
-    }
-}
-
-macro_rules! leave_marks {
-    ($($name:ident)*) => {$(
-        impl LeavesMark for $name {}
-    )*};
-}
-
-leave_marks! { Draft InternalMutation Payment MemoryWrite Notification Deletion }
-
-/// An effect that may go out without an approval.
+/// An effect that may go out without the approval of a person.
 #[diagnostic::on_unimplemented(
     message = "a `{Self}` must not be sent without an approval",
     label = "this call has none",
-    note = "obtain a decision on its package and pass it: `ctx.call::<Tool>(input).approved_by(&approval).await`"
+    note = "obtain a decision on its package and pass it: `ctx.call::<Tool>(input).approved_by(&approval).await`",
+    note = "if the tool's own policy is to decide, declare its effect with `approval::Policy` and implement `ApprovalPolicy`"
 )]
 pub trait Unapproved {}
+
+impl<E: Unapproved> Unapproved for Undoable<E> {}
 
 macro_rules! classes {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
@@ -192,9 +126,7 @@ macro_rules! classes {
         impl Unapproved for $name {}
 
         impl<T: Tool> Demands<T> for $name {
-            fn package(_: &T, _: &T::Input) -> Option<ApprovalSubject> {
-                None
-            }
+            type Approval = approval::None;
         }
     )*};
 }
@@ -206,41 +138,71 @@ classes! {
     ModelCall
     /// A read from the world.
     ReadOnly
-    /// A draft that nobody is shown yet. A second one is a duplicate, so a draft is never made again blindly.
-    Draft
-    /// A change of your own system, with an expected version.
-    InternalMutation
-    /// A movement of money. Must be reconcilable, or sent where the provider itself prevents the duplicate.
-    Payment
-    /// A write to an agent's memory.
-    MemoryWrite
 }
 
-macro_rules! approved_classes {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
+macro_rules! writing_classes {
+    ($($(#[$doc:meta])* $name:ident: $default:ident)*) => {$(
         $(#[$doc])*
         #[derive(Debug)]
-        pub struct $name;
+        pub struct $name<A = approval::$default>(PhantomData<fn() -> A>);
 
-        impl Effect for $name {
+        impl<A: approval::Rule> Effect for $name<A> {
             const CLASS: EffectClass = EffectClass::$name;
         }
 
-        impl<T: NeedsApproval> Demands<T> for $name {
-            fn package(tool: &T, input: &T::Input) -> Option<ApprovalSubject> {
-                Some(tool.package(input))
-            }
+        impl<A: approval::Rule> LeavesMark for $name<A> {}
 
-            fn review(tool: &T) -> Option<ReviewPolicy> {
-                Some(tool.review())
-            }
+        impl Unapproved for $name<approval::Policy> {}
+
+        impl Unapproved for $name<approval::None> {}
+
+        impl<T: Tool, A: approval::Demands<T>> Demands<T> for $name<A> {
+            type Approval = A;
         }
     )*};
 }
 
-approved_classes! {
-    /// A message to a person. Needs an approval.
-    Notification
-    /// The destruction of something. Needs an approval.
-    Deletion
+writing_classes! {
+    /// A draft that nobody is shown yet. A second one is a duplicate, so a draft is never made again blindly.
+    Draft: None
+    /// A change of your own system, with an expected version.
+    InternalMutation: None
+    /// A movement of money. Must be reconcilable, or sent where the provider itself prevents the duplicate.
+    ///
+    /// A payment that a person approves:
+    ///
+    /// ```
+    /// # use counterfoil::tool::{Call, Done, Tool, ToolError, contract, NeedsApproval};
+    /// # use counterfoil::ApprovalSubject;
+    /// use counterfoil::tool::{approval, effect};
+    ///
+    /// struct Transfer;
+    ///
+    /// impl Tool for Transfer {
+    ///     const NAME: &'static str = "transfer";
+    ///     type Effect = effect::Payment<approval::Person>;
+    ///     // …
+    /// #     type Contract = contract::ReplaysKey;
+    /// #     type Input = u64;
+    /// #     type Output = String;
+    /// #     async fn call(&self, _: &Call, _: &u64) -> Result<Done<String>, ToolError> {
+    /// #         Ok(Done::new("tr_1".into()))
+    /// #     }
+    /// }
+    ///
+    /// impl NeedsApproval for Transfer {
+    ///     fn package(&self, cents: &u64) -> ApprovalSubject {
+    ///         ApprovalSubject::of("transfer", cents)
+    ///     }
+    /// }
+    ///
+    /// let engine = counterfoil::Engine::sqlite("agents.db").tool(Transfer);
+    /// ```
+    Payment: None
+    /// A write to an agent's memory.
+    MemoryWrite: None
+    /// A message to a person. A person approves it, unless another rule is named.
+    Notification: Person
+    /// The destruction of something. A person approves it, unless another rule is named.
+    Deletion: Person
 }

@@ -12,7 +12,8 @@ use crate::ledger::{
 
 /// The guarantees for a tool's calls.
 ///
-/// As text: a line of the table, and a line with the steps after an unknown outcome. As JSON: an object.
+/// As text: a line of the table, a line with the steps after an unknown outcome, and a line with the rule of
+/// approval if there is one or its class has one. As JSON: an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Guarantee {
@@ -20,8 +21,8 @@ pub struct Guarantee {
     pub tool: String,
     /// The class of the tool's effect on the world.
     pub effect: EffectClass,
-    /// True if each call needs an approval.
-    pub approval: bool,
+    /// The rule by which the calls are approved, in words: `none`, `by a person`, `by policy transactional-mail, version 1`.
+    pub approval: String,
     /// The class of the provider's contract.
     pub contract: ContractClass,
     /// The trust that the tool's lookup deserves.
@@ -48,7 +49,7 @@ impl Guarantee {
         Self {
             tool: spec.name.to_string(),
             effect: spec.effect,
-            approval: spec.review.is_some(),
+            approval: spec.approval.words(),
             contract: spec.contract.class,
             lookup: spec.contract.lookup,
             worst_case,
@@ -87,6 +88,9 @@ impl fmt::Display for Guarantee {
         ];
         writeln!(f, "{}", row(cells))?;
         write!(f, "    on unknown: {}", self.on_unknown)?;
+        if self.approval != "none" || self.effect.needs_approval() {
+            write!(f, "\n    approval: {}", self.approval)?;
+        }
         self.blind_spots.iter().try_for_each(|spot| write!(f, "\n    cannot know: {spot}"))
     }
 }

@@ -1,9 +1,10 @@
 //! ③ Tools: the code that touches the world, and its declarations about itself.
 //!
 //! A typed tool implements [`Tool`]; the demands of its effect class and its contract are further traits
-//! ([`Reconcile`], [`NeedsApproval`], [`Compensate`]), and the compiler insists on them. A tool that is known only at
+//! ([`Reconcile`], [`NeedsApproval`], [`ApprovalPolicy`], [`Compensate`]), and the compiler insists on them. A tool that is known only at
 //! run time is put together by [`DynamicTool`], and the same rules are checked when it is registered.
 
+pub mod approval;
 mod call;
 mod compensate;
 pub mod contract;
@@ -15,6 +16,7 @@ mod guarantee;
 mod http;
 pub mod lookup;
 mod offer;
+mod once;
 mod prepared;
 mod registry;
 mod schema;
@@ -32,13 +34,13 @@ pub(crate) use call::Noting;
 pub(crate) use compensate::Undoing;
 pub use compensate::{Compensate, OriginalCall};
 pub use dynamic::DynamicTool;
-pub(crate) use dynamic::Once;
 pub use error::{Accepted, Done, ToolError};
 pub(crate) use error::{causes, in_full};
 pub use guarantee::Guarantee;
 #[cfg(feature = "_reqwest")]
 pub(crate) use http::{retry_after, sends_once};
 pub use offer::ToolOffer;
+pub(crate) use once::Once;
 pub use prepared::UnstableKey;
 pub(crate) use prepared::{Prepared, Typed, canonical, found, given_or_stable, stable_key, written};
 pub(crate) use registry::Unprepared;
@@ -53,7 +55,7 @@ pub(crate) use watched::{Touch, Witness};
 use crate::id::Tenant;
 use crate::ledger::{
     self, ApprovalSubject, BoundFields, Divergence, Key, LookupPolicy, LookupResult, Quota, Retention,
-    RetryPolicy, ReviewPolicy, Scopes,
+    RetryPolicy, ReviewPolicy, Scopes, Verdict,
 };
 
 /// A tool: code that touches the world.
@@ -192,7 +194,8 @@ pub trait Reconcile: Tool {
 #[diagnostic::on_unimplemented(
     message = "the effect of `{Self}` needs an approval, but `{Self}` does not say of what",
     label = "`NeedsApproval` is missing",
-    note = "implement `NeedsApproval` for `{Self}`: return the package (what, for whom, which content) to be approved"
+    note = "implement `NeedsApproval` for `{Self}`: return the package (what, for whom, which content) to be approved",
+    note = "if no person is to approve each call, declare the effect with `approval::Policy` or `approval::None`"
 )]
 pub trait NeedsApproval: Tool {
     /// The package that is compared with the approved one directly before each dispatch.
@@ -202,5 +205,66 @@ pub trait NeedsApproval: Tool {
     /// for another content. The run waits for the decision. Default: one person whom the host lets decide.
     fn review(&self) -> ReviewPolicy {
         ReviewPolicy::default()
+    }
+}
+
+/// The policy that decides about the calls of a tool whose effect is declared with [`approval::Policy`]. Its verdict is recorded before a call goes out, with the policy's name and
+/// version, and stands as long as the call is open.
+///
+/// ```
+/// # use counterfoil::tool::{Call, Done, Tool, ToolError, contract};
+/// use counterfoil::ledger::ReviewPolicy;
+/// use counterfoil::tool::approval::{self, Verdict};
+/// use counterfoil::tool::{ApprovalPolicy, effect};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Mail { to: String, template: String }
+///
+/// struct SendMail;
+///
+/// impl Tool for SendMail {
+///     const NAME: &'static str = "send_mail";
+///     type Effect = effect::Notification<approval::Policy>;
+///     // …
+/// #     type Contract = contract::ReplaysKey;
+/// #     type Input = Mail;
+/// #     type Output = u32;
+/// #     async fn call(&self, _: &Call, _: &Mail) -> Result<Done<u32>, ToolError> { Ok(Done::new(1)) }
+/// }
+///
+/// impl ApprovalPolicy for SendMail {
+///     const POLICY: &'static str = "transactional-mail";
+///
+///     fn policy(&self, mail: &Mail) -> Verdict {
+///         match mail.template.as_str() {
+///             "receipt" | "password" => Verdict::Allow,
+///             "newsletter" => Verdict::refuse("newsletters go out by the newsletter tool"),
+///             _ => Verdict::Ask(ReviewPolicy::by(["ann", "bob"])),
+///         }
+///     }
+/// }
+///
+/// let engine = counterfoil::Engine::sqlite("agents.db").tool(SendMail);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a policy decides about the calls of `{Self}`, but `{Self}` has no policy",
+    label = "`ApprovalPolicy` is missing",
+    note = "implement `ApprovalPolicy` for `{Self}`: name the policy, and return its verdict on an input from `fn policy`",
+    note = "if a person is to approve each call, declare the effect with `approval::Person` and implement `NeedsApproval`"
+)]
+pub trait ApprovalPolicy: Tool {
+    /// The name of the policy, which records keep.
+    const POLICY: &'static str;
+    /// The version of the policy. Raise it when its verdicts change, so that records tell which one they rest on.
+    const POLICY_VERSION: u32 = 1;
+
+    /// Decides about a call. Must be pure: it is called again for each new attempt that has no recorded verdict.
+    fn policy(&self, input: &Self::Input) -> Verdict;
+
+    /// The package that people are shown if the policy [asks](Verdict::Ask) them, and that every verdict is bound to.
+    /// Default: the whole input.
+    fn package(&self, input: &Self::Input) -> ApprovalSubject {
+        ApprovalSubject::of(Self::NAME, input)
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
+use super::approval::Demands as _;
 use super::contract::Demands as _;
-use super::effect::Demands as _;
-use super::{Call, Done, Tool, ToolError, ToolSpec};
+use super::{Call, Done, Tool, ToolError, ToolSpec, effect};
 use crate::clock::Timestamp;
 use crate::id::Tenant;
-use crate::ledger::{ApprovalSubject, Key, LookupResult, Record, RequestHash, Scopes};
+use crate::ledger::{ApprovalSubject, Key, LookupResult, Record, RequestHash, Scopes, Verdict};
 use crate::payload::{DigestKey, Payload, PayloadError, noticing};
 
 /// One tool, one input.
@@ -21,6 +21,10 @@ pub(crate) trait Prepared: Send + Sync {
     }
     /// The package that must be approved, if the call needs an approval.
     fn package(&self) -> Option<ApprovalSubject> {
+        None
+    }
+    /// The verdict of the tool's policy, if it has one.
+    fn verdict(&self) -> Option<Verdict> {
         None
     }
     /// The provider's scopes of the call's key and of its lookup, if they differ from call to call.
@@ -125,7 +129,11 @@ impl<T: Tool> Prepared for Typed<T> {
     }
 
     fn package(&self) -> Option<ApprovalSubject> {
-        T::Effect::package(&self.tool, &self.input)
+        <T::Effect as effect::Demands<T>>::Approval::package(&self.tool, &self.input)
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        <T::Effect as effect::Demands<T>>::Approval::verdict(&self.tool, &self.input)
     }
 
     fn scopes(&self, tenant: &Tenant) -> Option<Scopes> {

@@ -4,6 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::approval::Demands as _;
 use super::compensate::{Compensator, Undo};
 use super::dynamic::About;
 use super::effect::{Demands as _, Effect as _};
@@ -12,14 +13,14 @@ use super::schema::Schema;
 #[cfg(feature = "sim")]
 use super::watched::Witness;
 use super::watched::{Watched, Watching};
-use super::{Prepared, Tool, ToolOffer, Typed};
+use super::{Prepared, Tool, ToolOffer, Typed, effect};
 use crate::crash::Probe;
 #[cfg(feature = "sim")]
 use crate::crash::Watch;
 use crate::id::{IdError, Name};
 use crate::ledger::{
-    BoundFields, BoundFieldsError, Compensation, Contract, ContractError, Divergence, EffectClass,
-    LookupOffer, LookupPolicy, Quota, Retention, RetryPolicy, ReviewPolicy, Throttle, WorstCase,
+    ApprovalRule, BoundFields, BoundFieldsError, Compensation, Contract, ContractError, Divergence,
+    EffectClass, LookupOffer, LookupPolicy, Quota, Retention, RetryPolicy, Throttle, WorstCase,
 };
 use crate::payload::{Payload, PayloadError};
 
@@ -47,8 +48,8 @@ pub struct ToolSpec {
     pub input_version: u32,
     /// The fields of the input that the key is bound to.
     pub bound: BoundFields,
-    /// The people who are asked for the approval that each call needs, if it needs one.
-    pub review: Option<ReviewPolicy>,
+    /// The rule by which the tool's calls are approved.
+    pub approval: ApprovalRule,
     /// The policy that says when effects are undone, if the tool can undo them.
     pub compensation: Option<Compensation>,
     /// True if any JSON is a result: the tool has no output type that an answer could be checked against.
@@ -70,7 +71,7 @@ impl ToolSpec {
             divergence: effect.divergence(),
             input_version: 1,
             bound: BoundFields::All,
-            review: None,
+            approval: ApprovalRule::None,
             compensation: None,
             any_output: true,
         }
@@ -88,7 +89,7 @@ impl ToolSpec {
         if self.compensation.as_ref().is_some_and(|policy| !policy.is_decidable()) {
             return Err(RegisterError::TooFewReviewers { tool: self.name.to_string() });
         }
-        if self.review.as_ref().is_some_and(|policy| !policy.is_decidable()) {
+        if matches!(&self.approval, ApprovalRule::Person(policy) if !policy.is_decidable()) {
             return Err(RegisterError::TooFewReviewers { tool: self.name.to_string() });
         }
         self.contract
@@ -191,7 +192,7 @@ impl Registry {
             divergence: tool.divergence(),
             input_version: T::INPUT_VERSION,
             bound: tool.bound(),
-            review: T::Effect::review(&tool),
+            approval: <T::Effect as effect::Demands<T>>::Approval::rule(&tool),
             compensation: compensator.as_ref().map(|compensator| compensator.policy.clone()),
             any_output: false,
         };
@@ -473,7 +474,11 @@ pub enum RegisterError {
         tool: String,
     },
     /// The tool needs an approval but names no package.
-    #[error("the tool {tool:?} is a {}, which needs an approval: give it a `.package(…)`", effect.name())]
+    #[error(
+        "the tool {tool:?} is a {}, which needs an approval: give it a `.package(…)`, or another rule with `.policy(…)` or \
+         `.without_approval()`",
+        effect.name()
+    )]
     NoPackage {
         /// The name of the tool.
         tool: String,

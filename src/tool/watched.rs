@@ -8,7 +8,9 @@ use super::{Call, Done, Prepared, ToolError, ToolSpec};
 use crate::clock::Timestamp;
 use crate::crash::{CrashPoint, Probe};
 use crate::id::Tenant;
-use crate::ledger::{ApprovalSubject, Key, LookupResult, Record, RequestHash, RetryDecision, Scopes};
+use crate::ledger::{
+    ApprovalSubject, Key, LookupResult, Record, RequestHash, RetryDecision, Scopes, Verdict,
+};
 use crate::payload::{DigestKey, Payload, PayloadError};
 
 /// The ways in which a tool touches the world.
@@ -79,6 +81,10 @@ impl Prepared for Watched {
 
     fn package(&self) -> Option<ApprovalSubject> {
         self.tool.package()
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        self.tool.verdict()
     }
 
     fn scopes(&self, tenant: &Tenant) -> Option<Scopes> {

@@ -1,8 +1,11 @@
-//! What does compile: a payment that can be looked up and undone, a notification that is approved and can be corrected.
+//! What does compile: a payment that can be looked up and undone, notifications that a person or a policy approves, or
+//! nobody.
 
 use counterfoil::ledger::{LookupResult, Undone};
+use counterfoil::tool::approval::{self, Verdict};
 use counterfoil::tool::{
-    Call, Compensate, Done, NeedsApproval, OriginalCall, Reconcile, Tool, ToolError, contract, effect,
+    ApprovalPolicy, Call, Compensate, Done, NeedsApproval, OriginalCall, Reconcile, Tool, ToolError,
+    contract, effect,
 };
 use counterfoil::{Approval, ApprovalSubject, Ctx, Failure};
 
@@ -76,11 +79,47 @@ impl Compensate for SendNotice {
     }
 }
 
+struct SendReceipt;
+
+impl Tool for SendReceipt {
+    const NAME: &'static str = "send_receipt";
+    type Effect = effect::Notification<approval::Policy>;
+    type Contract = contract::BlindNotice;
+    type Input = String;
+    type Output = u32;
+    async fn call(&self, _: &Call, _: &String) -> Result<Done<u32>, ToolError> {
+        Ok(Done::new(1))
+    }
+}
+
+impl ApprovalPolicy for SendReceipt {
+    const POLICY: &'static str = "transactional-mail";
+    fn policy(&self, _: &String) -> Verdict {
+        Verdict::Allow
+    }
+}
+
+struct Ring;
+
+impl Tool for Ring {
+    const NAME: &'static str = "ring";
+    type Effect = effect::Notification<approval::None>;
+    type Contract = contract::ReplaysKey;
+    type Input = String;
+    type Output = u32;
+    async fn call(&self, _: &Call, _: &String) -> Result<Done<u32>, ToolError> {
+        Ok(Done::new(1))
+    }
+}
+
 async fn case(ctx: Ctx, approval: Approval) -> Result<u32, Failure> {
     ctx.call::<Pay>(100).await?;
+    ctx.call::<SendReceipt>("Thank you".into()).await?;
+    ctx.call::<Ring>("door".into()).await?;
     ctx.call::<SendNotice>("Dear Ann".into()).approved_by(&approval).await
 }
 
 fn main() {
-    let _ = counterfoil::Engine::sqlite("agents.db").workflow("case", 1, case).tool(Pay).tool(SendNotice);
+    let engine = counterfoil::Engine::sqlite("agents.db").workflow("case", 1, case);
+    let _ = engine.tool(Pay).tool(SendNotice).tool(SendReceipt).tool(Ring);
 }

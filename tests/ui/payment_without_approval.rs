@@ -1,13 +1,13 @@
 //! A payment that needs an approval is not sent without one.
 
-use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, contract, effect};
+use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, approval, contract, effect};
 use counterfoil::{Ctx, Failure, ApprovalSubject};
 
 struct Transfer;
 
 impl Tool for Transfer {
     const NAME: &'static str = "transfer";
-    type Effect = effect::Approved<effect::Payment>;
+    type Effect = effect::Payment<approval::Person>;
     type Contract = contract::ReplaysKey;
     type Input = u64;
     type Output = String;

@@ -1,5 +1,6 @@
 //! The loop that carries an operation out: decide, then do what was decided, until there is an outcome.
 
+mod refused;
 mod turn;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -159,8 +160,12 @@ impl Carrier {
         };
         loop {
             let step = match &record {
-                None => self.begin().await?,
-                Some(found) => Box::pin(self.take_up(found)).await?,
+                None => self.begin().await,
+                Some(found) => Box::pin(self.take_up(found)).await,
+            };
+            let step = match step {
+                Err(error) => Box::pin(self.refused(record.as_deref(), error)).await?,
+                Ok(step) => step,
             };
             let pursued = match step {
                 Step::Answered(answered) => Some(answered),

@@ -131,6 +131,7 @@ fn an_approval_names_who_was_in_favour_and_until_when_it_counts() {
         package: "00".into(),
         expires_at: None,
         review: Some(("r1".into(), 2)),
+        policy: None,
     };
     assert_eq!(given(&approved), expected);
     let limited = Review { valid_ms: Some(5), ..approved };

@@ -8,8 +8,8 @@ use super::admit;
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, Fence, Ids, Name, QuestionId, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{
-    Approval, EffectClass, Intent, Key, Look, OperationKey, Owner, Reason, Record, RequestHash, Retention,
-    State,
+    Approval, EffectClass, Intent, Key, Look, OperationKey, Owner, PolicyVersion, Reason, Record,
+    RequestHash, Retention, State,
 };
 use crate::payload::{Payload, Stored};
 use crate::store::{
@@ -334,6 +334,7 @@ pub fn approval(by: &str) -> Approval {
         package: "00ff".to_owned(),
         expires_at: Some(Timestamp(1)),
         review: Some(("run-1/notice/1".to_owned(), 2)),
+        policy: Some(PolicyVersion { name: "transactional-mail".to_owned(), version: 3 }),
     }
 }
 

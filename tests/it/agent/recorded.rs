@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use counterfoil::agent::{Agent, AgentAnswer, Message, Prompt, Reply, Usage};
 use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Workflow};
-use counterfoil::ledger::{Approval, Contract, ContractClass, EffectClass, ErrorKind, ReviewPolicy};
+use counterfoil::ledger::{Approval, Contract, ContractClass, EffectClass, ErrorKind};
 use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::tool::{Call, Done, DynamicTool, Tool, ToolError, contract, effect};
 use counterfoil::{ApprovalSubject, Ctx, Failure, RunId, Tenant};
@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::agent::models::{Asked, bill, call, engine, posts, spoken, told};
 use crate::flow::tools::{Pay, Post, Ring, Tell};
 use crate::flow::world::{Process, World};
-use crate::guard::approval::{approve, open_about};
+use crate::guard::approval::open_about;
 use crate::world::TestClock;
 
 fn agent(ctx: &Ctx) -> Agent {
@@ -532,50 +532,5 @@ fn an_approved_tool_sends_what_was_approved() {
     assert_eq!(
         told(&answer.messages)[0],
         "error: ann rejected the notice: not so {\"by\":\"ann\",\"reason\":\"not so\"}"
-    );
-}
-
-// EXE-2: a tool that is known only at run time, and that a model proposes without an approval, asks for it. The run waits.
-#[test]
-fn a_tool_without_an_approval_asks_for_it() {
-    async fn teller(ctx: Ctx, (): ()) -> Result<AgentAnswer, Failure> {
-        ctx.agent("m").tool_named("fax").run([Message::user("go")]).await
-    }
-    let world = World::new();
-    let fax = || {
-        let sent = world.clone();
-        DynamicTool::new("fax", EffectClass::Notification, Contract::new(ContractClass::ReplaysKey))
-            .describe(
-                "Sends a fax.",
-                json!({ "type": "object", "properties": { "text": { "type": "string" } } }),
-            )
-            .package(|input| ApprovalSubject::of("fax", &input["text"]))
-            .review(ReviewPolicy::by(["ann", "bob"]).quorum(2))
-            .call(move |call, input| {
-                sent.happen("fax", call.key(), input["text"].as_str().unwrap());
-                async { Ok(Done::new(json!("sent"))) }
-            })
-    };
-    let proposals = [Reply::calls([call("fax", json!({ "text": "hello" }))]), done()];
-    let builder = || engine(&world, proposals.clone()).dynamic_tool(fax()).workflow("teller", 1, teller);
-    let process = Process::start(&world, builder());
-    let run = process.on(async {
-        let run = process.acme().run(teller, ()).start().await.unwrap();
-        let review = open_about(&process, "hello").await;
-        assert_eq!(review.review.quorum, 2);
-        approve(&process.acme(), &review, "ann").await.unwrap();
-        run.id()
-    });
-    process.crash();
-    let process = Process::start(&world, builder());
-    let answer = process.on(async {
-        let review = open_about(&process, "hello").await;
-        assert_eq!(review.review.votes.len(), 1, "it is asked once");
-        approve(&process.acme(), &review, "bob").await.unwrap();
-        process.acme().handle::<AgentAnswer>(run).result().await.unwrap()
-    });
-    assert_eq!(
-        (world.effects("fax"), told(&answer.messages)),
-        (vec!["hello".to_owned()], vec!["sent".to_owned()])
     );
 }

@@ -22,6 +22,7 @@ mod outbox;
 mod oversized;
 mod pending;
 mod permit;
+mod policy;
 mod questions;
 mod reconcile;
 mod record;

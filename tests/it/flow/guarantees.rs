@@ -66,7 +66,7 @@ fn each_workflow_has_a_table_of_the_calls_that_it_names() {
     let json: Value = serde_json::to_value(&report).unwrap();
     assert_eq!(json["without_tools"][0]["worst_case"], json!("exactly_once"));
     assert_eq!(json["workflows"][1]["calls"][1]["worst_case"], json!("at_most_once"));
-    assert_eq!(json["tools"][3]["approval"], json!(true));
+    assert_eq!(json["tools"][3]["approval"], json!("by a person"));
 
     let process = Process::start(&world, engine);
     assert_eq!(process.engine().guarantees(), report, "the same when it is started");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use counterfoil::flow::{EngineBuilder, FailureCode, RunError, WorkflowFn};
 use counterfoil::guard::approval::ApprovalRefused;
 use counterfoil::ledger::{ReviewPolicy, VoteRefused};
-use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, contract, effect};
+use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, approval, contract, effect};
 use counterfoil::{Approval, ApprovalSubject, Ctx, Failure, Key};
 
 use crate::flow::lives::NAME;
@@ -19,7 +19,7 @@ struct Transfer(Arc<World>);
 
 impl Tool for Transfer {
     const NAME: &'static str = "transfer";
-    type Effect = effect::Approved<effect::Payment>;
+    type Effect = effect::Payment<approval::Person>;
     type Contract = contract::ReplaysKey;
     type Input = String;
     type Output = u32;

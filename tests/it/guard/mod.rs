@@ -9,3 +9,4 @@ mod ingest;
 mod memory;
 mod memory_pairs;
 mod notification;
+mod policy_of_call;

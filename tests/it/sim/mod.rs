@@ -31,6 +31,7 @@ mod nightly;
 mod outbox;
 mod pending;
 mod permit;
+mod policy;
 mod programs;
 mod prove;
 mod restored;

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::flow::outlives::spawning;
 use crate::sim::draft::{NaiveDraft, drafting};
 use crate::sim::permit::{Gated, forgetful};
+use crate::sim::policy;
 use crate::sim::{Blind, Looks, Naive, Replays, simulation, twice};
 
 /// What is taken away.
@@ -67,6 +68,8 @@ enum Mutation {
     NoOrphans,
     /// That an answer rests on the provider's word alone is not told.
     NoDeclaration,
+    /// The verdict of a policy is not written with its call.
+    NoVerdict,
     /// A dead attempt is recorded as one that did not happen.
     AmbiguousFails,
     /// Nobody is fenced, and rows may have changed meanwhile.
@@ -132,6 +135,7 @@ impl Mutant {
             }
             M::NoLink => record.escalation = None,
             M::NoDoubt => record.in_doubt = false,
+            M::NoVerdict => record.approval = None,
             M::NoDeclaration if record.basis == Basis::Declaration => record.basis = Basis::Answer,
             _ => {}
         }
@@ -420,6 +424,7 @@ fn mutants() -> Vec<(String, Simulation, Rule)> {
         (M::NoDoubt, looks(M::NoDoubt), Rule::SilentDuplicate),
         (M::NoDuplicated, looks(M::NoDuplicated), Rule::SilentDuplicate),
         (M::NoDeclaration, mutant(M::NoDeclaration, Offer::IgnoresKey, Replays), Rule::SilentDuplicate),
+        (M::NoVerdict, mutated(M::NoVerdict, policy::simulation()), Rule::ApprovalRecorded),
         (M::AmbiguousFails, blind(M::AmbiguousFails), Rule::WrongFailure),
     ];
     let hurried =

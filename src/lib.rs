@@ -88,6 +88,7 @@ pub mod clock;
     allow(dead_code, unreachable_pub, reason = "a simulation and its watches name the points")
 )]
 mod crash;
+mod errors;
 pub mod exec;
 pub mod flow;
 pub mod guard;
@@ -104,6 +105,7 @@ pub mod store;
 pub mod tool;
 
 pub use clock::{Clock, SystemClock, Timestamp};
+pub use errors::ErrorCode;
 pub use exec::{Completed, Completion, Executor, Outcome, ToolRequest, inbox, outbox};
 pub use flow::{Ctx, Engine, Failure, Turn};
 pub use id::{

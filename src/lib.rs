@@ -74,6 +74,8 @@
 //! the promise depends on what the provider offers ([`ledger::ContractClass`]), and goes no further: a duplicate is
 //! prevented, or found and listed, or its record is marked as resting on the provider's word alone.
 
+// On docs.rs each item names the features that it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // The codes and columns of rows are read and written by the SQL stores alone.
 #![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 

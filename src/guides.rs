@@ -20,3 +20,9 @@ struct ProductionChecklist;
 
 #[doc = include_str!("../docs/coming-from.md")]
 struct ComingFrom;
+
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+#[doc = include_str!("../docs/clippy.md")]
+struct Clippy;

@@ -122,13 +122,13 @@ pub(crate) fn checked(what: &'static str, text: &str, max: usize) -> Result<Arc<
 #[non_exhaustive]
 pub enum IdError {
     /// The name has no characters.
-    #[error("the {what} is empty: give it at least one character")]
+    #[error("the {what} is empty: give it at least one character [name]")]
     Empty {
         /// The kind of name that was refused.
         what: &'static str,
     },
     /// The name is longer than a key can hold.
-    #[error("the {what} has {bytes} bytes, {max} at most: shorten it, or hash the long part")]
+    #[error("the {what} has {bytes} bytes, {max} at most: shorten it, or hash the long part [name]")]
     TooLong {
         /// The kind of name that was refused.
         what: &'static str,
@@ -138,21 +138,21 @@ pub enum IdError {
         max: usize,
     },
     /// The name holds a control character (a line break, a NUL), which logs and headers cannot carry.
-    #[error("the {what} holds a control character: remove it")]
+    #[error("the {what} holds a control character: remove it [name]")]
     Control {
         /// The kind of name that was refused.
         what: &'static str,
     },
     /// The name has a form that is reserved for the engine.
     #[error(
-        "the {what} has the form of the engine's own names, which begin with '~' or hold ':~': choose another"
+        "the {what} has the form of the engine's own names, which begin with '~' or hold ':~': choose another [name]"
     )]
     Reserved {
         /// The kind of name that was refused.
         what: &'static str,
     },
     /// The text is not an id in the form that this crate prints.
-    #[error("{text:?} is not a {what}: expected the form {form}")]
+    #[error("{text:?} is not a {what}: expected the form {form} [name]")]
     Malformed {
         /// The kind of id that was expected.
         what: &'static str,

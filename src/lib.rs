@@ -74,6 +74,8 @@
 //! the promise depends on what the provider offers ([`ledger::ContractClass`]), and goes no further: a duplicate is
 //! prevented, or found and listed, or its record is marked as resting on the provider's word alone.
 
+// On docs.rs each item names the features that it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // The codes and columns of rows are read and written by the SQL stores alone.
 #![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 
@@ -88,6 +90,7 @@ pub mod clock;
     allow(dead_code, unreachable_pub, reason = "a simulation and its watches name the points")
 )]
 mod crash;
+mod errors;
 pub mod exec;
 pub mod flow;
 pub mod guard;
@@ -104,6 +107,7 @@ pub mod store;
 pub mod tool;
 
 pub use clock::{Clock, SystemClock, Timestamp};
+pub use errors::ErrorCode;
 pub use exec::{Completed, Completion, Executor, Outcome, ToolRequest, inbox, outbox};
 pub use flow::{Ctx, Engine, Failure, Turn};
 pub use id::{

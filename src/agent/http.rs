@@ -58,7 +58,7 @@ pub struct Prices {
 #[non_exhaustive]
 pub enum EndpointError {
     /// The URL is not an HTTP or HTTPS URL.
-    #[error("{url:?} is not the URL of an endpoint ({detail}): give it as http://host/v1")]
+    #[error("{url:?} is not the URL of an endpoint ({detail}): give it as http://host/v1 [configuration]")]
     Url {
         /// The URL as given.
         url: String,
@@ -66,7 +66,7 @@ pub enum EndpointError {
         detail: String,
     },
     /// The HTTP client cannot be created.
-    #[error("there is no HTTP client: {detail}")]
+    #[error("there is no HTTP client: {detail} [configuration]")]
     Client {
         /// The error message of the HTTP library.
         detail: String,

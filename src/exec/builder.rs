@@ -31,7 +31,7 @@ pub enum StartError {
     #[error(transparent)]
     Register(#[from] RegisterError),
     /// A queue was refused.
-    #[error("the queue {name:?} cannot be declared: {reason}")]
+    #[error("the queue {name:?} cannot be declared: {reason} [declaration]")]
     Queue {
         /// The name of the queue.
         name: String,
@@ -39,7 +39,7 @@ pub enum StartError {
         reason: String,
     },
     /// The retention of a consumer's messages was refused.
-    #[error("the messages of {consumer:?} cannot be kept so: {reason}")]
+    #[error("the messages of {consumer:?} cannot be kept so: {reason} [declaration]")]
     Messages {
         /// The name of the consumer.
         consumer: String,
@@ -47,7 +47,7 @@ pub enum StartError {
         reason: String,
     },
     /// A workflow was refused.
-    #[error("the workflow {name:?} cannot be registered: {reason}")]
+    #[error("the workflow {name:?} cannot be registered: {reason} [declaration]")]
     Workflow {
         /// The name of the workflow.
         name: String,

@@ -19,14 +19,14 @@ pub enum EraseError {
     /// The record is still needed: the engine would need its content after a crash.
     #[error(
         "{key}: it is under way, asked about, or a run rests on it that has not ended: nothing of it was erased; settle it, \
-         answer the question, or let the run end or cancel it, and erase it then"
+         answer the question, or let the run end or cancel it, and erase it then [invalid]"
     )]
     StillNeeded {
         /// The key of the operation.
         key: String,
     },
     /// The tenant has something that is not at its end.
-    #[error("{what} of tenant {tenant} is there: nothing was erased; bring it to its end first")]
+    #[error("{what} of tenant {tenant} is there: nothing was erased; bring it to its end first [invalid]")]
     UnderWay {
         /// The tenant that was to be erased.
         tenant: Tenant,

@@ -154,7 +154,7 @@ impl<T> Processed<T> {
 #[non_exhaustive]
 pub enum InboxError<E> {
     /// The closure failed. Its changes were rolled back.
-    #[error("the message was not processed: {0}; its changes were rolled back")]
+    #[error("the message was not processed: {0}; its changes were rolled back [transaction]")]
     Failed(E),
     /// The transaction failed. The closure's changes were rolled back.
     #[error(transparent)]
@@ -166,7 +166,7 @@ pub enum InboxError<E> {
     #[error(transparent)]
     Payload(#[from] PayloadError),
     /// This store has no transactions on such a connection: its database is of another kind, or it has none.
-    #[error("this store has no transactions on such a connection: it is another database, or none")]
+    #[error("this store has no transactions on such a connection: it is another database, or none [invalid]")]
     NoDatabase,
     /// The store failed.
     #[error(transparent)]

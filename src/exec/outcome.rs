@@ -129,7 +129,7 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{key} happened, and its response of {bytes} bytes is over the limit ({limit} now): only its size and its digest {digest} are \
     recorded{}. It is not sent again. Raise `Limits::max_bytes` to {bytes} or more, and the tool's lookup, if it has one, brings the \
-    response; or read it at the provider", external_ref.as_ref().map(|id| format!(", with the provider's id {id}")).unwrap_or_default())]
+    response; or read it at the provider [response_too_large]", external_ref.as_ref().map(|id| format!(", with the provider's id {id}")).unwrap_or_default())]
 #[non_exhaustive]
 pub struct ResponseTooLarge {
     /// The key of the operation.
@@ -194,7 +194,7 @@ pub enum ExecError {
         source: StoreError,
     },
     /// The write was refused: another worker has taken over, or the record cannot be stored.
-    #[error("{key}: {refusal}; what its call gave back is kept as evidence, ask again")]
+    #[error("{key}: {refusal}; what its call gave back is kept as evidence, ask again [write_refused]")]
     Refused {
         /// The key of the operation.
         key: String,
@@ -202,7 +202,7 @@ pub enum ExecError {
         refusal: Refusal,
     },
     /// A completion cannot belong to any call.
-    #[error("{tool}: nothing was recorded: {reason}")]
+    #[error("{tool}: nothing was recorded: {reason} [completion]")]
     Incomplete {
         /// The name of the tool.
         tool: String,
@@ -210,13 +210,13 @@ pub enum ExecError {
         reason: String,
     },
     /// The engine is shutting down.
-    #[error("{key}: the engine is shutting down; nothing was sent, ask the next one")]
+    #[error("{key}: the engine is shutting down; nothing was sent, ask the next one [closed]")]
     Closed {
         /// The key of the operation.
         key: String,
     },
     /// A person's answer does not fit the question.
-    #[error("{question} cannot be answered so: {reason}")]
+    #[error("{question} cannot be answered so: {reason} [answer]")]
     Unanswerable {
         /// The id of the question.
         question: QuestionId,
@@ -230,7 +230,7 @@ pub enum ExecError {
 #[non_exhaustive]
 pub enum CallError {
     /// The outcome of the call is no result.
-    #[error("{}", .0.for_model())]
+    #[error("{} [{}]", .0.for_model(), self.code())]
     NotDone(Box<Outcome>),
     /// The ledger did not answer.
     #[error(transparent)]

@@ -12,7 +12,7 @@ use crate::tool::UnstableKey;
 #[non_exhaustive]
 pub enum RequestError {
     /// No tool of this name is registered.
-    #[error("no tool named {tool:?} is registered: nothing was recorded or sent; register it")]
+    #[error("no tool named {tool:?} is registered: nothing was recorded or sent; register it [unregistered]")]
     UnknownTool {
         /// The name.
         tool: String,
@@ -21,7 +21,7 @@ pub enum RequestError {
     },
     /// Neither the request nor the tool names the operation.
     #[error(
-        "the call of {tool:?} has no key: nothing was recorded or sent; give the request or the tool one (a call's own id is no key: models reuse them)"
+        "the call of {tool:?} has no key: nothing was recorded or sent; give the request or the tool one (a call's own id is no key: models reuse them) [key]"
     )]
     NoKey {
         /// The tool.
@@ -34,7 +34,7 @@ pub enum RequestError {
     #[error("nothing was recorded or sent: {0}")]
     UnstableKey(#[from] UnstableKey),
     /// The tool does not take the input.
-    #[error("nothing was recorded or sent: the input of {tool:?} does not fit: {reason}")]
+    #[error("nothing was recorded or sent: the input of {tool:?} does not fit: {reason} [input]")]
     Input {
         /// The tool.
         tool: String,
@@ -47,7 +47,7 @@ pub enum RequestError {
     /// The tool's key is bound to a field that the input lacks.
     #[error(
         "nothing was recorded or sent: the key of {tool:?} is bound to some fields of its input, and {source}: always give it, as `null` \
-         where there is nothing, or raise the version of `BoundFields` and take it out"
+         where there is nothing, or raise the version of `BoundFields` and take it out [input]"
     )]
     UnboundField {
         /// The tool.

@@ -12,7 +12,7 @@ use crate::store::{Refusal, StoreError};
 #[non_exhaustive]
 pub enum RunError {
     /// The workflow returned an error. Effects that it had committed and that are not undone are open questions now.
-    #[error("{run} failed: {failure}")]
+    #[error("{run} failed: {}", failure.with_code())]
     Failed {
         /// The id of the run.
         run: RunId,
@@ -20,7 +20,7 @@ pub enum RunError {
         failure: Failure,
     },
     /// The run waits for a decision: see the open questions.
-    #[error("{run} was blocked: {message}")]
+    #[error("{run} was blocked: {message} [open_question]")]
     Blocked {
         /// The id of the run.
         run: RunId,
@@ -29,7 +29,7 @@ pub enum RunError {
     },
     /// The start key was used before with another input: nothing was started.
     #[error(
-        "the start key {key:?} belongs to {run}, which has another input: nothing was started; use another key"
+        "the start key {key:?} belongs to {run}, which has another input: nothing was started; use another key [conflict]"
     )]
     Conflict {
         /// The start key.
@@ -40,7 +40,7 @@ pub enum RunError {
         diff: Diff,
     },
     /// The start key was used before, and the start was [not to give the existing run](super::StartRun::reject_duplicate).
-    #[error("the start key {key:?} belongs to {run}: nothing was started")]
+    #[error("the start key {key:?} belongs to {run}: nothing was started [conflict]")]
     Duplicate {
         /// The start key.
         key: String,
@@ -50,7 +50,7 @@ pub enum RunError {
     /// No queue of that name is declared with this engine. Nothing was started.
     #[error(
         "no queue {queue:?} is declared with this engine (there are {declared:?}): nothing was started; add \
-         `.queue(Queue::new({queue:?}))`"
+         `.queue(Queue::new({queue:?}))` [unregistered]"
     )]
     UnknownQueue {
         /// The name that was asked for.
@@ -60,7 +60,7 @@ pub enum RunError {
     },
     /// The schedule makes no sense, or was refused. Nothing was changed.
     #[cfg(feature = "schedule")]
-    #[error("the schedule {name:?} was refused: {reason}; nothing was changed")]
+    #[error("the schedule {name:?} was refused: {reason}; nothing was changed [declaration]")]
     Schedule {
         /// The name of the schedule.
         name: String,
@@ -69,30 +69,30 @@ pub enum RunError {
     },
     /// There is no schedule of this name.
     #[cfg(feature = "schedule")]
-    #[error("there is no schedule {name:?} of this tenant")]
+    #[error("there is no schedule {name:?} of this tenant [not_found]")]
     NoSchedule {
         /// The name that was asked for.
         name: String,
     },
     /// A queue key or a priority was given without a queue. Nothing was started.
     #[error(
-        "a queue key or a priority was given and no queue: nothing was started; choose one by `.queue(name)`"
+        "a queue key or a priority was given and no queue: nothing was started; choose one by `.queue(name)` [invalid]"
     )]
     NoQueue,
     /// The function is not registered with this engine. Nothing was started.
     #[error(
-        "this workflow is not registered with the engine: nothing was started; add `.workflow(name, version, function)`"
+        "this workflow is not registered with the engine: nothing was started; add `.workflow(name, version, function)` [unregistered]"
     )]
     Unregistered,
     /// There is no such run of this tenant.
-    #[error("there is no {run} of this tenant")]
+    #[error("there is no {run} of this tenant [not_found]")]
     Unknown {
         /// The id that was asked for.
         run: RunId,
     },
     /// No run of this workflow was started under this key.
     #[error(
-        "no run of the workflow {workflow:?} was started under the key {key:?}: nothing was done; start it, or check the key"
+        "no run of the workflow {workflow:?} was started under the key {key:?}: nothing was done; start it, or check the key [not_found]"
     )]
     UnknownKey {
         /// The workflow.
@@ -107,7 +107,7 @@ pub enum RunError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The store refused a write.
-    #[error("{run}: {refusal}")]
+    #[error("{run}: {refusal} [write_refused]")]
     Refused {
         /// The id of the run.
         run: RunId,
@@ -117,20 +117,20 @@ pub enum RunError {
     /// The run has ended, and its retention is over: only a tombstone is left of it, so that its start key stays taken.
     #[error(
         "{run} has expired: it ended, and what it was given, did and returned is no longer kept; nothing was begun or sent. Keep the \
-         runs of its workflow for longer (`.retention(..)`), or use another start key"
+         runs of its workflow for longer (`.retention(..)`), or use another start key [gone]"
     )]
     Expired {
         /// The id of the run.
         run: RunId,
     },
     /// The run has ended, and receives nothing any more.
-    #[error("{run} is over: the signal was not sent")]
+    #[error("{run} is over: the signal was not sent [invalid]")]
     Over {
         /// The id of the run.
         run: RunId,
     },
     /// The run cannot go on from a step.
-    #[error("{run} {why}: it was left as it is; fork it, and the fork goes on from that step")]
+    #[error("{run} {why}: it was left as it is; fork it, and the fork goes on from that step [invalid]")]
     NotRetryable {
         /// The id of the run.
         run: RunId,
@@ -139,7 +139,7 @@ pub enum RunError {
     },
     /// The run has recorded no step of this name. Nothing was begun again.
     #[error(
-        "{run} has recorded nothing under {step}: nothing was begun again; see what it did with `history`"
+        "{run} has recorded nothing under {step}: nothing was begun again; see what it did with `history` [not_found]"
     )]
     NoSuchStep {
         /// The id of the run.
@@ -148,7 +148,7 @@ pub enum RunError {
         step: String,
     },
     /// The run has no operation under this key whose outcome is known. Nothing was begun again.
-    #[error("{run} has no operation {key} whose outcome is known: nothing was begun again")]
+    #[error("{run} has no operation {key} whose outcome is known: nothing was begun again [not_found]")]
     NoSuchEffect {
         /// The id of the run.
         run: RunId,
@@ -158,7 +158,7 @@ pub enum RunError {
     /// A fork was to ask the models anew, and an effect rests on their answers. Nothing was begun.
     #[error(
         "{run} was not forked: its effect {key} rests on what its models have said, so they are not asked again; fork it from a step \
-         behind that effect, or without `explore`"
+         behind that effect, or without `explore` [invalid]"
     )]
     EffectRests {
         /// The id of the run.
@@ -169,7 +169,7 @@ pub enum RunError {
     /// An effect that was to be undone first is not undone. The run was not begun again.
     #[error(
         "{run} was not begun again: {key} was to be undone first, and is not: {why}; what was undone before it stays undone. Give the \
-         command again when it is undone, or without undoing it"
+         command again when it is undone, or without undoing it [invalid]"
     )]
     NotCompensated {
         /// The id of the run.
@@ -180,7 +180,7 @@ pub enum RunError {
         why: String,
     },
     /// A child of the run is under way, and would not tell a fork of its end. Nothing was begun.
-    #[error("{run} has a child that is under way, {child}: wait for it or cancel it, then fork")]
+    #[error("{run} has a child that is under way, {child}: wait for it or cancel it, then fork [invalid]")]
     ChildRunning {
         /// The id of the run.
         run: RunId,
@@ -189,7 +189,7 @@ pub enum RunError {
     },
     /// Another command was given under this key. The first one counts.
     #[error(
-        "{run} was given another command under the key {key:?}: the first one stands; give this one another key"
+        "{run} was given another command under the key {key:?}: the first one stands; give this one another key [conflict]"
     )]
     CommandConflict {
         /// The id of the run.
@@ -198,14 +198,14 @@ pub enum RunError {
         key: String,
     },
     /// The run is not paused, because nobody has paused it or because it goes on already.
-    #[error("{run} is not paused: nothing was changed")]
+    #[error("{run} is not paused: nothing was changed [invalid]")]
     NotPaused {
         /// The id of the run.
         run: RunId,
     },
     /// The run was sent another signal under this name and id. The first one counts.
     #[error(
-        "{run} was sent another signal {name:?} under the id {id:?}: the first one stands; give this one another id"
+        "{run} was sent another signal {name:?} under the id {id:?}: the first one stands; give this one another id [conflict]"
     )]
     SignalConflict {
         /// The id of the run.
@@ -219,7 +219,7 @@ pub enum RunError {
     #[error(transparent)]
     Id(#[from] IdError),
     /// The engine is shutting down. The run goes on when an engine is started on the same store.
-    #[error("the engine was shut down before {run} ended: it goes on with the next one")]
+    #[error("the engine was shut down before {run} ended: it goes on with the next one [closed]")]
     Closed {
         /// The id of the run.
         run: RunId,

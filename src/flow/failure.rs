@@ -184,6 +184,12 @@ impl Failure {
         .detail(diff.0)
     }
 
+    /// The message, followed by the code unless the message names it already.
+    pub(super) fn with_code(&self) -> String {
+        let code = format!("[{}]", self.code.code());
+        if self.message.contains(&code) { self.message.clone() } else { format!("{} {code}", self.message) }
+    }
+
     /// The failure as a row holds it.
     pub(crate) fn payload(&self) -> Payload {
         // A failure is text and JSON: it always has a JSON form, unless its detail holds an inexact integer.

@@ -287,7 +287,10 @@ impl Asked {
             FailureCode::ResponseTooLarge => (QuestionKind::Quarantined, "Raise the limit and go on, or"),
             _ => (QuestionKind::Quarantined, "Mend the code and go on, or"),
         };
-        let question = format!("{run}: {failure}. What the run did before stands. {then} abandon the run?");
+        let question = format!(
+            "{run}: {}. What the run did before stands. {then} abandon the run?",
+            failure.with_code()
+        );
         // The record tells later that the run was blocked with this failure.
         let record = oversized::record_of(failure);
         Self { record, detail: failure.detail.clone(), ..Self::of(kind, question) }

@@ -151,7 +151,7 @@ impl ApprovalError {
 #[non_exhaustive]
 pub enum ApprovalError {
     /// The call has no approval.
-    #[error("a {class} needs an approval and has none: pass the decision with the request")]
+    #[error("a {class} needs an approval and has none: pass the decision with the request [approval]")]
     Missing {
         /// The effect class that demands an approval.
         class: &'static str,
@@ -175,7 +175,7 @@ pub enum ApprovalError {
         reason: String,
     },
     /// The tool names no package to approve.
-    #[error("the tool {tool} is a {class} but names no package to approve: give it one")]
+    #[error("the tool {tool} is a {class} but names no package to approve: give it one [approval]")]
     NoPackage {
         /// The name of the tool.
         tool: String,
@@ -183,7 +183,7 @@ pub enum ApprovalError {
         class: &'static str,
     },
     /// The content changed after it was approved.
-    #[error("{by} approved another content of this {what}: the draft changed, ask again")]
+    #[error("{by} approved another content of this {what}: the draft changed, ask again [approval]")]
     OtherContent {
         /// The action that was to be approved.
         what: String,
@@ -191,14 +191,14 @@ pub enum ApprovalError {
         by: String,
     },
     /// The approval has expired.
-    #[error("the approval by {by} has expired: ask again")]
+    #[error("the approval by {by} has expired: ask again [approval]")]
     Expired {
         /// The name of the person who had approved.
         by: String,
     },
     /// The package was put to a vote again since, or there is no such review.
     #[error(
-        "the approval of version {version} of this {what} no longer counts: it was asked about anew, ask again"
+        "the approval of version {version} of this {what} no longer counts: it was asked about anew, ask again [approval]"
     )]
     Superseded {
         /// The action that was to be approved.
@@ -207,7 +207,7 @@ pub enum ApprovalError {
         version: u32,
     },
     /// A person who was in favour may no longer decide.
-    #[error("{by} approved this {what} and may not decide about it any more: ask again")]
+    #[error("{by} approved this {what} and may not decide about it any more: ask again [approval]")]
     NotEntitled {
         /// The action that was to be approved.
         what: String,
@@ -215,7 +215,9 @@ pub enum ApprovalError {
         by: String,
     },
     /// The approval was for a single effect, and that effect went out.
-    #[error("the approval of this {what} was for one effect, and {key} has gone out by it: ask again")]
+    #[error(
+        "the approval of this {what} was for one effect, and {key} has gone out by it: ask again [approval]"
+    )]
     Used {
         /// The action that was to be approved.
         what: String,
@@ -223,7 +225,7 @@ pub enum ApprovalError {
         key: String,
     },
     /// The package has no JSON form.
-    #[error("the package cannot be hashed: {reason}")]
+    #[error("the package cannot be hashed: {reason} [approval]")]
     Unreadable {
         /// The message of the error.
         reason: String,

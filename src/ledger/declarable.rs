@@ -64,12 +64,12 @@ impl Contract {
 pub enum ContractError {
     /// The calls of a tool are not changes in the ledger's own database.
     #[error(
-        "a tool's record cannot be sealed in the transaction of its effect: use `ctx.transaction`, or a transactional HTTP route"
+        "a tool's record cannot be sealed in the transaction of its effect: use `ctx.transaction`, or a transactional HTTP route [contract]"
     )]
     SealedWithEffect,
     /// The outcome of a payment could not be found out.
     #[error("a {} cannot be sent to a blind provider: nobody could find out what became of it; \
-             declare a key, a natural key or a lookup", effect.name())]
+             declare a key, a natural key or a lookup [contract]", effect.name())]
     Unreconcilable {
         /// The tool's effect class.
         effect: EffectClass,
@@ -77,12 +77,12 @@ pub enum ContractError {
     /// The arrival of a notice could not be found out, and its tool does not allow that.
     #[error(
         "a notification to a blind provider: nobody could find out whether it arrived; declare a key, a natural key or a lookup, or \
-         say that it is meant, by `allow_blind_notices()` or the contract type `BlindNotice`"
+         say that it is meant, by `allow_blind_notices()` or the contract type `BlindNotice` [contract]"
     )]
     BlindNotice,
     /// The effect class is not idempotent: a second payment, notice or draft is a second effect.
     #[error(
-        "a {} is not idempotent by nature: a second one is a second effect; declare a key, a natural key or a lookup",
+        "a {} is not idempotent by nature: a second one is a second effect; declare a key, a natural key or a lookup [contract]",
         effect.name()
     )]
     NotIdempotent {
@@ -90,7 +90,7 @@ pub enum ContractError {
         effect: EffectClass,
     },
     /// The class depends on a lookup, and there is none.
-    #[error("the contract class `{}` needs a lookup: give the tool a `reconcile`", class.name())]
+    #[error("the contract class `{}` needs a lookup: give the tool a `reconcile` [contract]", class.name())]
     NoLookup {
         /// The declared contract class.
         class: ContractClass,
@@ -98,7 +98,7 @@ pub enum ContractError {
     /// A miss would be believed while the request may still be sent.
     #[error(
         "a miss is believed after {settle:?}, but an attempt may last {timeout:?}: make the settle time at least as long, \
-         or the attempt's timeout shorter"
+         or the attempt's timeout shorter [contract]"
     )]
     SettleBelowTimeout {
         /// The settle time.
@@ -107,14 +107,14 @@ pub enum ContractError {
         timeout: Duration,
     },
     /// The provider takes too few characters for a key that cannot collide.
-    #[error("keys of {characters} characters cannot be unique: the provider must allow at least 25")]
+    #[error("keys of {characters} characters cannot be unique: the provider must allow at least 25 [contract]")]
     KeyTooShort {
         /// The declared maximum length, in characters.
         characters: usize,
     },
     /// The record would be forgotten while retries may still come.
     #[error(
-        "the record is kept for {kept:?}, but retries may come for {horizon:?}: keep it longer or retry less"
+        "the record is kept for {kept:?}, but retries may come for {horizon:?}: keep it longer or retry less [contract]"
     )]
     RetentionBelowHorizon {
         /// The retention of the record.
@@ -125,7 +125,7 @@ pub enum ContractError {
     /// The record would be forgotten while the provider still answers for its key.
     #[error(
         "the record is forgotten after {kept:?}, but the provider keeps its key for {window:?}: keep the record for as long, or leave a \
-         tombstone"
+         tombstone [contract]"
     )]
     RetentionBelowKeyWindow {
         /// The retention of the record.
@@ -135,7 +135,7 @@ pub enum ContractError {
     },
     /// The provider would forget the key while retries still use it.
     #[error(
-        "the provider keeps keys for {window:?}, but retries may come for {horizon:?}: retry less, or give a lookup"
+        "the provider keeps keys for {window:?}, but retries may come for {horizon:?}: retry less, or give a lookup [contract]"
     )]
     WindowBelowHorizon {
         /// The key window of the provider.

@@ -326,19 +326,19 @@ impl fmt::Display for OperationKey {
 #[non_exhaustive]
 pub enum KeyError {
     /// A part has no characters: two different operations could get the same key.
-    #[error("the key's {part} is empty: give what the operation is about")]
+    #[error("the key's {part} is empty: give what the operation is about [key]")]
     Empty {
         /// The name of the part.
         part: &'static str,
     },
     /// A part holds a control character, which headers and logs cannot carry.
-    #[error("the key's {part} holds a control character: remove it")]
+    #[error("the key's {part} holds a control character: remove it [key]")]
     Control {
         /// The name of the part.
         part: &'static str,
     },
     /// The rendered key is too long.
-    #[error("the key has {bytes} bytes, {max} at most: shorten its parts, or call `.hashed()`")]
+    #[error("the key has {bytes} bytes, {max} at most: shorten its parts, or call `.hashed()` [key]")]
     TooLong {
         /// The length of the rendered key, in bytes.
         bytes: usize,
@@ -346,7 +346,7 @@ pub enum KeyError {
         max: usize,
     },
     /// The provider allows too few characters for a key that cannot collide.
-    #[error("a key of {max} characters cannot be unique: the provider must allow at least 25")]
+    #[error("a key of {max} characters cannot be unique: the provider must allow at least 25 [key]")]
     WireTooShort {
         /// The maximum key length of the provider, in characters.
         max: usize,

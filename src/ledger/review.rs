@@ -190,7 +190,7 @@ impl ReviewOutcome {
 pub enum VoteRefused {
     /// The person looked at another version.
     #[error(
-        "version {seen} of this {what} is out of date: version {version} is to be decided; look at it first"
+        "version {seen} of this {what} is out of date: version {version} is to be decided; look at it first [vote]"
     )]
     StaleVersion {
         /// The action that was to be approved.
@@ -201,7 +201,7 @@ pub enum VoteRefused {
         version: u32,
     },
     /// The review has ended.
-    #[error("nothing is left to be decided about this {what}: {}; the decision was not counted", outcome.told())]
+    #[error("nothing is left to be decided about this {what}: {}; the decision was not counted [vote]", outcome.told())]
     Over {
         /// The action that was to be approved.
         what: String,
@@ -209,13 +209,13 @@ pub enum VoteRefused {
         outcome: ReviewOutcome,
     },
     /// The time to decide is over.
-    #[error("the time to decide about this {what} is over: the decision was not counted")]
+    #[error("the time to decide about this {what} is over: the decision was not counted [vote]")]
     Expired {
         /// The action that was to be approved.
         what: String,
     },
     /// The person is not entitled to decide.
-    #[error("{by} may not decide about this {what}: the decision was not counted")]
+    #[error("{by} may not decide about this {what}: the decision was not counted [vote]")]
     NotEntitled {
         /// The action that was to be approved.
         what: String,
@@ -223,7 +223,7 @@ pub enum VoteRefused {
         by: String,
     },
     /// The person asked for the action and may not approve it.
-    #[error("{by} asked for this {what} and may not approve it: somebody else has to")]
+    #[error("{by} asked for this {what} and may not approve it: somebody else has to [vote]")]
     OwnRequest {
         /// The action that was to be approved.
         what: String,
@@ -231,7 +231,7 @@ pub enum VoteRefused {
         by: String,
     },
     /// The person has voted otherwise before.
-    #[error("{by} has {} this {what} before: the first decision stands", if *approved { "approved" } else { "rejected" })]
+    #[error("{by} has {} this {what} before: the first decision stands [vote]", if *approved { "approved" } else { "rejected" })]
     Changed {
         /// The action that was to be approved.
         what: String,

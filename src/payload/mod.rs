@@ -258,13 +258,15 @@ pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 #[non_exhaustive]
 pub enum PayloadError {
     /// The value has no JSON form (NaN, infinity, a map whose keys are not text), or the text is not JSON.
-    #[error("this cannot be written or read as JSON: {reason}")]
+    #[error("this cannot be written or read as JSON: {reason} [payload]")]
     NotJson {
         /// The message of the serializer or parser.
         reason: String,
     },
     /// An integer is beyond 2^53 - 1: it would be rounded, and two different requests would hash alike.
-    #[error("the integer {number} at {path} is beyond 2^53 - 1 and would be rounded: send it as a string")]
+    #[error(
+        "the integer {number} at {path} is beyond 2^53 - 1 and would be rounded: send it as a string [payload]"
+    )]
     InexactInteger {
         /// The JSON path of the number.
         path: String,
@@ -272,19 +274,21 @@ pub enum PayloadError {
         number: String,
     },
     /// A JSON object names a field twice; the reader decides which one counts.
-    #[error("the field {field:?} stands twice in one object: remove one")]
+    #[error("the field {field:?} stands twice in one object: remove one [payload]")]
     DuplicateField {
         /// The name of the field.
         field: String,
     },
     /// The JSON nests deeper than [`MAX_DEPTH`].
-    #[error("the JSON nests deeper than {max} levels: flatten it")]
+    #[error("the JSON nests deeper than {max} levels: flatten it [payload]")]
     TooDeep {
         /// The maximum depth, in levels.
         max: usize,
     },
     /// The payload is larger than [`Limits::max_bytes`].
-    #[error("the payload has {bytes} bytes, {max} at most: store it elsewhere and pass a reference")]
+    #[error(
+        "the payload has {bytes} bytes, {max} at most: store it elsewhere and pass a reference [payload]"
+    )]
     TooLarge {
         /// The size of the payload, in bytes.
         bytes: usize,
@@ -292,7 +296,7 @@ pub enum PayloadError {
         max: usize,
     },
     /// Stored JSON does not fit the present Rust type.
-    #[error("the stored JSON does not fit {expected}: {reason}")]
+    #[error("the stored JSON does not fit {expected}: {reason} [mismatch]")]
     Mismatch {
         /// The name of the Rust type.
         expected: &'static str,

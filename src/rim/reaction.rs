@@ -109,7 +109,7 @@ pub enum ReactionError {
     #[error(transparent)]
     Exec(#[from] ExecError),
     /// Another message has the same call in progress, or the call may be tried again later.
-    #[error("the call of this message is not settled yet: have the message delivered again")]
+    #[error("the call of this message is not settled yet: have the message delivered again [pending]")]
     Unsettled,
 }
 

@@ -82,7 +82,7 @@ pub struct Options {
 #[non_exhaustive]
 pub enum SuiteError {
     /// The suite has no simulation of this name.
-    #[error("there is no simulation {name:?}: there are {known}")]
+    #[error("there is no simulation {name:?}: there are {known} [configuration]")]
     Unknown {
         /// The name as given.
         name: String,
@@ -90,7 +90,7 @@ pub enum SuiteError {
         known: String,
     },
     /// A simulation's tools or workflow were refused.
-    #[error("the simulation {name:?} cannot start: {reason}")]
+    #[error("the simulation {name:?} cannot start: {reason} [configuration]")]
     Refused {
         /// The name of the simulation.
         name: String,
@@ -98,7 +98,7 @@ pub enum SuiteError {
         reason: String,
     },
     /// A schedule needs exactly one simulation.
-    #[error("a schedule is replayed in one simulation: name one of {known}")]
+    #[error("a schedule is replayed in one simulation: name one of {known} [configuration]")]
     Replay {
         /// The names of all simulations.
         known: String,

@@ -7,7 +7,7 @@
 pub enum StoreError {
     /// The disk has no room left.
     #[error(
-        "the disk is full: nothing of this write is durable; free some space, then it goes on ({detail})"
+        "the disk is full: nothing of this write is durable; free some space, then it goes on ({detail}) [disk_full]"
     )]
     Full {
         /// The message of the database.
@@ -15,21 +15,23 @@ pub enum StoreError {
     },
     /// Another process holds the database for too long.
     #[error(
-        "the database is locked by another process: nothing of this write is durable; it may be retried ({detail})"
+        "the database is locked by another process: nothing of this write is durable; it may be retried ({detail}) [database_away]"
     )]
     Busy {
         /// The message of the database.
         detail: String,
     },
     /// Reading or writing the file failed.
-    #[error("the database cannot be read or written: nothing of this write is durable ({detail})")]
+    #[error(
+        "the database cannot be read or written: nothing of this write is durable ({detail}) [database_away]"
+    )]
     Io {
         /// The message of the database.
         detail: String,
     },
     /// A row holds a value that no version of this engine writes.
     #[error(
-        "the row {row} is damaged: {detail}; it was left as it is, restore it from a backup or resolve its run by hand"
+        "the row {row} is damaged: {detail}; it was left as it is, restore it from a backup or resolve its run by hand [damaged]"
     )]
     Corrupt {
         /// The name of the row.
@@ -40,7 +42,7 @@ pub enum StoreError {
     /// The connection was lost and was not restored in time.
     #[error(
         "the database cannot be reached: whether this write is durable is not known; nothing is sent that needs it, \
-         and when the database is back its rows tell ({detail})"
+         and when the database is back its rows tell ({detail}) [database_away]"
     )]
     Unreachable {
         /// The message of the system.
@@ -49,7 +51,7 @@ pub enum StoreError {
     /// The store's own code, or code that it called, panicked.
     #[error(
         "the store panicked: whether this write is durable is not known; nothing is sent that needs it, and its rows tell \
-         ({detail})"
+         ({detail}) [store_panicked]"
     )]
     Panicked {
         /// The message of the panic.
@@ -59,7 +61,7 @@ pub enum StoreError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The engine is shutting down; the write was not made.
-    #[error("the engine is shutting down: this write was not made")]
+    #[error("the engine is shutting down: this write was not made [closed]")]
     Closed,
 }
 
@@ -81,7 +83,7 @@ impl StoreError {
 pub enum OpenError {
     /// Another live process works on the database.
     #[error(
-        "{path} belongs to another process that is alive ({owner}): one engine at a time; use PostgreSQL to share work"
+        "{path} belongs to another process that is alive ({owner}): one engine at a time; use PostgreSQL to share work [database_owned]"
     )]
     Owned {
         /// The path of the file.
@@ -91,7 +93,7 @@ pub enum OpenError {
     },
     /// This process has the database open already.
     #[error(
-        "{path} is open in this process already: one engine at a time; shut the other engine down first, or use that one"
+        "{path} is open in this process already: one engine at a time; shut the other engine down first, or use that one [database_owned]"
     )]
     OwnedHere {
         /// The path of the file.
@@ -100,7 +102,7 @@ pub enum OpenError {
     /// The file was removed or replaced while it was open.
     #[error(
         "{path} was removed or replaced while this engine worked on it ({detail}): nothing more is sent or recorded here; \
-         what was in flight is not known to the new file. Put the former file back, if it still exists, and start again"
+         what was in flight is not known to the new file. Put the former file back, if it still exists, and start again [database_replaced]"
     )]
     Replaced {
         /// The path of the file.
@@ -111,14 +113,14 @@ pub enum OpenError {
     /// The file has several names, and the log of SQLite belongs to one of them only.
     #[error(
         "{path} has several names (hard links): what is written under one of them is not seen under the others; remove the \
-         other names, or make a copy and open that"
+         other names, or make a copy and open that [database_unsafe]"
     )]
     HardLinked {
         /// The path of the file.
         path: String,
     },
     /// The path does not name a file.
-    #[error("{path:?} names no database file: {detail}")]
+    #[error("{path:?} names no database file: {detail} [database_refused]")]
     NoFile {
         /// The path, as it was given.
         path: String,
@@ -127,7 +129,7 @@ pub enum OpenError {
     },
     /// The database was written by a newer version of this crate.
     #[error(
-        "{path} has schema version {found}, this engine knows {known}: update counterfoil; never run an old engine on a new database"
+        "{path} has schema version {found}, this engine knows {known}: update counterfoil; never run an old engine on a new database [database_too_new]"
     )]
     FromTheFuture {
         /// The path of the file.
@@ -140,7 +142,7 @@ pub enum OpenError {
     /// The rows of the database were moved to another database.
     #[error(
         "{path} was moved to PostgreSQL and given up: start the engine there; on this file it would do again what is \
-         done there"
+         done there [database_moved]"
     )]
     GivenUp {
         /// The path of the file.
@@ -149,7 +151,7 @@ pub enum OpenError {
     /// Rows are being moved into the database.
     #[error(
         "{path} is being filled by `counterfoil move` (from the file of {source_name}), and nothing can work on it \
-         before that is done: make the same move again, and it goes on from there"
+         before that is done: make the same move again, and it goes on from there [database_moved]"
     )]
     Filling {
         /// The hosts and the database.
@@ -158,7 +160,9 @@ pub enum OpenError {
         source_name: String,
     },
     /// The file belongs to another application.
-    #[error("{path} is the database of another application (id {found:#x}): choose another file")]
+    #[error(
+        "{path} is the database of another application (id {found:#x}): choose another file [database_refused]"
+    )]
     Foreign {
         /// The path of the file.
         path: String,
@@ -167,7 +171,7 @@ pub enum OpenError {
     },
     /// The file cannot be written.
     #[error(
-        "{path} is read-only: no effect could be recorded, so none will be started; make file and folder writable ({detail})"
+        "{path} is read-only: no effect could be recorded, so none will be started; make file and folder writable ({detail}) [database_refused]"
     )]
     ReadOnly {
         /// The path of the file.
@@ -177,7 +181,7 @@ pub enum OpenError {
     },
     /// The file is on a network filesystem, which lacks the shared memory that WAL needs.
     #[error(
-        "{path} is on a network filesystem ({kind}): SQLite's WAL does not work there; use a local disk or PostgreSQL"
+        "{path} is on a network filesystem ({kind}): SQLite's WAL does not work there; use a local disk or PostgreSQL [database_unsafe]"
     )]
     NetworkFilesystem {
         /// The path of the file.
@@ -186,7 +190,7 @@ pub enum OpenError {
         kind: &'static str,
     },
     /// No host of the database accepts connections that can write.
-    #[error("{path} cannot be reached: {detail}; check the URL, and that the server is up")]
+    #[error("{path} cannot be reached: {detail}; check the URL, and that the server is up [database_away]")]
     Unreachable {
         /// The hosts and the database.
         path: String,
@@ -196,7 +200,7 @@ pub enum OpenError {
     /// The server reports a commit as done before it is on disk.
     #[error(
         "{path} has synchronous_commit = {found}: what is answered as committed may be lost when the server crashes, \
-         and a call whose start is lost is made again; set it to `on`, or allow it in the options of the store"
+         and a call whose start is lost is made again; set it to `on`, or allow it in the options of the store [database_unsafe]"
     )]
     WeakDurability {
         /// The hosts and the database.
@@ -208,7 +212,7 @@ pub enum OpenError {
     #[error(
         "{path} names several hosts, and synchronous_standby_names is empty: when a standby is promoted, the last \
          commits of the primary may be lost, and a call whose start is lost is made again; configure a synchronous \
-         standby, or allow it in the options of the store"
+         standby, or allow it in the options of the store [database_unsafe]"
     )]
     AsynchronousStandby {
         /// The hosts and the database.
@@ -218,14 +222,14 @@ pub enum OpenError {
     #[error(
         "{path} is reached through a pooler that gives each transaction another connection (PgBouncer: pool_mode = \
          transaction): the search path and the time limits of a session would be lost, or left to another client; nothing \
-         was written; connect past the pooler, or through one with pool_mode = session"
+         was written; connect past the pooler, or through one with pool_mode = session [database_unsafe]"
     )]
     TransactionPooling {
         /// The hosts and the database.
         path: String,
     },
     /// The database has a table of migrations that is not of this engine.
-    #[error("{path} holds something else: {detail}; choose another schema")]
+    #[error("{path} holds something else: {detail}; choose another schema [database_refused]")]
     Strange {
         /// The hosts and the database.
         path: String,
@@ -234,14 +238,14 @@ pub enum OpenError {
     },
     /// The SQLite library has the WAL-reset bug.
     #[error(
-        "the SQLite library is {found}, below 3.51.3: it can corrupt a WAL database (sqlite.org/wal.html#walresetbug); link a newer one"
+        "the SQLite library is {found}, below 3.51.3: it can corrupt a WAL database (sqlite.org/wal.html#walresetbug); link a newer one [database_unsafe]"
     )]
     UnsafeLibrary {
         /// The version of the library.
         found: String,
     },
     /// The file is not a database, or cannot be opened.
-    #[error("{path} cannot be opened: {detail}")]
+    #[error("{path} cannot be opened: {detail} [database_refused]")]
     Unusable {
         /// The path of the file.
         path: String,

@@ -11,14 +11,14 @@ use super::{Refusal, StoreError};
 #[non_exhaustive]
 pub enum TransactionError<E> {
     /// The closure returned an error: its changes were rolled back.
-    #[error("the transaction's closure failed: its changes were rolled back")]
+    #[error("the transaction's closure failed: its changes were rolled back [transaction]")]
     Closure(E),
     /// The checkpoint was refused: nothing was run.
-    #[error("the transaction was not run: {0}")]
+    #[error("the transaction was not run: {0} [transaction]")]
     Refused(Refusal),
     /// The closure took too long: its changes were rolled back.
     #[error(
-        "the transaction took longer than {limit:?}: its changes were rolled back; other writers wait meanwhile"
+        "the transaction took longer than {limit:?}: its changes were rolled back; other writers wait meanwhile [transaction]"
     )]
     TooSlow {
         /// The time limit.
@@ -28,13 +28,13 @@ pub enum TransactionError<E> {
     /// unknown.
     #[error(
         "the closure ended the transaction itself (COMMIT or ROLLBACK inside): what it committed is durable, \
-             its result is not recorded; check the tables by hand, and let the engine end transactions"
+             its result is not recorded; check the tables by hand, and let the engine end transactions [transaction]"
     )]
     EndedInside,
     /// A statement of the closure failed, and the closure did not return the error: its changes were rolled back.
     #[error(
         "a statement of the transaction's closure failed and the closure did not say so: its changes were rolled back \
-         ({detail}); return the errors of its statements"
+         ({detail}); return the errors of its statements [transaction]"
     )]
     Spoilt {
         /// The message of the database.

@@ -67,7 +67,7 @@ pub(crate) trait Prepared: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the tool {tool:?} made two keys of one input, {first:?} and {second:?}: an unstable key protects nothing, so make it \
-     of the input alone (no random number, no time, no counter)"
+     of the input alone (no random number, no time, no counter) [key]"
 )]
 pub struct UnstableKey {
     /// The tool's name.

@@ -389,7 +389,7 @@ pub enum RegisterError {
     Name(#[from] IdError),
     /// A tool of that name is registered already.
     #[error(
-        "a tool named {tool:?} is registered already: one of the two would answer for the other's records; rename it"
+        "a tool named {tool:?} is registered already: one of the two would answer for the other's records; rename it [declaration]"
     )]
     Twice {
         /// The name of the tool.
@@ -404,7 +404,9 @@ pub enum RegisterError {
         source: ContractError,
     },
     /// The key is bound to no fields, or to fields that cannot exist.
-    #[error("the tool {tool:?} cannot be registered: of the fields that its key is bound to, {source}")]
+    #[error(
+        "the tool {tool:?} cannot be registered: of the fields that its key is bound to, {source} [declaration]"
+    )]
     BoundFields {
         /// The name of the tool.
         tool: String,
@@ -414,7 +416,7 @@ pub enum RegisterError {
     /// The policy names too few reviewers, so that nobody could ever allow an approval or a compensation.
     #[error(
         "the tool {tool:?} cannot be registered: its undoing takes more reviewers than there are, or none; name as many reviewers as \
-         have to be in favour, and at least one"
+         have to be in favour, and at least one [declaration]"
     )]
     TooFewReviewers {
         /// The name of the tool.
@@ -422,7 +424,7 @@ pub enum RegisterError {
     },
     /// The method `contract()` declares another class or lookup than the contract type.
     #[error(
-        "the tool {tool:?} declares another class or lookup in `contract()` than its `Contract` type: start from `contract::…::declaration()`"
+        "the tool {tool:?} declares another class or lookup in `contract()` than its `Contract` type: start from `contract::…::declaration()` [declaration]"
     )]
     OtherClass {
         /// The name of the tool.
@@ -430,7 +432,7 @@ pub enum RegisterError {
     },
     /// Another tool declares other limits for the same provider.
     #[error(
-        "the tool {tool:?} declares another throttle for {provider:?} than a tool before it: a provider has one, declare it once and name it in both"
+        "the tool {tool:?} declares another throttle for {provider:?} than a tool before it: a provider has one, declare it once and name it in both [declaration]"
     )]
     OtherThrottle {
         /// The name of the tool.
@@ -440,7 +442,7 @@ pub enum RegisterError {
     },
     /// The tool declares itself as the compensation of another tool.
     #[error(
-        "the tool {tool:?} cannot be a compensation by itself: say of the tool that it undoes how it is undone"
+        "the tool {tool:?} cannot be a compensation by itself: say of the tool that it undoes how it is undone [declaration]"
     )]
     NotATools {
         /// The name of the tool.
@@ -449,7 +451,7 @@ pub enum RegisterError {
     /// The tool has a compensation, and its effect class leaves nothing that could be undone.
     #[error(
         "the tool {tool:?} is a {}, which leaves nothing behind that could be undone: take its `.compensate(…)` away, or \
-         declare what it does to the world",
+         declare what it does to the world [declaration]",
         effect.name()
     )]
     NothingToUndo {
@@ -461,14 +463,14 @@ pub enum RegisterError {
     /// The tool can be asked if an effect is undone, and cannot undo it.
     #[error(
         "the tool {tool:?} says how to find a compensation, but not how to compensate: give it a `.compensate(…)`, or take its \
-         `.find_compensation(…)` away"
+         `.find_compensation(…)` away [declaration]"
     )]
     NoCompensation {
         /// The name of the tool.
         tool: String,
     },
     /// The tool has no function that makes the call.
-    #[error("the tool {tool:?} has no function that carries it out: give it a `.call(…)`")]
+    #[error("the tool {tool:?} has no function that carries it out: give it a `.call(…)` [declaration]")]
     NoCall {
         /// The name of the tool.
         tool: String,
@@ -476,7 +478,7 @@ pub enum RegisterError {
     /// The tool needs an approval but names no package.
     #[error(
         "the tool {tool:?} is a {}, which needs an approval: give it a `.package(…)`, or another rule with `.policy(…)` or \
-         `.without_approval()`",
+         `.without_approval()` [declaration]",
         effect.name()
     )]
     NoPackage {

@@ -1,6 +1,8 @@
 //! What no compiler checks: imports run downwards, SQL stays in the store, files say what they are for.
 
 mod circles;
+mod codes;
+mod pages;
 mod paths;
 
 use std::collections::BTreeSet;
@@ -11,7 +13,7 @@ use paths::{library, named};
 
 /// The layers from the ground up. A file may import from its own layer and from those below. Not listed are `lib`, which only passes
 /// on what the layers have, and `main`, which is another crate.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 11] = [
     &["clock", "crash", "id", "log", "panics", "payload"],
     &["ledger"],
     &["store"],
@@ -21,6 +23,7 @@ const LAYERS: [&[&str]; 10] = [
     &["agent", "guard"],
     &["sim"],
     &["rim"],
+    &["errors"],
     &["guides"],
 ];
 

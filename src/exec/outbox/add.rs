@@ -46,7 +46,7 @@ pub enum AddError {
     Payload(#[from] PayloadError),
     /// Another event has this event's id.
     #[error(
-        "another event has the id {id}: an event that was added stands as it was; give this one an id of its own"
+        "another event has the id {id}: an event that was added stands as it was; give this one an id of its own [conflict]"
     )]
     Conflict {
         /// The id of both events.

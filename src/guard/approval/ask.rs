@@ -22,7 +22,7 @@ pub enum AskRefused {
     /// A review of another package is open under this id and version.
     #[error(
         "version {version} of {id:?} was asked about with another content: nobody was asked; ask about it as version {next}, and decisions \
-         about the earlier one count no more"
+         about the earlier one count no more [conflict]"
     )]
     Conflict {
         /// The id of the review.
@@ -33,7 +33,7 @@ pub enum AskRefused {
         next: u32,
     },
     /// A review of a later version exists.
-    #[error("version {version} of {id:?} is superseded by version {by}: nobody was asked")]
+    #[error("version {version} of {id:?} is superseded by version {by}: nobody was asked [conflict]")]
     Superseded {
         /// The id of the review.
         id: String,
@@ -43,7 +43,7 @@ pub enum AskRefused {
         by: u32,
     },
     /// The review policy leaves nobody who could approve.
-    #[error("the approval of a {what} cannot be asked for: {why}")]
+    #[error("the approval of a {what} cannot be asked for: {why} [declaration]")]
     Undecidable {
         /// The subject of the approval.
         what: String,

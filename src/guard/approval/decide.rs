@@ -60,7 +60,7 @@ pub struct Decided {
 #[non_exhaustive]
 pub enum ApprovalRefused {
     /// This tenant has no review of that id.
-    #[error("there is nothing to decide under {id:?}")]
+    #[error("there is nothing to decide under {id:?} [not_found]")]
     Unknown {
         /// The id of the review.
         id: String,
@@ -69,14 +69,14 @@ pub enum ApprovalRefused {
     #[error(transparent)]
     Vote(#[from] VoteRefused),
     /// The run of the review has ended, or no longer waits for it.
-    #[error("{id:?} needs no decision any more: its run has moved on; the decision was not counted")]
+    #[error("{id:?} needs no decision any more: its run has moved on; the decision was not counted [vote]")]
     MovedOn {
         /// The id of the review.
         id: String,
     },
     /// A run waits for the decision, and this executor has no engine that could notify the run.
     #[error(
-        "{id:?} is waited for by {run}: decide it by an engine (`engine.tenant(..)?.decide(..)`); the decision was not counted"
+        "{id:?} is waited for by {run}: decide it by an engine (`engine.tenant(..)?.decide(..)`); the decision was not counted [vote]"
     )]
     OfARun {
         /// The id of the review.

@@ -95,7 +95,7 @@ pub enum EntryError {
     /// The transaction has an entry with another amount, which is unchanged.
     #[error(
         "the transaction {:?} has an entry of {} in {:?}, and {given} was to be posted: the entry stands; post the \
-         difference under an id of its own",
+         difference under an id of its own [conflict]",
         first.transaction, first.amount, first.account
     )]
     Conflict {
@@ -105,7 +105,7 @@ pub enum EntryError {
         given: Amount,
     },
     /// The account has another unit. Nothing was posted.
-    #[error("the account is of {has}, and {given} was to be posted: keep an account for each unit")]
+    #[error("the account is of {has}, and {given} was to be posted: keep an account for each unit [invalid]")]
     Unit {
         /// The unit of the account.
         has: String,
@@ -113,13 +113,13 @@ pub enum EntryError {
         given: String,
     },
     /// The new balance would overflow 128 bits. Nothing was posted.
-    #[error("the account has {balance}, and its sum would not fit 128 bits: nothing was posted")]
+    #[error("the account has {balance}, and its sum would not fit 128 bits: nothing was posted [invalid]")]
     Overflow {
         /// The present balance of the account.
         balance: Amount,
     },
     /// The entries do not add up to the balance: the rows were changed by something other than this library.
-    #[error("{account:?}: entry {number} does not follow from those before it")]
+    #[error("{account:?}: entry {number} does not follow from those before it [damaged]")]
     Broken {
         /// The name of the account.
         account: String,

@@ -206,7 +206,7 @@ pub struct Forgotten {
 pub enum MemoryError {
     /// Another statement was made under this key.
     #[error(
-        "something else was said under the key {key:?}, and is kept in {memory}: nothing was changed; give this another key"
+        "something else was said under the key {key:?}, and is kept in {memory}: nothing was changed; give this another key [conflict]"
     )]
     Conflict {
         /// The key of the statement.
@@ -218,18 +218,18 @@ pub enum MemoryError {
     #[error(transparent)]
     Id(#[from] IdError),
     /// The content is empty.
-    #[error("there is nothing to remember: the content is empty")]
+    #[error("there is nothing to remember: the content is empty [payload]")]
     Empty,
     /// The content is too long for a memory.
     #[error(
-        "the content has {bytes} bytes, {MAX_BYTES} at most: a memory is a statement; keep the document elsewhere"
+        "the content has {bytes} bytes, {MAX_BYTES} at most: a memory is a statement; keep the document elsewhere [payload]"
     )]
     TooLong {
         /// The length of the content, in bytes.
         bytes: usize,
     },
     /// The subject has no memory of this id.
-    #[error("there is no {memory} about this subject")]
+    #[error("there is no {memory} about this subject [not_found]")]
     Unknown {
         /// The id of the memory.
         memory: MemoryId,

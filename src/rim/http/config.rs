@@ -121,20 +121,22 @@ impl Config {
 #[non_exhaustive]
 pub enum ConfigError {
     /// A header of this name cannot be kept or compared.
-    #[error("{name:?} is no name of a header that can be kept or compared: leave it out")]
+    #[error("{name:?} is no name of a header that can be kept or compared: leave it out [configuration]")]
     Header {
         /// The name as given.
         name: String,
     },
     /// The text that names a field of the body is not a JSON pointer.
-    #[error("{pointer:?} is no JSON pointer (RFC 6901): begin it with a slash, `/metadata/sent_at`")]
+    #[error(
+        "{pointer:?} is no JSON pointer (RFC 6901): begin it with a slash, `/metadata/sent_at` [configuration]"
+    )]
     Pointer {
         /// The text as given.
         pointer: String,
     },
     /// The limit of responses exceeds the limit of the ledger.
     #[error(
-        "responses of {bytes} bytes do not fit the ledger's limit of {max}: raise `Limits::max_bytes`, or lower this one"
+        "responses of {bytes} bytes do not fit the ledger's limit of {max}: raise `Limits::max_bytes`, or lower this one [configuration]"
     )]
     TooLong {
         /// The limit of responses, in bytes.
@@ -143,24 +145,28 @@ pub enum ConfigError {
         max: usize,
     },
     /// Clients are to be sent to a status URL, and there is none.
-    #[error("clients are to be sent to a status URL, and the layer serves none: say where with `status_at`")]
+    #[error(
+        "clients are to be sent to a status URL, and the layer serves none: say where with `status_at` [configuration]"
+    )]
     NoStatusUrl,
     /// The status for conflicts is not a client error.
-    #[error("{status} does not say that a request is refused: answer conflicts with 409 or 422")]
+    #[error(
+        "{status} does not say that a request is refused: answer conflicts with 409 or 422 [configuration]"
+    )]
     Status {
         /// The status as given.
         status: u16,
     },
     /// An effect of this class needs an approval, which a request cannot bring.
     #[error(
-        "a {class} needs an approval, which an HTTP request cannot bring: let the handler call a registered tool"
+        "a {class} needs an approval, which an HTTP request cannot bring: let the handler call a registered tool [configuration]"
     )]
     ApprovalRequired {
         /// The effect class.
         class: &'static str,
     },
     /// The declaration of the route is unsafe.
-    #[error("{reason}")]
+    #[error("{reason} [configuration]")]
     Unsafe {
         /// The reason why the declaration is unsafe.
         reason: String,

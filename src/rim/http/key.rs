@@ -12,26 +12,26 @@ pub(super) const LONGEST: usize = 255;
 #[non_exhaustive]
 pub enum KeyHeaderError {
     /// The request has the header more than once.
-    #[error("the request has {count} Idempotency-Key headers: send one")]
+    #[error("the request has {count} Idempotency-Key headers: send one [key]")]
     Several {
         /// The number of headers.
         count: usize,
     },
     /// The key has no characters.
-    #[error("the Idempotency-Key is empty: send the id of this operation, the same in each retry")]
+    #[error("the Idempotency-Key is empty: send the id of this operation, the same in each retry [key]")]
     Empty,
     /// The key is too long.
-    #[error("the Idempotency-Key has {chars} characters, {LONGEST} at most: send a UUID or a hash")]
+    #[error("the Idempotency-Key has {chars} characters, {LONGEST} at most: send a UUID or a hash [key]")]
     TooLong {
         /// The length of the key, in characters.
         chars: usize,
     },
     /// The key contains other characters than printable ASCII.
-    #[error("the Idempotency-Key holds something else than printable ASCII: send a UUID or a hash")]
+    #[error("the Idempotency-Key holds something else than printable ASCII: send a UUID or a hash [key]")]
     NotPrintable,
     /// The key begins as a quoted string, and is not one.
     #[error(
-        "the Idempotency-Key begins with a quotation mark and is no quoted string (RFC 8941): close it, or send the key bare"
+        "the Idempotency-Key begins with a quotation mark and is no quoted string (RFC 8941): close it, or send the key bare [key]"
     )]
     Unquotable,
 }

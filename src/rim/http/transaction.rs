@@ -39,10 +39,10 @@ impl<C> Clone for LedgerTransaction<C> {
 #[non_exhaustive]
 pub enum LedgerTransactionError<E> {
     /// The closure failed. Answer the request with an error to roll everything back.
-    #[error("the work in the transaction failed: {0}")]
+    #[error("the work in the transaction failed: {0} [transaction]")]
     Failed(E),
     /// The transaction has ended, because its handler has answered or has exceeded its time.
-    #[error("the request's transaction has ended: nothing was done")]
+    #[error("the request's transaction has ended: nothing was done [invalid]")]
     Over,
 }
 

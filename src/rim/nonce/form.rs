@@ -27,16 +27,16 @@ enum Written {
 #[non_exhaustive]
 pub enum NonceFormError {
     /// The nonce has no characters.
-    #[error("the nonce is empty: draw one for each message, and send it with every try")]
+    #[error("the nonce is empty: draw one for each message, and send it with every try [key]")]
     Empty,
     /// The nonce is too long.
-    #[error("the nonce has {chars} characters, {LONGEST} at most")]
+    #[error("the nonce has {chars} characters, {LONGEST} at most [key]")]
     TooLong {
         /// The length of the nonce, in characters.
         chars: usize,
     },
     /// The nonce contains a control character.
-    #[error("the nonce holds a control character: remove it")]
+    #[error("the nonce holds a control character: remove it [key]")]
     Control,
 }
 

@@ -73,13 +73,15 @@ impl<T> Made<T> {
 #[non_exhaustive]
 pub enum NonceError {
     /// The closure failed, and reports that nothing was made. The nonce may be sent again.
-    #[error("nothing was made: {}; send the nonce again", .0.message)]
+    #[error("nothing was made: {}; send the nonce again [tool_failed]", .0.message)]
     Failed(RecordedFailure),
     /// The closure ended with an unknown outcome. Nothing is made under this nonce until the question is answered.
-    #[error("nobody knows whether it was made: the question {0} is open; send the same nonce again later")]
+    #[error(
+        "nobody knows whether it was made: the question {0} is open; send the same nonce again later [open_question]"
+    )]
     Unknown(QuestionId),
     /// The outcome was unknown and a person has abandoned it, or the effect was undone.
-    #[error("it was settled by hand: {0}; send another nonce to have it made once more")]
+    #[error("it was settled by hand: {0}; send another nonce to have it made once more [abandoned]")]
     Settled(String),
     /// It was made, and is over the limit of what is kept. Another nonce would make it once more.
     #[error(transparent)]

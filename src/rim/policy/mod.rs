@@ -83,13 +83,13 @@ impl PartialEq for Policy {
 #[non_exhaustive]
 pub enum PolicyError {
     /// The file cannot be read as a policy.
-    #[error("the policy cannot be read: {0}")]
+    #[error("the policy cannot be read: {0} [configuration]")]
     Malformed(Box<PolicyFinding>),
     /// The policy can be read, and is unsafe.
-    #[error("the policy is unsafe: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    #[error("the policy is unsafe: {} [configuration]", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Unsafe(Vec<PolicyFinding>),
     /// The policy has no such source.
-    #[error("the policy has no source {name:?} under `{section}`: there are {known}")]
+    #[error("the policy has no source {name:?} under `{section}`: there are {known} [configuration]")]
     NoSuchSource {
         /// The section: `http`, `webhooks`, `queues` or `nonces`.
         section: &'static str,

@@ -44,10 +44,10 @@ impl<B: Broker> fmt::Debug for QueueConsumer<B> {
 #[non_exhaustive]
 pub enum QueueError {
     /// The broker cannot be reached, or has no such place.
-    #[error("{0}: no message was consumed")]
+    #[error("{0}: no message was consumed [broker]")]
     Broker(#[from] BrokerError),
     /// Limits of the broker are stricter than those of the consumer.
-    #[error("{source_name}: no message was consumed:\n- {}", listed(problems))]
+    #[error("{source_name}: no message was consumed:\n- {} [configuration]", listed(problems))]
     Limits {
         /// The kind of broker and the name of the stream or queue.
         source_name: String,

@@ -31,21 +31,21 @@ pub enum EventField {
 pub enum SqlSinkError {
     /// A table or a column has a name that no database accepts.
     #[error(
-        "{name:?} is no name of a table or column: 1 to {LONGEST} bytes, without NUL; a table may be `schema.table`"
+        "{name:?} is no name of a table or column: 1 to {LONGEST} bytes, without NUL; a table may be `schema.table` [configuration]"
     )]
     Name {
         /// The name as given.
         name: String,
     },
     /// A column occurs twice.
-    #[error("the column {name:?} stands there twice: give each field a column of its own")]
+    #[error("the column {name:?} stands there twice: give each field a column of its own [configuration]")]
     Twice {
         /// The name of the column.
         name: String,
     },
     /// A field of the key has no column.
     #[error(
-        "no column holds {field:?}: without it a replay cannot be told from a new event; add a column for it"
+        "no column holds {field:?}: without it a replay cannot be told from a new event; add a column for it [configuration]"
     )]
     Missing {
         /// The field without a column.

@@ -96,14 +96,16 @@ pub enum WebhookConfigError {
         error: SecretError,
     },
     /// The source has no secret, so that anybody could send.
-    #[error("{source_name} has no secret, and could verify nothing: give it the sender's")]
+    #[error("{source_name} has no secret, and could verify nothing: give it the sender's [configuration]")]
     NoSecret {
         /// The name of the source.
         source_name: String,
     },
     /// The policy names an environment variable that is not set.
     #[cfg(feature = "policy")]
-    #[error("{source_name} has its secret in the environment variable {variable}, which is not set")]
+    #[error(
+        "{source_name} has its secret in the environment variable {variable}, which is not set [configuration]"
+    )]
     NoVariable {
         /// The name of the source.
         source_name: String,
@@ -113,7 +115,7 @@ pub enum WebhookConfigError {
     /// The window in which bodies distinguish events is shorter than the time for which deliveries are tolerated.
     #[error(
         "{source_name} tells events apart by their bodies for {window:?}, and tolerates deliveries that are {tolerance:?} old: one \
-         would be known no longer when it comes again. Choose a window of at least twice that age, and of a second"
+         would be known no longer when it comes again. Choose a window of at least twice that age, and of a second [configuration]"
     )]
     WindowTooShort {
         /// The name of the source.

@@ -133,13 +133,13 @@ impl From<HmacScheme> for Scheme {
 #[non_exhaustive]
 pub enum SignatureError {
     /// A header that the scheme needs is missing.
-    #[error("the header {header} is missing")]
+    #[error("the header {header} is missing [signature]")]
     Missing {
         /// The name of the header.
         header: String,
     },
     /// A header cannot be read.
-    #[error("the header {header} is malformed: {why}")]
+    #[error("the header {header} is malformed: {why} [signature]")]
     Malformed {
         /// The name of the header.
         header: String,
@@ -147,10 +147,10 @@ pub enum SignatureError {
         why: &'static str,
     },
     /// No signature matches this delivery: the secret is another one, or the body was changed on its way.
-    #[error("no signature is of this body under a secret that is known here")]
+    #[error("no signature is of this body under a secret that is known here [signature]")]
     Mismatch,
     /// The delivery was signed too long ago, or the clocks differ.
-    #[error("the delivery was signed {seconds} seconds ago, and {tolerance} are tolerated")]
+    #[error("the delivery was signed {seconds} seconds ago, and {tolerance} are tolerated [signature]")]
     TooOld {
         /// The age of the delivery, in seconds.
         seconds: i64,
@@ -158,7 +158,9 @@ pub enum SignatureError {
         tolerance: i64,
     },
     /// The delivery was signed in the future: the clocks differ.
-    #[error("the delivery was signed {seconds} seconds in the future, and {tolerance} are tolerated")]
+    #[error(
+        "the delivery was signed {seconds} seconds in the future, and {tolerance} are tolerated [signature]"
+    )]
     TooNew {
         /// The time by which the delivery is ahead, in seconds.
         seconds: i64,
@@ -172,10 +174,12 @@ pub enum SignatureError {
 #[non_exhaustive]
 pub enum SecretError {
     /// The text is not base64.
-    #[error("a secret of Standard Webhooks is `whsec_` and base64, and this one is not")]
+    #[error("a secret of Standard Webhooks is `whsec_` and base64, and this one is not [configuration]")]
     NotBase64,
     /// The secret is too short, and could be guessed.
-    #[error("a secret of {length} bytes is too short: {SHORTEST_SECRET} are the least, and 24 are usual")]
+    #[error(
+        "a secret of {length} bytes is too short: {SHORTEST_SECRET} are the least, and 24 are usual [configuration]"
+    )]
     TooShort {
         /// The length of the secret, in bytes.
         length: usize,

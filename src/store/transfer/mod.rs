@@ -83,14 +83,14 @@ pub struct MovedTable {
 #[non_exhaustive]
 pub enum MoveError {
     /// The file does not exist.
-    #[error("{path} does not exist: name the file that the engine worked on")]
+    #[error("{path} does not exist: name the file that the engine worked on [database_refused]")]
     NoSource {
         /// The path of the file.
         path: String,
     },
     /// The file was moved to a database before.
     #[error(
-        "{path} has been moved already, and {place} is not where this move left off: nothing was changed"
+        "{path} has been moved already, and {place} is not where this move left off: nothing was changed [database_moved]"
     )]
     AlreadyMoved {
         /// The path of the file.
@@ -100,7 +100,7 @@ pub enum MoveError {
     },
     /// The database is not empty: an engine has worked with it.
     #[error(
-        "{place} is not empty (table {table} has rows): nothing was changed; move into a new database or schema"
+        "{place} is not empty (table {table} has rows): nothing was changed; move into a new database or schema [database_moved]"
     )]
     NotEmpty {
         /// The place of the database.
@@ -111,7 +111,7 @@ pub enum MoveError {
     /// The database holds a part of another move.
     #[error(
         "{place} holds part of a move of another file, or of this one before an engine worked on it again ({found}, \
-         and not {expected}): nothing was changed; drop the schema and move again"
+         and not {expected}): nothing was changed; drop the schema and move again [database_moved]"
     )]
     AnotherMove {
         /// The place of the database.
@@ -124,7 +124,7 @@ pub enum MoveError {
     /// The two sides differ.
     #[error(
         "table {table} differs: {rows_from} rows with digest {from} in the file, {rows_to} with {to} in the \
-         database; the file is as it was, and the database stays closed to engines: drop the schema and move again"
+         database; the file is as it was, and the database stays closed to engines: drop the schema and move again [database_moved]"
     )]
     Differs {
         /// The name of the table.

@@ -89,7 +89,7 @@ fn a_result_that_does_not_fit_is_refused() {
             let question = process.question(QuestionKind::Ambiguous).await;
             let refused = answer(&process, &question, json!({"rung": 7})).await.unwrap_err();
             assert!(refused.contains("does not fit `u32`, which the tool \"ring\" returns"), "{refused}");
-            assert!(refused.ends_with("; nothing was changed"), "{refused}");
+            assert!(refused.ends_with("; nothing was changed [answer]"), "{refused}");
             assert_eq!(process.question(QuestionKind::Ambiguous).await, question);
             answer(&process, &question, json!(7)).await.unwrap();
             assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 7);

@@ -11,9 +11,8 @@
     reason = "an example, which tests and `counterfoil simulate` include as a module"
 )]
 
-use counterfoil::flow::{EffectEnd, EffectOutcome};
 use counterfoil::ledger::{LookupResult, Undone};
-use counterfoil::sim::{End, Simulation, World, truthful};
+use counterfoil::sim::{End, Simulation, World};
 use counterfoil::store::RunState;
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure, Key};
@@ -140,7 +139,6 @@ pub fn simulation() -> Simulation {
     let [whole, half] = orders();
     Simulation::of(order, whole)
         .with_run(Simulation::TENANT, "half", order, half)
-        .operator(truthful)
         .engine(|engine, world| {
             let engine = engine.workflow("parcel", 1, parcel);
             engine.tool(Charge(world.clone())).tool(Ship(world.clone()))
@@ -150,27 +148,26 @@ pub fn simulation() -> Simulation {
         .single_crashes()
 }
 
-/// Of an order that succeeded everything was done and nothing undone. Of one that failed each entry that its failure calls
-/// undone has its counterpart; the others were asked about.
+/// Of an order that succeeded everything was done and nothing undone. Of one that failed each entry was undone, or a question
+/// is open about it.
 fn all_or_nothing(end: &End<'_>) -> Result<(), String> {
+    let (runs, questions) = (end.runs(), end.questions());
     for (order, key) in orders().iter().zip([Simulation::KEY, "half"]) {
-        let count = |system: &str, verb: &str, what: &str| end.count(system, &format!("{verb} {what}"));
-        let mut counts = vec![(count("bank", "charge", &order.id), count("bank", "refund", &order.id))];
+        let mut entries = vec![("bank", ["charge", "refund"], order.id.clone())];
         let items = order.items.iter().map(|item| format!("{}/{item}", order.id));
-        counts.extend(items.map(|item| (count("courier", "ship", &item), count("courier", "recall", &item))));
-        let runs = end.runs();
+        entries.extend(items.map(|item| ("courier", ["ship", "recall"], item)));
         let run = runs.iter().find(|run| run.key.as_deref() == Some(key));
-        let is_whole = match run.map(|run| &run.state) {
-            Some(RunState::Succeeded { .. }) => counts.iter().all(|counts| *counts == (1, 0)),
-            Some(RunState::Failed { failure }) => {
-                let failure: Failure = failure.decode().map_err(|error| error.to_string())?;
-                let undone = |effect: &EffectEnd| effect.became == EffectOutcome::Undone;
-                !failure.effects.iter().all(undone) || counts.iter().all(|(done, undone)| done == undone)
+        for (system, verbs, what) in entries {
+            let [done, undone] = verbs.map(|verb| end.count(system, &format!("{verb} {what}")));
+            let is_asked = || questions.iter().any(|question| question.question.contains(&what));
+            let is_right = match run.map(|run| &run.state) {
+                Some(RunState::Succeeded { .. }) => (done, undone) == (1, 0),
+                Some(RunState::Failed { .. }) => done == undone || is_asked(),
+                _ => true,
+            };
+            if !is_right {
+                return Err(format!("{what}: done {done} times, and undone {undone} times"));
             }
-            _ => true,
-        };
-        if !is_whole {
-            return Err(format!("{}: {counts:?}", order.id));
         }
     }
     Ok(())

@@ -97,12 +97,12 @@ async fn the_check_of_an_upgrade_tells_by_its_exit_code_what_breaks() {
     let file = folder.path().join("orders.db");
     upgrade_check::record(&file).await.unwrap();
     let mut codes = Vec::new();
-    for candidate in ["patched", "unpatched", "asks_first"] {
-        let reports = upgrade_check::check(&file, candidate).await.unwrap();
+    for (candidate, run_new_steps) in upgrade_check::CANDIDATES {
+        let reports = upgrade_check::check(&file, candidate, run_new_steps).await.unwrap();
         assert_eq!(reports.len(), 2, "{candidate}");
         codes.push((candidate, upgrade_check::exit_code(&reports)));
     }
-    assert_eq!(codes, [("patched", 0), ("unpatched", 1), ("asks_first", 2)]);
+    assert_eq!(codes, [("patched", 0), ("unpatched", 1), ("titled", 0), ("titled", 2)]);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The service in the simulated world: two tenants with an order of the same id, and two workers that die.
 
 use counterfoil::Engine;
-use counterfoil::sim::{Simulation, World, truthful};
+use counterfoil::sim::{Simulation, World};
 
 use super::books::Books;
 use super::{Order, PAID, order};
@@ -31,7 +31,6 @@ pub fn simulation() -> Simulation {
     Simulation::of(order, input())
         .with_run(OTHER, Simulation::KEY, order, input())
         .with_actor("bank", bank)
-        .operator(truthful)
         .workers(2)
         .engine(|builder, world| builder.tool(super::Enter(Books::World(world.clone()))))
         .check("entered once for the one", |end| {

@@ -17,3 +17,6 @@ struct ProductionChecklist;
 
 #[doc = include_str!("../docs/coming-from.md")]
 struct ComingFrom;
+
+#[doc = include_str!("../docs/sizes-and-names.md")]
+struct SizesAndNames;

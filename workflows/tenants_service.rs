@@ -27,11 +27,12 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::middleware::from_fn;
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use counterfoil::flow::{EngineBuilder, RunError, SignalName};
 use counterfoil::{Ctx, Engine, Failure};
 use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
 
 use books::{Books, Enter, Entry};
 use user::{User, authenticated};
@@ -110,10 +111,10 @@ async fn status(
 pub fn routes(engine: &Engine) -> Router {
     let routes = Router::new().route("/orders/{id}", post(start).get(status));
     let routes = routes.route("/orders/{id}/paid", post(paid)).with_state(engine.clone());
-    routes.layer(from_fn(authenticated))
+    // For probes: the engine has started, and a process that has lost its lease ends.
+    routes.layer(from_fn(authenticated)).route("/healthz", get(async || "ok"))
 }
 
-#[cfg(feature = "postgres")]
 #[allow(dead_code, reason = "the tests include this file, too")]
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -122,10 +123,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let engine = engine(Engine::postgres(url), Books::File(file.into())).start().await?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port.parse()?)).await?;
-    let serving = axum::serve(listener, routes(&engine)).with_graceful_shutdown(async {
-        let _ = tokio::signal::ctrl_c().await; // no requests any more; then the engine hands its runs over
+    let mut term = signal(SignalKind::terminate())?;
+    let stopped = engine.clone();
+    let serving = axum::serve(listener, routes(&engine)).with_graceful_shutdown(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            () = stopped.fenced() => {} // another worker has taken over
+        }
     });
     serving.await?;
-    engine.shutdown(Duration::from_secs(10)).await;
+    engine.shutdown(Duration::from_secs(40)).await; // takes no new call, and hands its runs over
     Ok(())
 }

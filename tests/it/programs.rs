@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use counterfoil::{Ctx, Engine, Failure};
 use serde_json::json;
 
 #[path = "../../workflows/agent_loop.rs"]
@@ -117,4 +118,28 @@ async fn a_bot_answers_what_its_rule_covers_and_leaves_the_rest_to_people() {
         logged.len() == 2 && logged.iter().all(|line| line.contains("by taxi-bot: the portal")),
         "{logged:?}"
     );
+}
+
+#[tokio::test]
+async fn an_error_that_main_returns_says_what_to_do() {
+    async fn fails(_: Ctx, _input: ()) -> Result<(), Failure> {
+        Err(Failure::new("the card is declined"))
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let refused = Engine::sqlite(folder.path().join("missing/agents.db")).start().await.unwrap_err();
+    assert!(format!("{refused:?}").starts_with(&refused.to_string()), "{refused:?}");
+    let engine = Engine::in_memory().workflow("fails", 1, fails).start().await.unwrap();
+    let failed = engine.default_tenant().run(fails, ()).await.unwrap_err();
+    let said = format!("{failed:?}");
+    assert!(said.contains("failed: ") && said.ends_with("the card is declined"), "{said}");
+}
+
+#[test]
+fn each_example_is_in_the_index() {
+    let index = include_str!("../../workflows/README.md");
+    let manifest = include_str!("../../Cargo.toml");
+    let examples = manifest.split("[[example]]\n").skip(1).filter_map(|table| table.split('"').nth(3));
+    let missing: Vec<_> =
+        examples.filter(|path| !index.contains(&format!("({})", &path["workflows/".len()..]))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }

@@ -27,6 +27,7 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::middleware::from_fn;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use counterfoil::flow::{EngineBuilder, RunError, SignalName};
@@ -61,17 +62,25 @@ struct Ordered {
     cents: u64,
 }
 
-type Answer<T> = Result<T, (StatusCode, String)>;
-
 /// An error of the engine, as a client gets it.
-fn refused(error: RunError) -> (StatusCode, String) {
-    let status = match error {
-        RunError::UnknownKey { .. } => StatusCode::NOT_FOUND,
-        RunError::Conflict { .. } => StatusCode::CONFLICT, // the same order with another amount
-        RunError::Failed { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-        _ => StatusCode::SERVICE_UNAVAILABLE, // nothing is lost: the client asks again
-    };
-    (status, error.to_string())
+struct Refused(RunError);
+
+impl<E: Into<RunError>> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = match self.0 {
+            RunError::UnknownKey { .. } => StatusCode::NOT_FOUND,
+            RunError::Conflict { .. } => StatusCode::CONFLICT, // the same order with another amount
+            RunError::Failed { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            _ => StatusCode::SERVICE_UNAVAILABLE, // nothing is lost: the client asks again
+        };
+        (status, self.0.to_string()).into_response()
+    }
 }
 
 async fn start(
@@ -79,9 +88,9 @@ async fn start(
     Extension(User(tenant)): Extension<User>,
     Path(id): Path<String>,
     Json(Ordered { cents }): Json<Ordered>,
-) -> Answer<StatusCode> {
-    let tenant = engine.tenant(tenant.as_str()).map_err(|error| refused(error.into()))?;
-    tenant.run(order, Order { id: id.clone(), cents }).key(id).start().await.map_err(refused)?;
+) -> Result<StatusCode, Refused> {
+    let tenant = engine.tenant(tenant.as_str())?;
+    tenant.run(order, Order { id: id.clone(), cents }).key(id).start().await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -90,11 +99,10 @@ async fn paid(
     Extension(User(tenant)): Extension<User>,
     Path(id): Path<String>,
     Json(payment): Json<String>,
-) -> Answer<StatusCode> {
-    let tenant = engine.tenant(tenant.as_str()).map_err(|error| refused(error.into()))?;
+) -> Result<StatusCode, Refused> {
+    let tenant = engine.tenant(tenant.as_str())?;
     // Told twice, it is received once.
-    let told = tenant.run_of(order, id).signal(PAID, payment.clone()).id(payment);
-    told.await.map_err(refused)?;
+    tenant.run_of(order, id).signal(PAID, payment.clone()).id(payment).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -102,9 +110,9 @@ async fn status(
     State(engine): State<Engine>,
     Extension(User(tenant)): Extension<User>,
     Path(id): Path<String>,
-) -> Answer<&'static str> {
-    let tenant = engine.tenant(tenant.as_str()).map_err(|error| refused(error.into()))?;
-    Ok(tenant.run_of(order, id).status().await.map_err(refused)?.state.name())
+) -> Result<&'static str, Refused> {
+    let tenant = engine.tenant(tenant.as_str())?;
+    Ok(tenant.run_of(order, id).status().await?.state.name())
 }
 
 /// The routes of the service.

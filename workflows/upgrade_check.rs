@@ -120,6 +120,10 @@ pub(crate) fn exit_code(reports: &[ReplayReport]) -> u8 {
     reports.iter().map(code).min_by_key(|code| [2, 0, 1][usize::from(*code)]).unwrap_or(0)
 }
 
+fn shown(reports: &[ReplayReport]) -> String {
+    reports.iter().map(ToString::to_string).collect()
+}
+
 #[allow(dead_code, reason = "the tests include this file, too")]
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -128,7 +132,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         ["record", file] => record(Path::new(file)).await?,
         ["check", file, candidate] => {
             let reports = check(Path::new(file), candidate, true).await?;
-            reports.iter().for_each(|report| print!("{report}"));
+            print!("{}", shown(&reports));
             return Ok(ExitCode::from(exit_code(&reports)));
         }
         _ => {
@@ -138,7 +142,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
             for (candidate, run_new_steps) in CANDIDATES {
                 let reports = check(&file, candidate, run_new_steps).await?;
                 println!("{candidate}, new steps run: {run_new_steps}: exit code {}", exit_code(&reports));
-                reports.iter().for_each(|report| print!("{report}"));
+                print!("{}", shown(&reports));
             }
         }
     }

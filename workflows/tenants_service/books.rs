@@ -29,6 +29,7 @@ pub struct Entry {
 /// Enters a payment.
 pub struct Enter(pub Books);
 
+#[allow(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
 fn unknown(error: io::Error) -> ToolError {
     ToolError::unknown(error.to_string())
 }

@@ -26,3 +26,6 @@ struct Readme;
 
 #[doc = include_str!("../docs/clippy.md")]
 struct Clippy;
+
+#[doc = include_str!("../docs/sizes-and-names.md")]
+struct SizesAndNames;

@@ -68,6 +68,8 @@ mod service;
 mod soak;
 #[path = "kill/syscall.rs"]
 mod syscall;
+#[path = "kill/tenants.rs"]
+mod tenants;
 #[path = "kill/webhook.rs"]
 mod webhook;
 #[path = "kill/zombie.rs"]
@@ -101,6 +103,7 @@ const FOR_EVER: Duration = Duration::from_mins(10);
 fn child() {
     play_if_child_by(async |part| match part {
         Part::Shared(role) => role::play(role).await,
+        Part::Tenants(own) => tenants::play(own).await,
         Part::Own(own) => office::play(own).await,
         Part::Messages(own) => outbox::play(own).await,
         Part::Http(own) => http::play(own).await,
@@ -117,6 +120,7 @@ fn child() {
 #[serde(untagged)]
 enum Part {
     Shared(Role),
+    Tenants(tenants::Serves),
     Own(office::Own),
     Messages(outbox::Own),
     Http(http::Serves),

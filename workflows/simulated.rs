@@ -4,11 +4,15 @@
 //! - `chat_server`: it has no workflow; its posts are rows of the ledger's own database, without a call to the world.
 //! - `demo`: it kills the workflow of `case_notice` in real processes.
 //! - `fenced`: it has no workflow, and its fence is a real Redis.
+//! - `http_tool`: its workflow makes one call, as that of `prove` does, and its provider is a real server.
 //! - `http_writes`: it has no workflow; `tests/it/sim/http.rs` crashes its door.
 //! - `http_writes_hyper`: it has no workflow, and has the door of `http_writes`.
+//! - `operator_bot`: it answers questions, and its workflow makes one call of which nobody can know.
 //! - `orders_service`: its workflow waits for a signal and writes a row, and its doors have a real broker and a real Redis.
 //! - `provider`: it is the outside world of the others.
 //! - `queue_consumer`: its workflow emits an event and calls no tool, and its broker is a real NATS.
+//! - `tenants_service`: it has an HTTP stack; `tests/it/programs.rs` simulates its workflow with two workers.
+//! - `upgrade_check`: it runs code against recorded runs, and sends nothing.
 //! - `webhooks`: its workflow only waits for a signal; `tests/it/sim/webhook.rs` crashes its door.
 
 #[cfg(feature = "examples")]
@@ -33,6 +37,8 @@ mod five_calls;
 mod nightly_ingest;
 #[path = "order_saga.rs"]
 mod order_saga;
+#[path = "order_with_children.rs"]
+mod order_with_children;
 #[path = "prove.rs"]
 mod prove;
 #[cfg(feature = "examples")]
@@ -50,6 +56,7 @@ use counterfoil::sim::Suite;
 pub(crate) fn suite() -> Suite {
     let suite = Suite::new().with("prove", prove::simulation).with("five_calls", five_calls::simulation);
     let suite = suite.with("order_saga", order_saga::simulation);
+    let suite = suite.with("order_with_children", order_with_children::simulation);
     let suite = suite.with("draft_archive", draft_archive::simulation);
     #[cfg(feature = "examples")]
     let suite = suite

@@ -1,6 +1,7 @@
 //! The builder of an executor.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +19,10 @@ use crate::id::{Entropy, SystemEntropy};
 use crate::payload::Limits;
 use crate::store::own::OwnDatabase;
 use crate::store::{Group, Model, Store, StoreError};
-use crate::tool::{DynamicTool, RegisterError, Registry, Tool};
+use crate::tool::{DynamicTool, RegisterError, Registry, Tool, in_full};
 
 /// The reason why an executor or an engine did not start.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// The database was refused.
@@ -54,6 +55,13 @@ pub enum StartError {
         /// The reason for the refusal.
         reason: String,
     },
+}
+
+/// The text of the error and of its causes, so that a `main` that returns the error says what happened and what to do.
+impl fmt::Debug for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&in_full(self))
+    }
 }
 
 /// The place of the records.

@@ -1,6 +1,8 @@
 //! The result of a request: an [`Outcome`] if the ledger can answer, an [`ExecError`] if something kept the ledger from
 //! answering.
 
+use std::fmt;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -14,7 +16,7 @@ use crate::ledger::{
 };
 use crate::payload::{Oversized, Payload, PayloadError, Response, hex};
 use crate::store::{Refusal, StoreError, Verdict};
-use crate::tool::{RegisterError, UnstableKey};
+use crate::tool::{RegisterError, UnstableKey, in_full};
 
 /// The ledger's answer to a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,7 +175,7 @@ impl Answer {
 }
 
 /// The reason why a request has no outcome. Each error says what is durable, and what to do next.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecError {
     /// The request was refused.
@@ -225,8 +227,15 @@ pub enum ExecError {
     },
 }
 
+/// The text of the error and of its causes, so that a `main` that returns the error says what happened and what to do.
+impl fmt::Debug for ExecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&in_full(self))
+    }
+}
+
 /// The reason why a call has no result.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The outcome of the call is no result.
@@ -235,6 +244,13 @@ pub enum CallError {
     /// The ledger did not answer.
     #[error(transparent)]
     Exec(#[from] ExecError),
+}
+
+/// The text of the error and of its causes, so that a `main` that returns the error says what happened and what to do.
+impl fmt::Debug for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&in_full(self))
+    }
 }
 
 impl From<KeyError> for ExecError {

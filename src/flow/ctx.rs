@@ -12,6 +12,7 @@ use super::identity::{Identity, Kind};
 use super::inner::Inner;
 use super::label::Label;
 use super::live::{Live, Open, Stop, Wait};
+use super::recordable::Recordable;
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::ledger::RequestHash;
@@ -83,7 +84,7 @@ impl Ctx {
     ) -> Result<T, Failure>
     where
         I: Serialize + ?Sized,
-        T: Serialize + DeserializeOwned,
+        T: Recordable,
     {
         self.stepped(label.into(), input, closure, |_| None).await
     }
@@ -134,7 +135,7 @@ impl Ctx {
     ) -> Result<T, Failure>
     where
         I: Serialize + ?Sized,
-        T: Serialize + DeserializeOwned,
+        T: Recordable,
         Fut: Future<Output = T>,
     {
         self.stepped_async(label.into(), input, closure, |_| None).await

@@ -1,14 +1,17 @@
 //! The reasons why a run has no result, or why a request about a run was refused.
 
+use std::fmt;
+
 use super::failure::Failure;
 use crate::exec::ExecError;
 use crate::id::{IdError, RunId};
 use crate::ledger::Diff;
 use crate::payload::PayloadError;
 use crate::store::{Refusal, StoreError};
+use crate::tool::in_full;
 
 /// The reason why a run has no result (yet), or why a start, a signal or a command was refused.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The workflow returned an error. Effects that it had committed and that are not undone are open questions now.
@@ -227,4 +230,11 @@ pub enum RunError {
     /// The executor failed.
     #[error(transparent)]
     Exec(#[from] ExecError),
+}
+
+/// The text of the error and of its causes, so that a `main` that returns the error says what happened and what to do.
+impl fmt::Debug for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&in_full(self))
+    }
 }

@@ -48,6 +48,7 @@ mod named_call;
 mod oversized;
 mod past_call;
 mod queue;
+mod recordable;
 mod replay;
 mod resume;
 mod row;
@@ -98,6 +99,7 @@ pub use keyed::RunOf;
 pub use label::Label;
 pub use named_call::NamedCall;
 pub use queue::QueueStatus;
+pub use recordable::Recordable;
 #[cfg(feature = "schedule")]
 pub use schedule::{Overlap, ScheduleHandle, ScheduleStatus, SetSchedule, Tick};
 pub use select::Elapsed;

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode};
 use super::label::Label;
+use super::recordable::Recordable;
 use crate::ledger::Backoff;
 
 type Attempt<'a, T> = Box<dyn FnMut() -> BoxFuture<'a, Result<T, Failure>> + Send + 'a>;
@@ -32,7 +33,7 @@ impl Ctx {
     ) -> Result<T, Failure>
     where
         I: Serialize + ?Sized,
-        T: Serialize + DeserializeOwned,
+        T: Recordable,
         E: Into<Failure>,
     {
         self.stepped(label.into(), input, |input| closure(input).map_err(Into::into), mendable).await?
@@ -61,7 +62,7 @@ impl Ctx {
     ) -> TryStep<'a, I, T>
     where
         I: Serialize + Sync + ?Sized,
-        T: Serialize + DeserializeOwned + Send + 'a,
+        T: Recordable + Send + 'a,
         E: Into<Failure> + 'a,
         F: FnMut() -> Fut + Send + 'a,
         Fut: Future<Output = Result<T, E>> + Send + 'a,

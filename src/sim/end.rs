@@ -99,7 +99,7 @@ impl End<'_> {
     }
 
     /// Checks that an effect happened once if the workflow succeeded, and never more than once, unless a question
-    /// reports it.
+    /// reports it, answered or not.
     ///
     /// # Errors
     /// The count that was found.
@@ -108,7 +108,7 @@ impl End<'_> {
         let is_missed = || self.asked().iter().any(|question| question.kind == QuestionKind::Missing);
         let enough = count > 0 || !self.succeeded() || is_missed();
         // The question about a restored ledger reports no particular effect.
-        let is_asked = self.questions().iter().any(|question| question.kind != QuestionKind::Restored);
+        let is_asked = self.asked().iter().any(|question| question.kind != QuestionKind::Restored);
         if enough && (count < 2 || is_asked) {
             return Ok(());
         }

@@ -15,8 +15,8 @@ pub trait Contract: Send + Sync + 'static {
 
 /// The contract is enough for tools of the effect class `E`.
 #[diagnostic::on_unimplemented(
-    message = "a `{E}` tool cannot have the contract `{Self}`: nobody could find out what became of a call",
-    label = "not enough for a `{E}`",
+    message = "a `{E}` tool cannot have the contract `{Self}`",
+    label = "after a crash nobody could tell what became of a call, or a repeat would be a second effect",
     note = "declare what the provider offers: `contract::ReplaysKey`, `RejectsKey`, `NaturalKey` or `Lookup`",
     note = "a notification whose fate nobody needs to find out has `contract::BlindNotice`"
 )]
@@ -84,17 +84,29 @@ classes! {
     Idempotent:;
 }
 
+/// A contract to which [`WithLookup`] adds a lookup.
+#[diagnostic::on_unimplemented(
+    message = "`WithLookup` adds nothing to `{Self}`",
+    label = "write this contract without `WithLookup`",
+    note = "`contract::Lookup` and `contract::RejectsKey` have a lookup already: a lookup is added to `ReplaysKey` or `NaturalKey`"
+)]
+pub trait WithoutLookup: Contract {}
+
+impl WithoutLookup for ReplaysKey {}
+
+impl WithoutLookup for NaturalKey {}
+
 /// A provider that takes a key *and* can be asked.
 #[derive(Debug)]
 pub struct WithLookup<C>(PhantomData<C>);
 
-impl<C: Contract> Contract for WithLookup<C> {
+impl<C: WithoutLookup> Contract for WithLookup<C> {
     fn declaration() -> ledger::Contract {
         C::declaration().lookup(LookupOffer::Strong)
     }
 }
 
-impl<T: Reconcile, C: Contract> Demands<T> for WithLookup<C> {
+impl<T: Reconcile, C: WithoutLookup> Demands<T> for WithLookup<C> {
     fn reconcile<'a>(tool: &'a T, call: &'a Call, input: &'a T::Input) -> Option<Reconciling<'a, T>> {
         Some(Box::pin(tool.reconcile(call, input)))
     }
@@ -106,7 +118,9 @@ macro_rules! suits {
     )*};
 }
 
-suits! { ReplaysKey RejectsKey NaturalKey Lookup WithLookup<ReplaysKey> WithLookup<NaturalKey> }
+suits! { ReplaysKey RejectsKey NaturalKey Lookup }
+
+impl<C: WithoutLookup, E: effect::Effect> Suits<E> for WithLookup<C> {}
 
 macro_rules! some_suit {
     ($contract:ident: $($effect:ident)*) => {

@@ -15,6 +15,7 @@ mod log;
 #[path = "../own_server/mod.rs"]
 mod own_server;
 mod place;
+mod programs;
 mod provider;
 mod rim;
 mod server;

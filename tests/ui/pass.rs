@@ -1,5 +1,7 @@
-//! What does compile: a payment that can be looked up and undone, notifications that a person or a policy approves, or
-//! nobody.
+//! What does compile: children in `try_join_all`, a payment that can be looked up and undone, notifications that a person or a
+//! policy approves, or nobody.
+
+use std::time::Duration;
 
 use counterfoil::ledger::{LookupResult, Undone};
 use counterfoil::tool::approval::{self, Verdict};
@@ -8,6 +10,7 @@ use counterfoil::tool::{
     contract, effect,
 };
 use counterfoil::{Approval, ApprovalSubject, Ctx, Failure};
+use futures_util::future::try_join_all;
 
 struct Pay;
 
@@ -119,7 +122,20 @@ async fn case(ctx: Ctx, approval: Approval) -> Result<u32, Failure> {
     ctx.call::<SendNotice>("Dear Ann".into()).approved_by(&approval).await
 }
 
+async fn item(ctx: Ctx, id: String) -> Result<usize, Failure> {
+    ctx.step("length", &id, |id| id.len()).await
+}
+
+// A child is a future: it goes into `try_join_all`, and under a limit.
+async fn order(ctx: Ctx, items: Vec<String>) -> Result<usize, Failure> {
+    let children = items.into_iter().map(|id| ctx.child(item, id.clone()).id(id));
+    let lengths = try_join_all(children).await?;
+    let last = ctx.child(item, "last".to_owned()).timeout(Duration::from_secs(60)).await?;
+    let parsed = ctx.try_step("cents", "7", |cents| cents.parse::<usize>()).await?;
+    Ok(lengths.into_iter().sum::<usize>() + last.unwrap_or(parsed))
+}
+
 fn main() {
-    let engine = counterfoil::Engine::sqlite("agents.db").workflow("case", 1, case);
-    let _ = engine.tool(Pay).tool(SendNotice).tool(SendReceipt).tool(Ring);
+    let engine = counterfoil::Engine::sqlite("agents.db").workflow("item", 1, item).workflow("order", 1, order);
+    let _ = engine.workflow("case", 1, case).tool(Pay).tool(SendNotice).tool(SendReceipt).tool(Ring);
 }

@@ -1,0 +1,145 @@
+//! Programs as a new user writes them from the guides: each does what it claims.
+
+use std::collections::BTreeMap;
+
+use counterfoil::{Ctx, Engine, Failure};
+use serde_json::json;
+
+#[path = "../../workflows/agent_loop.rs"]
+mod agent_loop;
+#[path = "../../workflows/http_tool.rs"]
+mod http_tool;
+#[path = "../../workflows/operator_bot.rs"]
+mod operator_bot;
+#[path = "../../workflows/order_with_children.rs"]
+mod order_with_children;
+#[path = "../../workflows/tenants_service.rs"]
+#[allow(dead_code, reason = "tests/kill.rs starts it as a process")]
+mod tenants_service;
+#[path = "../../workflows/upgrade_check.rs"]
+mod upgrade_check;
+
+/// The lines of a file that hold code, without its imports.
+fn code(text: &str) -> Vec<&str> {
+    let lines = text.lines().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with("//") && !line.starts_with("use ")).collect()
+}
+
+#[tokio::test]
+async fn a_tool_over_http_sorts_its_errors_and_charges_once() {
+    let (paid, bank) = http_tool::show().await.unwrap();
+    let receipt = |n| Ok(http_tool::Receipt { id: format!("ch_{n}") });
+    let receipts: Vec<_> = paid.into_iter().map(|(_, _, receipt)| receipt).collect();
+    assert_eq!(receipts[..3], [receipt(1), receipt(2), receipt(3)]);
+    let refused = receipts[3].as_ref().unwrap_err();
+    assert!(refused.contains("HTTP 422") && refused.contains("nothing to pay"), "{refused}");
+    let (requests, lookups, charges) = bank.counted();
+    // A call of unknown outcome is looked up: after the 503, and after the lost answer, which is not sent again.
+    assert_eq!((requests, charges), (1 + 3 + 1 + 1, 3));
+    assert_eq!(lookups, 2);
+}
+
+#[test]
+fn a_tool_over_http_has_twenty_lines() {
+    let lines = code(include_str!("../../workflows/http_tool/charge.rs"));
+    assert!(lines.len() <= 20, "{}: {lines:#?}", lines.len());
+}
+
+#[tokio::test]
+async fn a_guarded_agent_loop_does_once_what_the_bare_one_repeats() {
+    let folder = tempfile::tempdir().unwrap();
+    let bare = agent_loop::bare(folder.path()).await.unwrap();
+    let guarded = agent_loop::guarded_and_restarted(folder.path()).await.unwrap();
+    assert_eq!(bare.entries.len(), 10);
+    let done: Vec<_> = guarded.entries.iter().filter_map(|entry| entry.split(' ').next()).collect();
+    assert_eq!(done, ["open_ticket", "refund", "order_part"]);
+    let told = |n: usize| &guarded.told[n];
+    assert_eq!(guarded.told.len(), 12);
+    assert!(told(2).contains("open_ticket-1"), "the model is given the first result again: {}", told(2));
+    assert!(told(4).contains("9900"), "the model is told how its second refund differs: {}", told(4));
+    assert!(told(5).contains("there is no tool"), "{}", told(5));
+    assert_eq!(
+        told(6).replace("call_", ""),
+        told(0).replace("call_", ""),
+        "after the restart it is the same"
+    );
+}
+
+#[test]
+fn guarding_a_loop_with_three_tools_adds_few_lines() {
+    let mut before = BTreeMap::new();
+    for line in code(include_str!("../../workflows/agent_loop/bare.rs")) {
+        *before.entry(line).or_insert(0) += 1;
+    }
+    let mut added = code(include_str!("../../workflows/agent_loop/guarded.rs"));
+    added.retain(|line| {
+        let known = before.get_mut(line).filter(|left| **left > 0);
+        known.map(|left| *left -= 1).is_none()
+    });
+    let all = include_str!("../../workflows/agent_loop.rs");
+    let (_, opened) = all.split_once("let executor = ").unwrap();
+    let opened = opened.split_once(';').unwrap().0.lines().count();
+    assert!(added.len() + opened <= 25, "{} and {opened}: {added:#?}", added.len());
+}
+
+#[test]
+fn what_an_order_and_its_children_did_is_undone_wherever_it_is_crashed() {
+    order_with_children::simulation().explore().assert_ok();
+}
+
+#[test]
+fn two_tenants_with_one_order_id_have_an_entry_each_wherever_a_worker_dies() {
+    tenants_service::simulated::simulation().explore().assert_ok();
+}
+
+#[tokio::test]
+async fn the_check_of_an_upgrade_tells_by_its_exit_code_what_breaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("orders.db");
+    upgrade_check::record(&file).await.unwrap();
+    let mut codes = Vec::new();
+    for (candidate, run_new_steps) in upgrade_check::CANDIDATES {
+        let reports = upgrade_check::check(&file, candidate, run_new_steps).await.unwrap();
+        assert_eq!(reports.len(), 2, "{candidate}");
+        codes.push((candidate, upgrade_check::exit_code(&reports)));
+    }
+    assert_eq!(codes, [("patched", 0), ("unpatched", 1), ("titled", 0), ("titled", 2)]);
+}
+
+#[tokio::test]
+async fn a_bot_answers_what_its_rule_covers_and_leaves_the_rest_to_people() {
+    let (report, results, logged) = operator_bot::show().await.unwrap();
+    let answers: Vec<_> = report.answered.iter().map(|(_, answer, _)| *answer).collect();
+    assert_eq!(answers, ["happened", "did_not_happen"]);
+    assert_eq!(report.left.len(), 1);
+    assert_eq!(report.left[0].call.as_ref().unwrap().request.as_ref().unwrap()["guest"], json!("eve"));
+    assert!(results.iter().all(|ordered| ordered["ordered as"].is_string()), "{results:?}");
+    assert!(
+        logged.len() == 2 && logged.iter().all(|line| line.contains("by taxi-bot: the portal")),
+        "{logged:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_error_that_main_returns_says_what_to_do() {
+    async fn fails(_: Ctx, _input: ()) -> Result<(), Failure> {
+        Err(Failure::new("the card is declined"))
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let refused = Engine::sqlite(folder.path().join("missing/agents.db")).start().await.unwrap_err();
+    assert!(format!("{refused:?}").starts_with(&refused.to_string()), "{refused:?}");
+    let engine = Engine::in_memory().workflow("fails", 1, fails).start().await.unwrap();
+    let failed = engine.default_tenant().run(fails, ()).await.unwrap_err();
+    let said = format!("{failed:?}");
+    assert!(said.contains("failed: ") && said.ends_with("the card is declined"), "{said}");
+}
+
+#[test]
+fn each_example_is_in_the_index() {
+    let index = include_str!("../../workflows/README.md");
+    let manifest = include_str!("../../Cargo.toml");
+    let examples = manifest.split("[[example]]\n").skip(1).filter_map(|table| table.split('"').nth(3));
+    let missing: Vec<_> =
+        examples.filter(|path| !index.contains(&format!("({})", &path["workflows/".len()..]))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

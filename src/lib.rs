@@ -109,7 +109,7 @@ pub mod tool;
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use errors::ErrorCode;
 pub use exec::{Completed, Completion, Executor, Outcome, ToolRequest, inbox, outbox};
-pub use flow::{Ctx, Engine, Failure, Turn};
+pub use flow::{Client, Ctx, Engine, Failure, Turn};
 pub use id::{
     DeclarationId, Fence, IdError, MemoryId, Name, QuestionId, RecordId, RunId, Tenant, client_key,
 };

@@ -14,8 +14,9 @@ pub(crate) trait Due: Send + Sync {
     fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, More>;
     /// Takes over the work that ended workers left.
     fn take_over(self: Arc<Self>) -> BoxFuture<'static, Result<(), StoreError>>;
-    /// Looks for work that other workers may have finished, and for free places in queues if any run is queued.
-    fn look(self: Arc<Self>, queued: bool) -> BoxFuture<'static, Result<(), StoreError>>;
+    /// Looks for work that other processes may have finished. If `queued`: for free places in queues. If `resumable`:
+    /// for waiting runs that were sent a signal or an answer by a process that could not wake them.
+    fn look(self: Arc<Self>, queued: bool, resumable: bool) -> BoxFuture<'static, Result<(), StoreError>>;
     /// Resumes the work that waits for the answer to `question`, which the executor itself has answered.
     fn answered(self: Arc<Self>, question: Question) -> BoxFuture<'static, Result<(), StoreError>>;
     /// Stops all work at its last durable point, because this worker can write nothing any more.

@@ -165,6 +165,9 @@ async fn about_call(
             (Resolution::DidNotHappen, Some(lookable)) => {
                 asked::deny(core, lookable, &record, asked.clone(), said.clone().at(core.now())).await?
             }
+            (Resolution::DidNotHappen, None) if result::takes_lookup(core, &record).await? => {
+                result::wait(core, &record, asked, said.clone().at(core.now())).await?
+            }
             (Resolution::LookNow, Some(lookable)) => {
                 asked::look_now(core, lookable, &record, asked.clone()).await?
             }

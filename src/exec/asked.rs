@@ -106,7 +106,7 @@ pub(super) async fn deny(
 ) -> Result<Option<Question>, ExecError> {
     let Ok(record) = apply(record, Event::AnswerWaits, core.fence, core.now()) else { return Ok(None) };
     let look = at_once(core, lookable, &record, escalate::to_come(core, &record).await?);
-    asked.question = waits(&asked.question, &answer);
+    asked.question = escalate::beside(&asked.question, &waits_for_lookup(&answer));
     asked.waiting = Some(answer);
     let change = core.change(None).record(record.clone()).escalation(asked.clone());
     let change = change.look(look.clone());
@@ -232,14 +232,13 @@ async fn find(core: &Core, record: &Record, id: QuestionId) -> Result<Option<Que
     Ok(found.map_err(|source| failed(&record.key, source))?.filter(|asked| asked.answer.is_none()))
 }
 
-/// The question's text with a sentence about an answer that waits for a lookup.
-fn waits(question: &str, answer: &Answer) -> String {
+/// The sentence in a question about an answer that waits for a lookup.
+pub(super) fn waits_for_lookup(answer: &Answer) -> String {
     let because = answer.because.as_ref().map(|because| format!(" ({because})")).unwrap_or_default();
-    let words = format!(
+    format!(
         "waits: {by} says that it did not happen{because}. That takes effect when the provider's lookup has answered and shows \
          nothing, and when a request can no longer be under way. The lookup is made again until then; `look_now` makes it at once, \
          `send_without_looking` sends without it.",
         by = answer.by,
-    );
-    escalate::beside(question, &words)
+    )
 }

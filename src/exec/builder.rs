@@ -68,6 +68,9 @@ impl fmt::Debug for StartError {
 pub(crate) enum Place {
     #[cfg(feature = "sqlite")]
     Sqlite(std::path::PathBuf),
+    /// A file that is written beside its engine.
+    #[cfg(feature = "sqlite")]
+    SqliteBeside(std::path::PathBuf),
     /// A file that is opened read-only.
     #[cfg(feature = "sqlite")]
     SqliteToRead(std::path::PathBuf),
@@ -82,7 +85,7 @@ impl Place {
     const fn kind(&self) -> &'static str {
         match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(_) | Self::SqliteToRead(_) => "sqlite",
+            Self::Sqlite(_) | Self::SqliteBeside(_) | Self::SqliteToRead(_) => "sqlite",
             #[cfg(feature = "postgres")]
             Self::Postgres(..) => "postgres",
             Self::Memory => "memory",
@@ -330,6 +333,19 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Opens the store beside the workers, as a client.
+    #[cfg_attr(not(feature = "sqlite"), allow(unused_mut, reason = "other stores are opened as they are"))]
+    pub(crate) async fn attach(mut self) -> Result<Arc<Core>, StartError> {
+        #[cfg(feature = "sqlite")]
+        if let Place::Sqlite(path) = self.place {
+            self.place = Place::SqliteBeside(path);
+        }
+        let store = self.kind();
+        let core = Core::attach(self.open_store().await?).await?;
+        tracing::info!(store, client = %core.fence, "client attached");
+        Ok(core)
+    }
+
     /// Opens the store and enrols this worker. Calls that an earlier process left behind are taken up at once, each by
     /// its tool's contract.
     ///
@@ -382,6 +398,12 @@ impl ExecutorBuilder {
             #[cfg(feature = "sqlite")]
             Place::Sqlite(path) => {
                 let sqlite = Arc::new(crate::store::sqlite::Sqlite::open(path).await?);
+                (sqlite.clone(), Some(sqlite))
+            }
+            #[cfg(feature = "sqlite")]
+            Place::SqliteBeside(path) => {
+                let options = crate::store::sqlite::Options::default();
+                let sqlite = Arc::new(crate::store::sqlite::Sqlite::open_beside(path, options).await?);
                 (sqlite.clone(), Some(sqlite))
             }
             #[cfg(feature = "sqlite")]

@@ -60,6 +60,10 @@ pub(crate) struct Core {
     pub(super) begun: Arc<Notify>,
     /// The flag that callers of calls in flight were woken.
     pub(super) attendance: Arc<Attendance>,
+    /// True once another process has written into the store of this only worker: a client beside it.
+    pub(super) has_clients: AtomicBool,
+    /// Notified when this core ends, for the task that listens to clients.
+    pub(super) gone: Arc<Notify>,
     /// Notified when the store may have opened a question about a late answer.
     pub(super) late: Arc<Notify>,
     /// The tasks of calls whose callers went away, and of background lookups.
@@ -101,6 +105,7 @@ impl Drop for Core {
         self.group.events().notify_one(); // and so does the publisher
         self.begun.notify_one(); // and the sweeper
         self.late.notify_one();
+        self.gone.notify_one();
         self.attendance.end();
     }
 }
@@ -133,7 +138,7 @@ impl Core {
         let Parts {
             group, clock, entropy, registry, limits, namespace, database, reviewers, consumers, ..
         } = parts;
-        let gates = Gates::of(&registry, matches!(peers, Peers::Alone { .. }), clock.boot());
+        let gates = Gates::of(&registry, !matches!(peers, Peers::Shared(_)), clock.boot());
         Arc::new(Self {
             group,
             clock,
@@ -152,6 +157,8 @@ impl Core {
             publishing: Publishing::default(),
             begun: Arc::default(),
             attendance: Arc::default(),
+            has_clients: AtomicBool::new(false),
+            gone: Arc::default(),
             late: Arc::default(),
             tracker: TaskTracker::new(),
             lanes: AtomicU64::new(1),

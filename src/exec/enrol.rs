@@ -6,7 +6,9 @@ use super::core::{Core, Parts};
 use super::lease::{Lease, Moment};
 use super::peers::{Peers, Shared};
 use super::store_clock::StoreClock;
-use crate::store::{Change, Store as _, StoreError, Verdict, WorkerChange};
+use crate::clock::Clock as _;
+use crate::id::{Entropy, Fence};
+use crate::store::{Change, Group, Store as _, StoreError, Verdict, WorkerChange};
 
 impl Core {
     /// Enrols as a worker. In an embedded store it is the only one: its lock was taken, so the earlier worker is dead.
@@ -17,8 +19,7 @@ impl Core {
     pub(crate) async fn enrol(mut parts: Parts) -> Result<Arc<Self>, StoreError> {
         let Parts { group, clock, entropy, lease, .. } = &parts;
         let lease = *lease;
-        // The random part tells this process from another one with the same pid, on the same host or on another one.
-        let name = format!("{}-{:016x}", std::process::id(), entropy.bits());
+        let name = fresh_name(&**entropy);
         let mut changes = Vec::new();
         let (peers, at, lease_until) = if group.is_shared() {
             let asked = Moment::of(&**clock);
@@ -35,18 +36,7 @@ impl Core {
             (Peers::Alone { since: clock.boot() }, at, None)
         };
         changes.push(WorkerChange::Enrol { name: name.clone(), at, lease_until });
-        let changes: Vec<_> =
-            changes.into_iter().map(|worker| Change { worker: Some(worker), ..Change::default() }).collect();
-        // Not through the queue, which may cut a batch in two.
-        for verdict in group.store().commit(&changes).await? {
-            if let Verdict::Refused(refusal) = verdict {
-                return Err(StoreError::Io { detail: format!("this worker cannot enrol: {refusal}") });
-            }
-        }
-        let worker = group.worker_find(&name).await?;
-        let fence = worker
-            .map(|worker| worker.fence)
-            .ok_or_else(|| StoreError::Io { detail: "this worker enrolled and is not there".into() })?;
+        let fence = announce(group, changes, &name).await?;
         if let Peers::Shared(shared) = &peers {
             parts.clock = shared.clock.clone();
         }
@@ -56,4 +46,56 @@ impl Core {
         core.declare_all().await?;
         Ok(core)
     }
+
+    /// Attaches as a client, beside the workers. A client has no lease: its rows are complete when they are durable,
+    /// and workers carry out what follows from them.
+    ///
+    /// # Crash
+    /// The row of a client that died without a word harms nobody.
+    pub(crate) async fn attach(mut parts: Parts) -> Result<Arc<Self>, StoreError> {
+        let Parts { group, clock, entropy, .. } = &parts;
+        let (name, asked) = (fresh_name(&**entropy), clock.boot());
+        let (at, shared) = if group.is_shared() {
+            let time = group.pulse().await?.time;
+            (time, Some(Arc::new(StoreClock::measured(clock.clone(), asked, time, clock.boot()))))
+        } else {
+            (clock.now(), None)
+        };
+        let fence = announce(group, vec![WorkerChange::Attach { name: name.clone(), at }], &name).await?;
+        if let Some(clock) = &shared {
+            parts.clock = clock.clone();
+        }
+        Ok(Self::of(parts, fence, Peers::Client { since: asked, clock: shared }))
+    }
+
+    /// Measures the store's clock, as the heartbeat of a worker does.
+    pub(crate) async fn measure_time(&self) -> Result<(), StoreError> {
+        if let Peers::Client { clock: Some(clock), .. } = &self.peers {
+            let asked = clock.boot();
+            clock.measure(asked, self.group.pulse().await?.time, clock.boot());
+        }
+        Ok(())
+    }
+}
+
+/// A name for this process. The random part tells it from another one with the same pid, on the same host or on
+/// another one.
+fn fresh_name(entropy: &dyn Entropy) -> String {
+    format!("{}-{:016x}", std::process::id(), entropy.bits())
+}
+
+/// Writes the changes by which this process becomes known under its name, and reads the fence that it was given.
+async fn announce(group: &Group, changes: Vec<WorkerChange>, name: &str) -> Result<Fence, StoreError> {
+    let of = |worker| Change { worker: Some(worker), ..Change::default() };
+    let changes: Vec<_> = changes.into_iter().map(of).collect();
+    // Not through the queue, which may cut a batch in two.
+    for verdict in group.store().commit(&changes).await? {
+        if let Verdict::Refused(refusal) = verdict {
+            return Err(StoreError::Io { detail: format!("this process cannot enrol: {refusal}") });
+        }
+    }
+    let worker = group.worker_find(name).await?;
+    worker
+        .map(|worker| worker.fence)
+        .ok_or_else(|| StoreError::Io { detail: "this process enrolled and is not there".into() })
 }

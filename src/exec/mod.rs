@@ -12,6 +12,7 @@ mod attendance;
 mod builder;
 mod carry;
 mod ceased;
+mod clients;
 mod close;
 mod compare;
 mod complete;

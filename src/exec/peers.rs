@@ -18,6 +18,13 @@ pub(crate) enum Peers {
     },
     /// The store is shared. Other workers live, each as long as its lease lasts.
     Shared(Shared),
+    /// This process is a client: it carries nothing out, and holds no lease.
+    Client {
+        /// The instant at which the client attached, on this machine's boot clock.
+        since: Boot,
+        /// The clock of a store that workers share.
+        clock: Option<Arc<StoreClock>>,
+    },
 }
 
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::agenda::Due;
+use super::clients;
 use super::core::Core;
 use super::lease::Moment;
 use super::orphans::take_up_orphans;
@@ -26,11 +27,14 @@ const TAKING_OVER: Duration = Duration::from_secs(30);
 /// The number of rows that are read at a time.
 const PAGE: u32 = 1000;
 
-/// Runs until the core is gone or closing, or the lease is lost.
+/// Runs until the core is gone or closing, or the lease is lost. The only worker of a store listens to clients instead.
 pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
     let mut memory = Memory::default();
     while let Some(strong) = core.upgrade() {
-        let Peers::Shared(shared) = &strong.peers else { return };
+        let Peers::Shared(shared) = &strong.peers else {
+            drop(strong);
+            return clients::hear(core, engine).await;
+        };
         let mut beat =
             Beat { core: &strong, shared, engine: engine_of(engine.as_ref()), memory: &mut memory };
         let asked = shared.moment();
@@ -120,7 +124,7 @@ impl Beat<'_> {
             self.core.agenda.note(due);
         }
         if let Some(engine) = &self.engine {
-            engine.clone().look(pulse.queued).await?;
+            engine.clone().look(pulse.queued, pulse.resumable).await?;
         }
         self.look_at_outbox(&pulse);
         self.core.gates.shared_by(pulse.workers.iter().filter(|worker| worker.ended_at.is_none()).count());

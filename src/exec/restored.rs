@@ -124,7 +124,7 @@ impl Core {
     /// one lease after this worker learned of the restore, or its own start if there was no restore.
     pub(super) fn strangers_ceased(&self) -> Boot {
         match &self.peers {
-            Peers::Alone { since } => *since,
+            Peers::Alone { since } | Peers::Client { since, .. } => *since,
             Peers::Shared(shared) => {
                 let noted = *self.restores.since.lock().unwrap_or_else(PoisonError::into_inner);
                 noted.map_or(shared.since, |noted| Boot(noted.0 + shared.lease.length()))

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::asked;
 use super::core::Core;
 use super::decided::decided;
 use super::escalate::{self, beside};
 use super::outcome::{ExecError, admitted, failed};
-use crate::ledger::{Event, Look, Reason, Record, apply};
+use crate::ledger::{Event, Look, LookupOffer, Reason, Record, apply};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{Answer, Change, Question, Refusal, Verdict};
 
@@ -43,6 +44,16 @@ pub(super) async fn fit(core: &Core, record: &Record, result: &Value) -> Result<
     })
 }
 
+/// True if an answer that it did not happen waits for a lookup that only a worker can make, because this process is a
+/// client.
+pub(super) async fn takes_lookup(core: &Core, record: &Record) -> Result<bool, ExecError> {
+    if !core.is_client() {
+        return Ok(false);
+    }
+    let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
+    Ok(contract.lookup != LookupOffer::None)
+}
+
 /// Makes the answer wait until a worker that knows the tool takes it up. `None` if a row has changed meanwhile.
 ///
 /// # Crash
@@ -53,15 +64,21 @@ pub(super) async fn wait(
     mut asked: Question,
     answer: Answer,
 ) -> Result<Option<Question>, ExecError> {
+    let (reason, words) = match answer.resolution.result() {
+        Some(_) => (
+            Reason::Asked,
+            format!(
+                "waits: {} says that it happened. That takes effect when a worker that knows the tool {:?} has read the result.",
+                answer.by,
+                record.operation.as_str()
+            ),
+        ),
+        None => (Reason::Unanswered, asked::waits_for_lookup(&answer)),
+    };
     let look = match escalate::to_come(core, record).await? {
         Some(look) => look.too_early(Duration::ZERO, core.now()),
-        None => Look::beside_question(record, Reason::Asked, core.now()),
+        None => Look::beside_question(record, reason, core.now()),
     };
-    let words = format!(
-        "waits: {} says that it happened. That takes effect when a worker that knows the tool {:?} has read the result.",
-        answer.by,
-        record.operation.as_str()
-    );
     (asked.question, asked.waiting) = (beside(&asked.question, &words), Some(answer));
     let written = write(core, record, &asked, core.change(None).look(look.clone())).await;
     // Noted also if the write has failed, because the row may be there all the same.

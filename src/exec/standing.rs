@@ -1,5 +1,7 @@
 //! The rights of this worker: if it may send, and if it may take up the work of others.
 
+use std::sync::atomic::Ordering;
+
 use super::core::Core;
 use super::lease::Lost;
 use super::outcome::{ExecError, failed, refused};
@@ -7,7 +9,7 @@ use super::peers::Peers;
 use crate::clock::{Boot, SharedClock, Timestamp};
 use crate::id::Fence;
 use crate::ledger::{OperationKey, Record};
-use crate::store::{Refusal, Store as _, StoreError};
+use crate::store::{Refusal, Store as _, StoreError, Worker};
 
 /// The reason why this worker must not send any more.
 #[derive(Debug)]
@@ -35,15 +37,16 @@ impl Core {
     /// This machine's clocks.
     pub(super) fn machine(&self) -> &SharedClock {
         match &self.peers {
-            Peers::Alone { .. } => &self.clock,
             Peers::Shared(shared) => shared.clock.machine(),
+            Peers::Client { clock: Some(clock), .. } => clock.machine(),
+            Peers::Alone { .. } | Peers::Client { .. } => &self.clock,
         }
     }
 
     /// Checks that this worker may send: it has not lost its lease, and its file is still there.
     pub(super) async fn hold_lease(&self) -> Result<(), MayNotSend> {
         match &self.peers {
-            Peers::Alone { .. } => self.group.in_place().map_err(MayNotSend::NoStore),
+            Peers::Alone { .. } | Peers::Client { .. } => self.group.in_place().map_err(MayNotSend::NoStore),
             Peers::Shared(shared) => {
                 shared.lease.hold(&**shared.clock.machine()).await.map_err(|Lost| MayNotSend::Fenced)
             }
@@ -53,7 +56,7 @@ impl Core {
     /// The end of this worker's lease, unless it is renewed. `None` for a worker that has its store for itself.
     pub(super) fn lease_until(&self) -> Option<Timestamp> {
         match &self.peers {
-            Peers::Alone { .. } => None,
+            Peers::Alone { .. } | Peers::Client { .. } => None,
             Peers::Shared(shared) => Some(self.now().after(shared.lease.left(&**shared.clock.machine()))),
         }
     }
@@ -63,7 +66,7 @@ impl Core {
     pub(crate) fn cut(&self, fence: Fence) -> Boot {
         match &self.peers {
             _ if fence == self.fence => self.clock.boot(),
-            Peers::Alone { since } => *since,
+            Peers::Alone { since } | Peers::Client { since, .. } => *since,
             Peers::Shared(shared) => shared.note_ended(fence, self.clock.boot()),
         }
     }
@@ -86,7 +89,9 @@ impl Core {
         if fence == self.fence || shared.ended_at(fence).is_some() {
             return Ok(false);
         }
-        let lives = self.group.worker_at(fence).await?.is_some_and(|worker| worker.ended_at.is_none());
+        // A client is settled from the start, and has no work.
+        let lives = |worker: Worker| worker.ended_at.is_none() && !worker.settled;
+        let lives = self.group.worker_at(fence).await?.is_some_and(lives);
         if !lives {
             shared.note_ended(fence, self.clock.boot());
         }
@@ -95,18 +100,32 @@ impl Core {
 
     /// True if several workers may work on the store at once.
     pub(crate) const fn is_shared(&self) -> bool {
-        matches!(self.peers, Peers::Shared(_))
+        matches!(self.peers, Peers::Shared(_) | Peers::Client { clock: Some(_), .. })
+    }
+
+    /// True if this process carries nothing out: what it writes is taken up by workers.
+    pub(crate) const fn is_client(&self) -> bool {
+        matches!(self.peers, Peers::Client { .. })
+    }
+
+    /// True if other processes may write what the runs of this worker wait for.
+    pub(crate) fn has_others(&self) -> bool {
+        self.is_shared() || self.has_clients.load(Ordering::Acquire)
     }
 
     /// True if other workers take over the work that this one leaves, and this one learns of it.
     pub(crate) fn hears_of_others(&self) -> bool {
-        matches!(&self.peers, Peers::Shared(shared) if !shared.lease.is_lost())
+        match &self.peers {
+            Peers::Shared(shared) => !shared.lease.is_lost(),
+            Peers::Client { .. } => true,
+            Peers::Alone { .. } => false,
+        }
     }
 
     /// Resolves when this worker has lost its lease, so that it can write nothing any more.
     pub(crate) async fn fenced(&self) {
         match &self.peers {
-            Peers::Alone { .. } => std::future::pending().await,
+            Peers::Alone { .. } | Peers::Client { .. } => std::future::pending().await,
             Peers::Shared(shared) => shared.lease.lost().await,
         }
     }

@@ -59,7 +59,7 @@ impl Along {
     /// The transaction took place.
     pub(crate) async fn took_place(self) {
         match self.asked {
-            Asked::Start(run, _) => self.inner.begun(run).await,
+            Asked::Start(run, _) => self.inner.go_on(run).await,
             Asked::Signal(signal) => self.inner.delivered(signal).await,
         }
     }

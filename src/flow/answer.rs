@@ -116,7 +116,7 @@ impl Inner {
         match (next.run, next.said) {
             (_, Some((signal, _))) => self.delivered(signal).await,
             (Some(run), None) if run.state.is_final() => {}
-            (Some(run), None) => self.spawn(Box::new(run), None),
+            (Some(run), None) => self.go_on(Box::new(run)).await,
             (None, None) if answered.answer.is_none() => {} // the question waits for a lookup, which wakes the waiting runs
             (None, None) => self.wake_waiting(tenant, &answered).await.map_err(store_failed)?,
         }

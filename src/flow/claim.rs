@@ -4,7 +4,10 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use super::inner::Inner;
+use super::queue::Choice;
+use super::row::started;
 use super::unregistered::Unregistered;
+use super::workflow::UNBOUND;
 use crate::exec::withdrawn;
 use crate::id::{QuestionId, RunId};
 use crate::store::{Question, Run, RunState, Store as _, StoreError, Verdict};
@@ -35,7 +38,7 @@ impl Inner {
     }
 
     /// Claims the waiting runs whose question has been answered, and those that were sent a signal.
-    async fn take_up_answered(self: &Arc<Self>) -> Result<usize, StoreError> {
+    pub(super) async fn take_up_answered(self: &Arc<Self>) -> Result<usize, StoreError> {
         let mut claimed = 0;
         let mut after = RunId(i64::MIN);
         loop {
@@ -84,7 +87,7 @@ impl Inner {
                 match verdict {
                     Verdict::Admitted => {
                         claimed += 1;
-                        self.spawn(Box::new(run), None);
+                        self.go_on(Box::new(run)).await;
                     }
                     Verdict::Refused(refusal) => {
                         tracing::warn!(tenant = %run.tenant, run = %run.id, workflow = %run.workflow, question = %question.id, %refusal, "question unchanged: run moved on");
@@ -158,7 +161,7 @@ impl Inner {
             match verdict {
                 Verdict::Admitted => {
                     claimed += 1;
-                    self.spawn(Box::new(run), None);
+                    self.go_on(Box::new(run)).await;
                 }
                 Verdict::Refused(refusal) => {
                     tracing::debug!(tenant = %run.tenant, run = %run.id, workflow = %run.workflow, %refusal, "run not taken over: it moved on");
@@ -170,17 +173,47 @@ impl Inner {
     }
 
     /// True if this worker should claim the run. In a shared store it leaves a run whose workflow it does not know to
-    /// the workers that know it.
+    /// the workers that know it. A client claims none.
     pub(super) fn may_claim(&self, run: &Run) -> bool {
-        !self.core.is_shared() || self.workflows.find(run.workflow.as_str(), run.version).is_some()
+        let knows = || self.workflows.find(run.workflow.as_str(), run.version).is_some();
+        !self.core.is_client() && (!self.core.is_shared() || knows())
     }
 
-    /// Turns a run's row into its next state: active, and this worker's.
+    /// Turns a run's row into its next state: active, and this worker's. A client makes the run due instead.
     pub(super) fn make_active(&self, run: &mut Run) {
         run.fence = self.core.fence;
         run.revision += 1;
         run.updated_at = self.core.now();
-        run.state = RunState::Active;
+        run.state = started(&self.core, run.updated_at);
+        if run.version == UNBOUND {
+            self.bind(run);
+        }
+    }
+
+    /// Gives a run that a client has started the version of its workflow, its deadline, and its queue, in which the run
+    /// waits for its turn.
+    fn bind(&self, run: &mut Run) {
+        let Some(workflow) = self.workflows.newest(run.workflow.as_str()) else { return };
+        run.version = workflow.version;
+        let deadline = || workflow.deadline.and_then(|deadline| deadline.of_run_begun(run.created_at));
+        run.deadline = run.deadline.or_else(deadline);
+        if run.queue.is_none() {
+            run.queue = self.queues.place(workflow.queue.as_ref(), Choice::default()).unwrap_or_default();
+            if run.queue.is_some() {
+                run.state = RunState::Queued;
+            }
+        }
+    }
+
+    /// Carries out a run that was made active, or sees to its turn.
+    pub(super) async fn go_on(self: &Arc<Self>, run: Box<Run>) {
+        match &run.queue {
+            Some(queue) if run.state == RunState::Queued && !self.core.is_client() => {
+                self.note_deadline(&run);
+                self.queued(queue.name.as_str()).await;
+            }
+            _ => self.spawn(run, None),
+        }
     }
 
     /// The row with which a blocked run goes on. It is written in one transaction with the answer that lets the run go on.

@@ -177,7 +177,7 @@ impl Task {
         }
         if ended.again {
             Box::pin(engine.wake(&self.tenant, id)).await;
-        } else if engine.core.is_shared() && matches!(ended.end, End::Parked) {
+        } else if engine.core.has_others() && matches!(ended.end, End::Parked) {
             Box::pin(engine.take_up_if_answered(id)).await;
         }
     }

@@ -48,10 +48,13 @@ impl Due for Inner {
         })
     }
 
-    fn look(self: Arc<Self>, queued: bool) -> BoxFuture<'static, Result<(), StoreError>> {
+    fn look(self: Arc<Self>, queued: bool, resumable: bool) -> BoxFuture<'static, Result<(), StoreError>> {
         Box::pin(async move {
             self.look_for_ends().await?;
             self.look_for_signals().await?;
+            if resumable {
+                self.take_up_answered().await?;
+            }
             if queued { self.admit_waiting().await } else { Ok(()) }
         })
     }

@@ -87,6 +87,12 @@ pub enum RunError {
         "this workflow is not registered with the engine: nothing was started; add `.workflow(name, version, function)` [unregistered]"
     )]
     Unregistered,
+    /// A [`Client`](super::Client) knows no functions. Nothing was started.
+    #[error(
+        "a client has no workflows and knows them by name only: nothing was started; use `run_named(name, input)` and \
+         `run_of_named(name, key)`"
+    )]
+    NoCode,
     /// There is no such run of this tenant.
     #[error("there is no {run} of this tenant [not_found]")]
     Unknown {

@@ -9,7 +9,7 @@ use super::runs::Runs;
 use super::waiters::{AnswerWaiters, EndWaiters};
 use super::workflow::Workflows;
 use crate::exec::Core;
-use crate::store::{OrderingKey, Run};
+use crate::store::{OrderingKey, Run, Store as _};
 
 /// A run whose process died more often is quarantined, unless the builder says otherwise.
 pub(super) const MAX_RECOVERY_ATTEMPTS: u32 = 10;
@@ -65,8 +65,17 @@ impl Inner {
         }
     }
 
-    /// Gives a run a task, unless it has one, which then sees to it.
+    /// Tells the workers that a client has written something for them. This is only a hint.
+    pub(super) fn hand_over(&self) {
+        let core = self.core.clone();
+        self.core.tracker.spawn(async move { core.group.wake_others().await });
+    }
+
+    /// Gives a run a task, unless it has one, which then sees to it. A client leaves the run to the workers.
     pub(super) fn spawn(self: &Arc<Self>, run: Box<Run>, fresh: Option<OrderingKey>) {
+        if self.core.is_client() {
+            return self.hand_over();
+        }
         self.note_deadline(&run);
         if self.runs.enter(&run) {
             (self.carry_out)(self.clone(), run, fresh);

@@ -14,21 +14,21 @@ use super::signal::{Addressee, NamesSignal, SendSignal};
 use super::start::StartRun;
 use super::status::RunStatus;
 use super::tenant::TenantClient;
-use super::workflow::WorkflowFn;
+use super::workflow::{Registered, WorkflowFn};
 use crate::id::{RunId, Tenant};
 use crate::store::Store as _;
 
 /// A workflow's run, by its start key.
 #[derive(Clone, Debug)]
 pub(super) struct Keyed {
-    /// The name of the workflow, or the type of a function that is not registered.
-    workflow: Option<String>,
+    /// The name of the workflow; an error for a function that is not registered.
+    workflow: Result<String, RunError>,
     key: String,
 }
 
 impl Keyed {
     pub(super) async fn find(&self, inner: &Inner, tenant: &Tenant) -> Result<Option<RunId>, RunError> {
-        let workflow = self.workflow.as_deref().ok_or(RunError::Unregistered)?;
+        let workflow = self.workflow.as_ref().map_err(RunError::clone)?;
         Ok(inner.core.group.run_keyed(tenant, workflow, &self.key).await?.map(|run| run.id))
     }
 
@@ -65,7 +65,7 @@ impl TenantClient {
         W: WorkflowFn<I, O>,
     {
         let (inner, tenant) = self.parts();
-        let workflow = inner.workflows.of_function::<W>().map(|workflow| workflow.name.to_string());
+        let workflow = inner.registered::<W>().map(|workflow| workflow.name.to_string());
         let keyed = Keyed { workflow, key: key.into() };
         RunOf { inner, tenant, keyed, _output: PhantomData }
     }
@@ -73,12 +73,12 @@ impl TenantClient {
     /// The run of the workflow of this name that was started under this [key](StartRun::key): for callers that know no Rust types.
     pub fn run_of_named(&self, workflow: impl Into<String>, key: impl Into<String>) -> RunOf<Value> {
         let (inner, tenant) = self.parts();
-        let keyed = Keyed { workflow: Some(workflow.into()), key: key.into() };
+        let keyed = Keyed { workflow: Ok(workflow.into()), key: key.into() };
         RunOf { inner, tenant, keyed, _output: PhantomData }
     }
 
-    /// A run of the newest registered version of the workflow of this name: for callers that know no Rust types. An input that the
-    /// workflow cannot read blocks the run.
+    /// A run of the newest registered version of the workflow of this name: for callers that know no Rust types. The input
+    /// is JSON, or any value that has a JSON form. An input that the workflow cannot read blocks the run.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -92,10 +92,25 @@ impl TenantClient {
     /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run_named(&self, workflow: &str, input: Value) -> StartRun<Value> {
+    pub fn run_named<I>(&self, workflow: &str, input: I) -> StartRun<Value>
+    where
+        I: Serialize + Send + Sync + 'static,
+    {
         let (inner, tenant) = self.parts();
-        let workflow = inner.workflows.newest(workflow).cloned();
+        let workflow = match inner.workflows.newest(workflow) {
+            Some(workflow) => Ok(workflow.clone()),
+            None if inner.core.is_client() => Registered::elsewhere(workflow).map_err(RunError::from),
+            None => Err(RunError::Unregistered),
+        };
         StartRun::of(inner, tenant, workflow, input)
+    }
+}
+
+impl Inner {
+    /// The workflow with this function.
+    pub(super) fn registered<W: 'static>(&self) -> Result<&Registered, RunError> {
+        let without = || if self.core.is_client() { RunError::NoCode } else { RunError::Unregistered };
+        self.workflows.of_function::<W>().ok_or_else(without)
     }
 }
 

@@ -21,6 +21,7 @@ mod changed;
 pub mod check;
 mod child;
 mod claim;
+mod client;
 mod command;
 mod ctx;
 mod deadline;
@@ -86,6 +87,7 @@ pub use call::{MayGoOut, ToolCall, With, Without};
 #[cfg(feature = "sim")]
 pub(crate) use child::lineage::begun_in;
 pub use child::{Child, ChildRun};
+pub use client::{Client, ClientBuilder};
 pub use command::{Command, GiveCommand};
 pub use ctx::Ctx;
 pub use engine::Engine;

@@ -7,7 +7,7 @@ use crate::exec::Core;
 use crate::id::{RunId, RunNumber, Tenant};
 use crate::ledger::RequestHash;
 use crate::payload::Stored;
-use crate::store::{InQueue, Run, RunState};
+use crate::store::{InQueue, Run, RunState, WaitsOn};
 
 /// The values with which a run's row begins.
 pub(super) struct NewRow<'a> {
@@ -35,7 +35,7 @@ impl NewRow<'_> {
             parent: self.parent,
             input: self.input,
             input_hash: self.input_hash,
-            state: if self.queue.is_some() { RunState::Queued } else { RunState::Active },
+            state: if self.queue.is_some() { RunState::Queued } else { started(core, now) },
             queue: self.queue,
             fence: core.fence,
             revision: 1,
@@ -47,5 +47,14 @@ impl NewRow<'_> {
             created_at: now,
             updated_at: now,
         }
+    }
+}
+
+/// The state of a run that goes on: active in this process, or due at once for the workers.
+pub(super) fn started(core: &Core, now: Timestamp) -> RunState {
+    if core.is_client() {
+        RunState::Waiting { until: Some(now), on: WaitsOn::NOTHING }
+    } else {
+        RunState::Active
     }
 }

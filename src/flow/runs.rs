@@ -60,6 +60,11 @@ impl Runs {
         self.by_id().get(&id).is_some_and(|run| run.tenant == *tenant)
     }
 
+    /// The runs that have a task, each with its tenant.
+    pub(super) fn in_hand(&self) -> Vec<(Tenant, RunId)> {
+        self.by_id().iter().map(|(id, run)| (run.tenant.clone(), *id)).collect()
+    }
+
     pub(super) fn ids(&self) -> HashSet<RunId> {
         self.by_id().keys().copied().collect()
     }

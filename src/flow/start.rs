@@ -31,7 +31,7 @@ pub(super) type Canonical = dyn Fn(Option<&DigestKey>) -> Result<(Payload, bool)
 pub struct StartRun<O> {
     pub(super) inner: Arc<Inner>,
     pub(super) tenant: Tenant,
-    pub(super) workflow: Option<Registered>,
+    pub(super) workflow: Result<Registered, RunError>,
     pub(super) input: Box<Canonical>,
     pub(super) key: Option<String>,
     pub(super) reject: bool,
@@ -44,7 +44,7 @@ impl<O> StartRun<O> {
     pub(super) fn of<I: Serialize + Send + Sync + 'static>(
         inner: Arc<Inner>,
         tenant: Tenant,
-        workflow: Option<Registered>,
+        workflow: Result<Registered, RunError>,
         input: I,
     ) -> Self {
         Self {
@@ -130,7 +130,9 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         let (inner, new) = self.checked().await?;
         let core = &inner.core;
         // A deadline is looked for in the store, so it must be there before anybody looks.
-        let awaited = durable || new.key.is_some() || new.queue.is_some() || new.deadline.is_some();
+        // A client's run is nobody's before its row is there.
+        let awaited =
+            durable || core.is_client() || new.key.is_some() || new.queue.is_some() || new.deadline.is_some();
         let lane = core.new_lane();
         core.group.room().await;
         // Not in this future, which would hold all of it while it waits.
@@ -154,7 +156,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         }
         match verdict? {
             Verdict::Admitted => {
-                inner.begun(run).await;
+                inner.go_on(run).await;
                 Ok((handle(id), None))
             }
             Verdict::Refused(refusal) => {
@@ -173,7 +175,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
     /// What is to be started, if it can be.
     pub(super) async fn checked(self) -> Result<(Arc<Inner>, NewRun), RunError> {
         let Self { inner, tenant, workflow, input, key, reject, choice, deadline, .. } = self;
-        let workflow = workflow.ok_or(RunError::Unregistered)?;
+        let workflow = workflow?;
         let queue = inner.queues.place(workflow.queue.as_ref(), choice)?;
         let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
         let input = input?.within(&inner.core.limits)?;
@@ -249,17 +251,6 @@ impl<O: DeserializeOwned + Send + 'static> IntoFuture for StartRun<O> {
 }
 
 impl Inner {
-    /// The row of a new run is durable.
-    pub(super) async fn begun(self: &Arc<Self>, run: Box<Run>) {
-        match &run.queue {
-            Some(queue) => {
-                self.note_deadline(&run);
-                self.queued(queue.name.as_str()).await;
-            }
-            None => self.spawn(run, None),
-        }
-    }
-
     /// The run that has the start key of this one, which was refused; a conflict if it has another input.
     pub(super) async fn first_under(
         &self,

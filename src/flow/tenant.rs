@@ -61,7 +61,7 @@ impl TenantClient {
         W: WorkflowFn<I, O>,
         I: Serialize + Send + Sync + 'static,
     {
-        let workflow = self.inner.workflows.of_function::<W>().cloned();
+        let workflow = self.inner.registered::<W>().cloned();
         StartRun::of(self.inner.clone(), self.tenant.clone(), workflow, input)
     }
 

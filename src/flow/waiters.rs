@@ -1,9 +1,9 @@
 //! Waiters in this process: callers that wait for the ends of runs, and runs that wait for answers.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::id::{QuestionId, RunId, Tenant};
 use crate::store::RunState;
@@ -12,6 +12,8 @@ use crate::store::RunState;
 #[derive(Default)]
 pub(super) struct EndWaiters {
     by_run: Mutex<BTreeMap<RunId, Waiting>>,
+    /// Notified when a caller begins to wait.
+    pub(super) began: Arc<Notify>,
 }
 
 /// The callers that wait for the end of one run.
@@ -30,7 +32,13 @@ impl EndWaiters {
         let (sender, receiver) = oneshot::channel();
         let waiting = || Waiting { tenant: tenant.clone(), callers: Vec::new() };
         self.by_run().entry(id).or_insert_with(waiting).callers.push(sender);
+        self.began.notify_one();
         receiver
+    }
+
+    /// True if no caller waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_run().is_empty()
     }
 
     /// Forgets the callers of this run that have gone away.

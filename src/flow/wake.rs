@@ -10,11 +10,14 @@ use crate::id::{RunId, Tenant};
 use crate::store::{Question, QuestionKind, Run, RunState, Signal, Store as _, StoreError};
 
 /// The greatest number of runs whose signals one query asks for.
-const LIVES: usize = 256;
+const AT_ONCE: usize = 256;
 
 impl Inner {
     /// Starts a run over from its records, because an answer or the run's time has come.
     pub(super) async fn wake(self: &Arc<Self>, tenant: &Tenant, id: RunId) {
+        if self.core.is_client() {
+            return self.hand_over();
+        }
         if self.runs.bounce(id) {
             return;
         }
@@ -64,6 +67,9 @@ impl Inner {
     pub(super) fn delivered(self: &Arc<Self>, signal: Signal) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let (tenant, run, command) = (signal.tenant.clone(), signal.run, is_command(&signal));
+            if self.core.is_client() {
+                return self.hand_over();
+            }
             if self.runs.deliver(signal) {
                 return;
             }
@@ -81,15 +87,11 @@ impl Inner {
         })
     }
 
-    /// Hands the runs that are active here the signals that other workers have sent them.
+    /// Hands the runs that have a task here the signals that other processes have sent them.
     pub(super) async fn look_for_signals(&self) -> Result<(), StoreError> {
-        let lives = self.runs.lives();
-        for lives in lives.chunks(LIVES) {
-            let runs: Vec<_> = lives.iter().map(|live| (live.tenant.clone(), live.id)).collect();
-            for signal in self.core.group.signal_pending(&runs).await? {
-                if let Some(live) = lives.iter().find(|live| live.id == signal.run) {
-                    live.deliver(signal);
-                }
+        for runs in self.runs.in_hand().chunks(AT_ONCE) {
+            for signal in self.core.group.signal_pending(runs).await? {
+                self.runs.deliver(signal);
             }
         }
         Ok(())

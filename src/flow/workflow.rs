@@ -65,6 +65,10 @@ where
     })
 }
 
+/// The version of a run that a client has started: the worker that takes the run up gives it the newest version that it
+/// knows, and the queue and the deadline of its workflow.
+pub(super) const UNBOUND: u32 = 0;
+
 /// A version of a workflow, as it is registered.
 #[derive(Clone)]
 pub(super) struct Registered {
@@ -86,8 +90,33 @@ pub(super) struct Registered {
 }
 
 impl Registered {
+    /// A workflow that a client knows by its name only.
+    pub(super) fn elsewhere(name: &str) -> Result<Self, IdError> {
+        let start = |_, _: &Payload| {
+            Err(PayloadError::Mismatch { expected: "code", reason: "a client has none".into() })
+        };
+        Ok(Self { version: UNBOUND, ..Self::new(Name::new(name)?, Arc::new(start)) })
+    }
+
+    fn new(name: Name, start: Arc<Start>) -> Self {
+        Self {
+            name,
+            version: 1,
+            start,
+            replaces: BTreeSet::new(),
+            calls: None,
+            queue: None,
+            budget: None,
+            deadline: None,
+            retention: Retention::tombstone_after(KEPT),
+        }
+    }
+
     /// The reason why it cannot be registered, if there is one.
     fn objection(&self) -> Option<String> {
+        if self.version == UNBOUND {
+            return Some("versions begin at 1".to_owned());
+        }
         if let Some(not_older) = self.replaces.iter().find(|older| **older >= self.version) {
             return Some(format!("version {} replaces older ones only, not {not_older}", self.version));
         }
@@ -149,17 +178,7 @@ impl Workflow {
         O: Serialize + Send + 'static,
     {
         let name = name.into();
-        let registered = Name::new(&name).map(|name| Registered {
-            name,
-            version: 1,
-            start: erased(workflow),
-            replaces: BTreeSet::new(),
-            calls: None,
-            queue: None,
-            budget: None,
-            deadline: None,
-            retention: Retention::tombstone_after(KEPT),
-        });
+        let registered = Name::new(&name).map(|name| Registered::new(name, erased(workflow)));
         Self { name, function: (TypeId::of::<W>(), type_name::<W>()), registered }
     }
 
@@ -276,7 +295,7 @@ impl Workflows {
     /// Every version whose runs can be carried on.
     pub(super) fn carried(&self) -> Vec<(Name, u32)> {
         let versions = |workflow: &Registered| {
-            let all = workflow.replaces.iter().copied().chain([workflow.version]);
+            let all = workflow.replaces.iter().copied().chain([workflow.version, UNBOUND]);
             all.map(|version| (workflow.name.clone(), version)).collect::<Vec<_>>()
         };
         self.all().flat_map(versions).collect()
@@ -306,6 +325,9 @@ impl Workflows {
 
     /// What carries on a run that this version began: itself, or else the newest of those that take it over.
     pub(super) fn find(&self, name: &str, version: u32) -> Option<&Registered> {
+        if version == UNBOUND {
+            return self.newest(name);
+        }
         let versions = self.by_name.get(name)?;
         let heir = || versions.values().rev().find(|newer| newer.replaces.contains(&version));
         versions.get(&version).or_else(heir)
@@ -329,8 +351,10 @@ impl Workflows {
     pub(super) fn unknown(&self, run: &Run) -> String {
         let (name, begun_by) = (run.workflow.as_str(), run.version);
         let Some(versions) = self.by_name.get(name) else {
+            let begun_by =
+                if begun_by == UNBOUND { "a version".to_owned() } else { format!("version {begun_by}") };
             return format!(
-                "{}: no workflow named {name:?} is registered with this engine. Register version {begun_by} of \
+                "{}: no workflow named {name:?} is registered with this engine. Register {begun_by} of \
                  it, and the run goes on by itself; or abandon it?",
                 run.id
             );

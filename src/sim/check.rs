@@ -272,7 +272,7 @@ impl Seen {
 
     fn wrote(&mut self, life: u32, clock: &SimClock, change: &Change) {
         match change.worker {
-            Some(WorkerChange::Enrol { .. }) => {
+            Some(WorkerChange::Enrol { .. } | WorkerChange::Attach { .. }) => {
                 self.enrolled.insert(life);
                 self.fences.push(life);
             }

@@ -44,9 +44,10 @@ macro_rules! boundary {
 fn of_worker(worker: &WorkerChange) -> Option<Boundary> {
     match worker {
         WorkerChange::Renew { .. } | WorkerChange::Settle { .. } | WorkerChange::Publish => None,
-        WorkerChange::Enrol { .. } | WorkerChange::FenceOthers { .. } | WorkerChange::End { .. } => {
-            Some(boundary!(BeforeEnrolment, AfterEnrolment))
-        }
+        WorkerChange::Enrol { .. }
+        | WorkerChange::Attach { .. }
+        | WorkerChange::FenceOthers { .. }
+        | WorkerChange::End { .. } => Some(boundary!(BeforeEnrolment, AfterEnrolment)),
         WorkerChange::Retire { .. } => Some(boundary!(BeforeRetirement, AfterRetirement)),
     }
 }

@@ -185,6 +185,15 @@ pub enum WorkerChange {
         /// store of one worker, whose lock takes the place of a lease.
         lease_until: Option<Timestamp>,
     },
+    /// A client attaches under a fresh name. The store gives it the next fence, for the ids of its rows. A client
+    /// carries nothing out: it has no lease, nobody takes over from it, and [`FenceOthers`](WorkerChange::FenceOthers)
+    /// spares it. Its row is settled from the start.
+    Attach {
+        /// The name of the client: unique, with a random part.
+        name: String,
+        /// The instant of the change.
+        at: Timestamp,
+    },
     /// The worker renews its lease, by the store's clock.
     Renew {
         /// The new end of the worker's lease.
@@ -203,7 +212,8 @@ pub enum WorkerChange {
         /// The fence of the ended worker.
         fence: Fence,
     },
-    /// All other workers are dead (embedded: the lock was acquired): their writes are void from now on.
+    /// All other workers are dead (embedded: the lock was acquired): their writes are void from now on. Those of
+    /// [clients](WorkerChange::Attach) are not.
     FenceOthers {
         /// The instant of the change.
         at: Timestamp,

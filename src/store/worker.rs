@@ -29,6 +29,7 @@ pub struct Worker {
 
 /// The state that a worker of a shared store polls, read in one query.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct ClusterStatus {
     /// The present time by the store's clock, which alone measures leases.
     pub time: Timestamp,
@@ -38,6 +39,9 @@ pub struct ClusterStatus {
     pub next_due: Option<Timestamp>,
     /// True if a run waits in a queue.
     pub queued: bool,
+    /// True if a waiting run was sent a signal that wakes it, or its question was answered: by a process that could
+    /// not wake the run itself.
+    pub resumable: bool,
     /// True if an event waits to be published.
     pub unpublished: bool,
     /// True if the ledger counts as older than the world.

@@ -133,13 +133,3 @@ async fn an_error_that_main_returns_says_what_to_do() {
     let said = format!("{failed:?}");
     assert!(said.contains("failed: ") && said.ends_with("the card is declined"), "{said}");
 }
-
-#[test]
-fn each_example_is_in_the_index() {
-    let index = include_str!("../../workflows/README.md");
-    let manifest = include_str!("../../Cargo.toml");
-    let examples = manifest.split("[[example]]\n").skip(1).filter_map(|table| table.split('"').nth(3));
-    let missing: Vec<_> =
-        examples.filter(|path| !index.contains(&format!("({})", &path["workflows/".len()..]))).collect();
-    assert!(missing.is_empty(), "{missing:?}");
-}

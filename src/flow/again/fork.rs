@@ -5,8 +5,9 @@ use super::past::{Past, children};
 use super::{Plan, RunError};
 use crate::flow::child::lineage::{ENDED, begun, ended};
 use crate::flow::deadline::Deadline;
+use crate::flow::row::started;
 use crate::id::RunId;
-use crate::store::{Change, PastStep, Refusal, Run, RunState, Signal, Step, StepKind, Store as _, Verdict};
+use crate::store::{Change, PastStep, Refusal, Run, Signal, Step, StepKind, Store as _, Verdict};
 
 impl Plan {
     /// Begins the new run, and returns its id.
@@ -22,8 +23,11 @@ impl Plan {
                 break (row, again, past);
             }
         };
-        let workflow =
-            self.inner.workflows.find(row.workflow.as_str(), row.version).ok_or(RunError::Unregistered)?;
+        let version = match self.inner.workflows.find(row.workflow.as_str(), row.version) {
+            Some(workflow) => workflow.version,
+            None if self.core().is_client() => row.version, // the worker that takes the run up knows its heir
+            None => return Err(RunError::Unregistered),
+        };
         let point = self.point(&past)?;
         self.may_explore(&past, point)?;
         let (standing, void) = past.split(point);
@@ -32,10 +36,10 @@ impl Plan {
         let now = core.now();
         let mut run = Run {
             id: RunId(core.ids.next()),
-            version: workflow.version,
+            version,
             key: Some(format!("~fork/{}/{id}", row.id)),
             parent: None,
-            state: RunState::Active,
+            state: started(core, now),
             fence: core.fence,
             revision: 1,
             deaths: 0,

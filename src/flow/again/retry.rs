@@ -45,7 +45,7 @@ impl Plan {
             match verdict? {
                 Verdict::Admitted => {
                     tracing::info!(tenant = %self.tenant, run = %row.id, workflow = %row.workflow, by = self.by, "run retried");
-                    self.inner.spawn(Box::new(run), None);
+                    self.inner.go_on(Box::new(run)).await;
                     return Ok(Sent::New);
                 }
                 // Another command was first, perhaps the very same one.
@@ -82,7 +82,8 @@ impl Plan {
     }
 
     fn may_be_retried(&self, row: &Run) -> Result<(), RunError> {
-        if self.inner.workflows.find(row.workflow.as_str(), row.version).is_none() {
+        let is_known = self.inner.workflows.find(row.workflow.as_str(), row.version).is_some();
+        if !is_known && !self.core().is_client() {
             return Err(RunError::Unregistered);
         }
         match row.state {

@@ -99,7 +99,7 @@ fn to_be_written(
 async fn begin(engine: Arc<Inner>, run: Run, change: Change) -> Result<Verdict, StoreError> {
     let verdict = engine.core.group.commit_one(change).await;
     match &verdict {
-        Ok(Verdict::Admitted) => engine.begun(Box::new(run)).await,
+        Ok(Verdict::Admitted) => engine.go_on(Box::new(run)).await,
         _ => engine.perhaps_ours(&run.tenant, run.id),
     }
     verdict

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::exec::last;
 use crate::flow::inner::Inner;
+use crate::flow::workflow::UNBOUND;
 use crate::store::{Admission, Queue, Run, Store as _, StoreError, Verdict};
 
 /// The greatest number of runs that one transaction admits.
@@ -111,6 +112,8 @@ impl Inner {
             }
             if carried.contains(&run.id) && !self.runs.has_of(&run.tenant, run.id) {
                 self.wake(&run.tenant, run.id).await;
+            } else if run.version == UNBOUND {
+                self.claim(vec![run], |_| {}).await?; // the run is given its version and its deadline first
             } else {
                 self.spawn(Box::new(run), None);
             }

@@ -15,6 +15,8 @@ pub(in crate::flow) struct Queues {
     pub(super) declared: BTreeMap<String, Queue>,
     /// The queues for which a task admits runs, and whether that task is to look once more when it has found nothing.
     asking: Mutex<BTreeMap<String, bool>>,
+    /// True for a client: it declares no queue, and may put runs into any.
+    any: bool,
     /// The queues whose last admission was not read back, with its instant (UTC). The lock makes admissions follow one
     /// another.
     pub(super) admitted: tokio::sync::Mutex<BTreeMap<String, Timestamp>>,
@@ -29,6 +31,11 @@ pub(in crate::flow) struct Choice {
 }
 
 impl Queues {
+    /// Those of a client.
+    pub(in crate::flow) fn elsewhere() -> Self {
+        Self { any: true, ..Self::default() }
+    }
+
     /// Declares a queue, or returns the reason why it is refused.
     pub(in crate::flow) fn declare(&mut self, queue: Queue) -> Result<(), String> {
         queue.check()?;
@@ -80,7 +87,7 @@ impl Queues {
             }
             return Ok(None);
         };
-        if !self.has(&name) {
+        if !self.any && !self.has(&name) {
             let declared = self.names().filter(|name| !name.starts_with('~')).cloned().collect();
             return Err(RunError::UnknownQueue { queue: name, declared });
         }

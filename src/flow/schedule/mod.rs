@@ -263,7 +263,7 @@ impl SetSchedule {
     {
         let Self { handle, when, overlap, choice } = self;
         let ScheduleHandle { inner, tenant, name } = handle;
-        let workflow = inner.workflows.of_function::<W>().cloned().ok_or(RunError::Unregistered)?;
+        let workflow = inner.registered::<W>()?.clone();
         let refused = |reason: String| RunError::Schedule { name: name.clone(), reason };
         if overlap == Overlap::After && (choice.queue.is_some() || workflow.queue.is_some()) {
             return Err(refused("runs that begin one after the other are in a queue of their own".into()));

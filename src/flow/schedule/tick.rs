@@ -118,7 +118,7 @@ impl Inner {
         let change = crate::store::Change { schedule: Some(Box::new(next)), ..change };
         match (self.core.group.commit_one(change).await?, fate) {
             (Verdict::Admitted, Fate::Begins(run)) => {
-                self.begun(run).await;
+                self.go_on(run).await;
                 Ok(())
             }
             // Another worker was first.

@@ -183,7 +183,7 @@ impl Inner {
             self.make_active(&mut found);
             let woken = self.core.group.commit_one(change.clone().run(found.clone())).await;
             if let Ok(Verdict::Admitted) = woken {
-                self.spawn(Box::new(found), None);
+                self.go_on(Box::new(found)).await;
                 return Ok(Sent::New);
             }
             self.perhaps_ours(&tenant, run);

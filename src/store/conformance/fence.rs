@@ -5,7 +5,7 @@ use super::{admit, one, refused};
 use crate::clock::Timestamp;
 use crate::id::Fence;
 use crate::payload::DigestKey;
-use crate::store::{Change, Refusal, RunState, Store, Verdict, Worker, WorkerChange};
+use crate::store::{Change, Refusal, RunState, Store, Verdict, WaitsOn, Worker, WorkerChange};
 
 /// Each worker is given a higher fence than all before it, and is found by its name.
 pub async fn rises_with_each_worker(store: &dyn Store) {
@@ -232,4 +232,47 @@ fn of_every_kind(by: &Sample) -> Vec<Change> {
         key,
         enrolment,
     ]
+}
+
+/// A client attaches beside the workers: its writes count until it goes, nobody takes over from it, and a worker that
+/// fences all others spares it.
+pub async fn a_client_is_no_worker(store: &dyn Store) {
+    let attach = WorkerChange::Attach { name: "a client".to_owned(), at: Timestamp(150) };
+    let attach = Change { worker: Some(attach), ..Change::default() };
+    admit(store, std::slice::from_ref(&attach)).await;
+    assert_eq!(refused(store, attach).await, None, "the very same row");
+    let client = store.worker_find("a client").await.unwrap().unwrap();
+    assert_eq!((client.lease_until, client.ended_at, client.settled), (None, None, true));
+    let ann = Sample::enrol(store, "ann").await;
+    assert!(ann.fence > client.fence);
+    admit(store, &[fence_others(ann.fence)]).await;
+    assert_eq!(store.worker_at(client.fence).await.unwrap(), Some(client.clone()));
+    let listed = store.pulse().await.unwrap().workers;
+    assert_eq!(listed.iter().map(|worker| worker.fence).collect::<Vec<_>>(), [ann.fence]);
+    let by_client = |key| Change::by(client.fence).run(ann.run(key));
+    admit(store, &[by_client("a")]).await;
+    admit(store, &[retire(client.fence)]).await;
+    assert_eq!(refused(store, by_client("b")).await, Some(Refusal::Fenced));
+}
+
+/// The pulse tells of a waiting run that was sent a signal which wakes it, and of no other.
+pub async fn the_pulse_tells_of_runs_that_may_go_on(store: &dyn Store) {
+    let ann = Sample::enrol(store, "ann").await;
+    let told = async || store.pulse().await.unwrap().resumable;
+    let deaf = ann.run("deaf");
+    let waits = |on| RunState::Waiting { until: None, on };
+    let asleep = ann.run_on(&deaf, waits(WaitsOn::NOTHING));
+    admit(store, &[ann.change().run(deaf.clone())]).await;
+    admit(store, &[ann.change().run(asleep.clone())]).await;
+    admit(store, &[Change { signal: Some(Box::new(ann.signal(&deaf, "go", "1"))), ..ann.change() }]).await;
+    assert!(!told().await, "it waits for no signal");
+    let listens = ann.run_on(&asleep, waits(WaitsOn::SIGNAL));
+    admit(store, &[ann.change().run(listens.clone())]).await;
+    assert!(told().await);
+    let signal = ann.signal(&deaf, "go", "1");
+    admit(store, &[Change { received: Some(Box::new(signal)), ..ann.change() }]).await;
+    assert!(!told().await, "it has received the signal");
+    let asks = ann.run_on(&listens, waits(WaitsOn::ANSWER));
+    admit(store, &[ann.change().run(asks)]).await;
+    assert!(told().await, "nothing that it asked is open");
 }

@@ -82,7 +82,8 @@ macro_rules! conformance_cases {
                 of_a_call_that_its_run_left_is_asked_about, that_came_before_the_seal_is_compared_by_it,
                 is_compared_within_a_batch, of_the_effect_of_its_record_asks_nothing, belongs_to_its_tenant;
             fence: rises_with_each_worker, a_name_is_given_once, a_fenced_worker_changes_nothing,
-                an_unknown_worker_changes_nothing, a_change_by_nobody_is_refused, only_the_others_are_fenced,
+                an_unknown_worker_changes_nothing, a_change_by_nobody_is_refused, only_the_others_are_fenced, a_client_is_no_worker,
+                the_pulse_tells_of_runs_that_may_go_on,
                 counts_within_the_batch, a_lease_that_ran_out_ends_its_worker,
                 a_lease_that_was_renewed_goes_on, an_ended_worker_is_ended_once,
                 is_listed_until_it_is_settled, a_retired_worker_has_ended;

@@ -41,7 +41,9 @@ impl Names {
 
     fn learn_row(&mut self, row: Written<'_>, by: Option<Fence>) {
         match row {
-            Written::Worker(WorkerChange::Enrol { name, .. }) => drop(self.workers.insert(name.clone())),
+            Written::Worker(WorkerChange::Enrol { name, .. } | WorkerChange::Attach { name, .. }) => {
+                self.workers.insert(name.clone());
+            }
             Written::Admission(row) => {
                 self.queues.extend(by.map(|fence| (row.queue.name().to_owned(), fence)));
             }

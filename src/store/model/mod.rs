@@ -305,6 +305,8 @@ impl Store for Model {
             workers: tables.workers(),
             next_due: tables.next_due(Timestamp::MIN),
             queued: !tables.queue_waiting().is_empty(),
+            resumable: !tables.run_signalled(RunId(i64::MIN), 1).is_empty()
+                || !tables.run_answered(RunId(i64::MIN), 1).is_empty(),
             unpublished: tables.is_unpublished(),
             restored: tables
                 .document_find(&Tenant::ledger(), LEDGER_KIND, LEDGER_ID)

@@ -309,7 +309,7 @@ impl Tables {
     }
 
     pub(super) fn workers(&self) -> Vec<Worker> {
-        self.workers.values().filter(|worker| worker.ended_at.is_none() || !worker.settled).cloned().collect()
+        self.workers.values().filter(|worker| !worker.settled).cloned().collect()
     }
 
     pub(super) fn tenant_key(&self, tenant: &Tenant) -> Option<DigestKey> {

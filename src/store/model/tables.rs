@@ -136,7 +136,11 @@ impl Tables {
 
     fn check_worker(&self, change: &WorkerChange, by: Option<Fence>) -> Result<(), Refusal> {
         match change {
-            WorkerChange::Enrol { name, .. } if self.worker_named(name).is_some() => Err(Refusal::Exists),
+            WorkerChange::Enrol { name, .. } | WorkerChange::Attach { name, .. }
+                if self.worker_named(name).is_some() =>
+            {
+                Err(Refusal::Exists)
+            }
             WorkerChange::End { fence, at } if !self.is_expired(*fence, *at) => Err(Refusal::Stale),
             WorkerChange::Settle { fence } if !self.is_fenced(*fence) => Err(Refusal::Stale),
             WorkerChange::Publish if self.another_publishes(by) => Err(Refusal::Exists),
@@ -156,7 +160,7 @@ impl Tables {
     fn has(&self, row: Written<'_>) -> Option<bool> {
         let signal = |signal: &Signal| self.signals.get(&signal_key(signal));
         Some(match row {
-            Written::Worker(WorkerChange::Enrol { name, at, .. }) => self
+            Written::Worker(WorkerChange::Enrol { name, at, .. } | WorkerChange::Attach { name, at }) => self
                 .worker_named(name)
                 .is_some_and(|stored| stored.enrolled_at == *at && stored.ended_at.is_none()),
             Written::Worker(WorkerChange::End { fence, at }) => {
@@ -284,33 +288,38 @@ impl Tables {
 
     fn write_worker(&mut self, change: &WorkerChange, by: Option<Fence>) {
         match change {
-            WorkerChange::Enrol { name, at, lease_until } => {
-                let fence = Fence(self.workers.keys().next_back().map_or(1, |last| last.0 + 1));
-                let worker = Worker {
-                    fence,
-                    name: name.clone(),
-                    enrolled_at: *at,
-                    lease_until: *lease_until,
-                    ended_at: None,
-                    retired: false,
-                    settled: false,
-                    publishes: false,
-                    version: Some(Worker::VERSION.to_owned()),
-                };
-                self.workers.insert(fence, worker);
-            }
+            WorkerChange::Enrol { name, at, lease_until } => self.enrol(name, *at, *lease_until, false),
+            WorkerChange::Attach { name, at } => self.enrol(name, *at, None, true),
             WorkerChange::Renew { until } => {
                 self.each(|w| Some(w.fence) == by, |w| w.lease_until = Some(*until));
             }
             WorkerChange::End { fence, at } => self.end(*at, |worker| worker.fence == *fence),
             WorkerChange::Settle { fence } => self.each(|w| w.fence == *fence, |w| w.settled = true),
             WorkerChange::Publish => self.each(|w| Some(w.fence) == by, |w| w.publishes = true),
-            WorkerChange::FenceOthers { at } => self.end(*at, |worker| Some(worker.fence) != by),
+            WorkerChange::FenceOthers { at } => {
+                self.end(*at, |worker| Some(worker.fence) != by && !worker.settled);
+            }
             WorkerChange::Retire { at } => {
                 self.end(*at, |worker| Some(worker.fence) == by);
                 self.each(|w| Some(w.fence) == by, |w| w.retired = true);
             }
         }
+    }
+
+    fn enrol(&mut self, name: &str, at: Timestamp, lease_until: Option<Timestamp>, settled: bool) {
+        let fence = Fence(self.workers.keys().next_back().map_or(1, |last| last.0 + 1));
+        let worker = Worker {
+            fence,
+            name: name.to_owned(),
+            enrolled_at: at,
+            lease_until,
+            ended_at: None,
+            retired: false,
+            settled,
+            publishes: false,
+            version: Some(Worker::VERSION.to_owned()),
+        };
+        self.workers.insert(fence, worker);
     }
 
     fn end(&mut self, at: Timestamp, which: impl Fn(&Worker) -> bool) {

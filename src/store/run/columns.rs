@@ -14,14 +14,14 @@ table! { Run in "run", Moves by (id) with (tenant) {
     id, tenant, workflow fixed, version, key fixed, parent fixed, input fixed, input_hash fixed,
     state [state number, wake_at number, waits_on number, outcome text],
     fence, revision, deaths, created_at fixed, updated_at, unsettled, number fixed, base, turn,
-    queue [queue text fixed, queue_key text fixed, priority number fixed, admitted_at number],
-    deadline fixed
+    queue [queue text, queue_key text, priority number, admitted_at number],
+    deadline
 } }
 
 impl Row for Run {
     /// The form of a run that has been in no loop and in no queue, has no deadline, and has not gone on as new. The
-    /// number of a turn only rises, and a queue and a deadline are permanent, so the row never had other values in
-    /// these columns.
+    /// number of a turn only rises, and a queue and a deadline are never taken back, so the row never had other values
+    /// in these columns.
     const FORMS: &'static [Form] = &[&[
         ("base", "0"),
         ("turn", "1"),

@@ -56,7 +56,7 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
             let stored = session.row(AGGREGATE, &[(&row.tenant).into(), (&*row.name).into()]).await?;
             stored.is_some_and(|stored: Aggregate| stored.same_change(row))
         }
-        Written::Worker(WorkerChange::Enrol { name, at, .. }) => {
+        Written::Worker(WorkerChange::Enrol { name, at, .. } | WorkerChange::Attach { name, at }) => {
             let sql = "SELECT 1 FROM worker WHERE name = $1 AND enrolled_at = $2 AND ended_at IS NULL";
             session.finds(sql, &[(&**name).into(), at.0.into()]).await?
         }

@@ -192,7 +192,7 @@ impl<D: Reader> Queries<D> {
         self.page(behind, after.0, &[limit.into()]).await
     }
 
-    pub(super) async fn run_answered(&self, after: RunId, limit: u32) -> Listed<Run> {
+    pub(in crate::store) async fn run_answered(&self, after: RunId, limit: u32) -> Listed<Run> {
         let index = D::either("INDEXED BY escalation_run ", "");
         let behind = format!(
             "WHERE waits_on IN (1, 3) AND id > $1 AND NOT EXISTS (SELECT 1 FROM escalation e {index}WHERE \
@@ -206,7 +206,7 @@ impl<D: Reader> Queries<D> {
     }
 
     /// The runs are found by their unreceived signals, which are few.
-    pub(super) async fn run_signalled(&self, after: RunId, limit: u32) -> Listed<Run> {
+    pub(in crate::store) async fn run_signalled(&self, after: RunId, limit: u32) -> Listed<Run> {
         // In SQLite the primary key of a run is its id alone.
         let few = D::either(
             "id IN (SELECT s.run FROM signal s INDEXED BY signal_pending WHERE NOT s.received)",

@@ -32,6 +32,16 @@ pub(in crate::store) async fn write<S: Session>(
             let until = lease_until.map_or(Given::Null(Kind::Number), |until| until.0.into());
             session.finds(sql, &[name.as_str().into(), at.0.into(), until, Worker::VERSION.into()]).await?
         }
+        WorkerChange::Attach { name, at } => {
+            let sql = S::either(
+                "INSERT INTO worker (name, enrolled_at, settled, version) VALUES ($1, $2, true, $3) \
+                 ON CONFLICT (name) DO NOTHING RETURNING fence",
+                "WITH next AS (UPDATE fence SET last = last + 1 WHERE id = 1 RETURNING last) \
+                 INSERT INTO worker (fence, name, enrolled_at, retired, settled, version) \
+                 SELECT last, $1, $2, false, true, $3 FROM next ON CONFLICT (name) DO NOTHING RETURNING fence",
+            );
+            session.finds(sql, &[name.as_str().into(), at.0.into(), Worker::VERSION.into()]).await?
+        }
         WorkerChange::Renew { until } => {
             let sql = "UPDATE worker SET lease_until = $1 WHERE fence = $2 RETURNING fence";
             session.finds(sql, &[until.0.into(), by]).await?
@@ -75,7 +85,9 @@ pub(in crate::store) async fn write<S: Session>(
     };
     Ok(match change {
         _ if written => None,
-        WorkerChange::Enrol { .. } | WorkerChange::Publish => Some(Refusal::Exists),
+        WorkerChange::Enrol { .. } | WorkerChange::Attach { .. } | WorkerChange::Publish => {
+            Some(Refusal::Exists)
+        }
         WorkerChange::End { .. } | WorkerChange::Settle { .. } => Some(Refusal::Stale),
         WorkerChange::Renew { .. } | WorkerChange::FenceOthers { .. } | WorkerChange::Retire { .. } => None,
     })

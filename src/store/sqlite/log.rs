@@ -22,9 +22,7 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn of(place: &Place, limit: u64) -> Self {
-        let mut path = place.path().as_os_str().to_owned();
-        path.push("-wal");
-        Self { path: path.into(), limit: limit.max(1), next: limit.max(1), batches: 0 }
+        Self { path: place.log(), limit: limit.max(1), next: limit.max(1), batches: 0 }
     }
 
     /// Warns of a log that has grown, once for each doubling. This is called after each batch.

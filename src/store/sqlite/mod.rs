@@ -4,6 +4,7 @@
 //! (<https://sqlite.org/pragma.html#pragma_synchronous>). There is one writer, because SQLite has only one and its
 //! busy handler polls. There is a file per table; `commit` puts their rows into one transaction.
 
+mod beside;
 mod commit;
 mod continuity;
 mod find;
@@ -100,6 +101,7 @@ struct Writer {
     shared: shared::Shared,
     place: Arc<place::Place>,
     log: log::Log,
+    beside: beside::Beside,
 }
 
 impl Sqlite {
@@ -116,6 +118,15 @@ impl Sqlite {
     /// Opens the database with options.
     pub async fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         open::open(path.as_ref(), options).await
+    }
+
+    /// Opens an existing database to write into it beside the engine that works on it, or without one. The engine finds
+    /// what is written here.
+    ///
+    /// # Errors
+    /// [`StoreError::Open`] if the database does not exist, or belongs to another application or to another version.
+    pub async fn open_beside(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        open::open_beside(path.as_ref(), options).await
     }
 
     /// Opens an existing database for reading only, beside the process that works on it or without one. Every write
@@ -171,10 +182,15 @@ impl Drop for Sqlite {
 }
 
 impl Writer {
+    /// True in an open transaction.
+    fn is_busy(&self) -> bool {
+        self.unfinished || self.has_shared()
+    }
+
     /// Moves the log into the database file, which is then complete without it, and closes.
     async fn close(mut self) -> Result<(), StoreError> {
         self.settle().await?;
-        if !empty_log(&mut self.connection).await? {
+        if self.place.is_owner() && !empty_log(&mut self.connection).await? {
             let path = self.place.path().display();
             tracing::warn!(%path, "database log not emptied, copy the -wal file as well");
         }
@@ -237,8 +253,9 @@ impl Store for Sqlite {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// Resolves when another process has written: a client beside the engine, or the engine beside a client.
     fn woken(&self) -> StoreFuture<'_, ()> {
-        Box::pin(std::future::pending())
+        Box::pin(self.written_beside())
     }
 }
 

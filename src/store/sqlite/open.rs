@@ -11,6 +11,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, Sq
 use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqlitePool};
 use tokio::sync::Mutex;
 
+use super::beside::Beside;
 use super::continuity::{self, Continuity};
 use super::find::Finder;
 use super::log::Log;
@@ -103,11 +104,7 @@ async fn open_unless(
     refuse_network_filesystem(&path)?;
     let place = Arc::new(Place::own(&path, options.wait_for_owner).await?);
     let path = place.path();
-    let connect = place
-        .connect()
-        .busy_timeout(options.busy_timeout)
-        .statement_cache_capacity(super::statement::KEPT)
-        .disable_statement_logging();
+    let connect = connect(&place, &options);
     let mut writer = connect.clone().connect().await.map_err(|e| unusable(path, &e))?;
     refuse_unsafe_library(path, &mut writer).await?;
     let version = refuse_foreign(path, &mut writer).await?;
@@ -121,23 +118,71 @@ async fn open_unless(
     place.check()?; // SQLite opened it by its name
     let (file, inode) = place.file();
     let continuity = continuity::judge(file, inode, &mut writer).await?;
+    Ok((assembled(place, connect, writer, &options, continuity).await?, version))
+}
+
+/// Opens an existing file without its lock, to write beside the engine that has the lock. The engine has made the
+/// schema, and changes it.
+pub(super) async fn open_beside(path: &Path, options: Options) -> Result<Sqlite, StoreError> {
+    let path = file_named(path)?;
+    refuse_network_filesystem(&path)?;
+    let place = Arc::new(Place::beside(&path)?);
+    let path = place.path();
+    let connect = connect(&place, &options);
+    let mut writer = connect.clone().connect().await.map_err(|e| unusable(path, &e))?;
+    refuse_unsafe_library(path, &mut writer).await?;
+    if refuse_older(path, &mut writer).await? == GIVEN_UP {
+        return Err(OpenError::GivenUp { path: path.display().to_string() }.into());
+    }
+    prepare_file(path, &mut writer).await?;
+    place.check()?; // SQLite opened it by its name
+    assembled(place, connect, writer, &options, Continuity::Unknown).await
+}
+
+/// The options for connections to the file.
+fn connect(place: &Place, options: &Options) -> SqliteConnectOptions {
+    place
+        .connect()
+        .busy_timeout(options.busy_timeout)
+        .statement_cache_capacity(super::statement::KEPT)
+        .disable_statement_logging()
+}
+
+/// The store on a file that was found sound.
+async fn assembled(
+    place: Arc<Place>,
+    connect: SqliteConnectOptions,
+    mut connection: SqliteConnection,
+    options: &Options,
+    continuity: Continuity,
+) -> Result<Sqlite, StoreError> {
     let readers = Queries(readers(&place, connect, options.readers));
-    let statements = Statements::default();
+    let beside = Beside::of(&place, &mut connection).await?;
     let log = Log::of(&place, options.large_log);
-    let (unfinished, shared) = (false, Shared::default());
-    let writer = Writer { connection: writer, statements, unfinished, shared, place: place.clone(), log };
-    Ok((
-        Sqlite {
-            place,
-            writer: Mutex::new(Some(writer)),
-            in_line: AtomicUsize::default(),
-            aside: Mutex::default(),
-            readers,
-            finder: Finder::default(),
-            continuity,
-        },
-        version,
-    ))
+    let (statements, unfinished, shared) = (Statements::default(), false, Shared::default());
+    let writer = Writer { connection, statements, unfinished, shared, place: place.clone(), log, beside };
+    Ok(Sqlite {
+        place,
+        writer: Mutex::new(Some(writer)),
+        in_line: AtomicUsize::default(),
+        aside: Mutex::default(),
+        readers,
+        finder: Finder::default(),
+        continuity,
+    })
+}
+
+/// Refuses a file whose schema is older than this build's, which only its engine may change. Returns the version.
+async fn refuse_older(path: &Path, connection: &mut SqliteConnection) -> Result<i64, StoreError> {
+    let version = refuse_foreign(path, connection).await?;
+    if version < latest() {
+        let detail = format!(
+            "its schema version is {version}, and this program needs {}: start an engine of this version on it first",
+            latest()
+        );
+        return Err(OpenError::Unusable { path: path.display().to_string(), detail }.into());
+    }
+    Ok(version)
 }
 
 /// Opens without a lock and without a writer: a process that works on the file goes on.
@@ -147,19 +192,10 @@ pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
     let options = Options::default();
     let place = Arc::new(Place::read_only(&path)?);
     let path = place.path();
-    let connect = place
-        .connect()
-        .read_only(true)
-        .busy_timeout(options.busy_timeout)
-        .statement_cache_capacity(super::statement::KEPT)
-        .disable_statement_logging();
+    let connect = connect(&place, &options).read_only(true);
     let mut connection = connect.clone().connect().await.map_err(|e| unusable(path, &e))?;
-    let version = refuse_foreign(path, &mut connection).await?;
+    refuse_older(path, &mut connection).await?;
     connection.close().await.map_err(|e| unusable(path, &e))?;
-    if version < latest() {
-        let detail = format!("its schema version is {version}, and this engine reads {}", latest());
-        return Err(OpenError::Unusable { path: path.display().to_string(), detail }.into());
-    }
     let readers = Queries(readers(&place, connect, options.readers));
     let continuity = Continuity::Unknown; // it stays unknown
     Ok(Sqlite {

@@ -93,6 +93,11 @@ impl Place {
         Self::open(path, false)
     }
 
+    /// Opens an existing file to write into it beside its owner: no lock is taken.
+    pub(super) fn beside(path: &Path) -> Result<Self, OpenError> {
+        Self::open(path, false)
+    }
+
     /// Opens or creates the file and takes its lock, or names the owner of the lock. A lock that another process
     /// holds is waited for: a process that was killed a moment ago may still be dying.
     pub(super) async fn own(path: &Path, wait: Duration) -> Result<Self, OpenError> {
@@ -125,6 +130,18 @@ impl Place {
     /// The path of the file, absolute and without symlinks.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The path of the write-ahead log.
+    pub(super) fn log(&self) -> PathBuf {
+        let mut path = self.path.as_os_str().to_owned();
+        path.push("-wal");
+        path.into()
+    }
+
+    /// True if this place holds the lock, so that no other process has an engine on the file.
+    pub(super) fn is_owner(&self) -> bool {
+        self.owner.load(Ordering::SeqCst)
     }
 
     /// The descriptor and the inode of the file.

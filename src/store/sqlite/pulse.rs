@@ -4,7 +4,7 @@ use sqlx::SqlitePool;
 
 use super::{Columns, StoreError, failure};
 use crate::clock::Timestamp;
-use crate::id::Tenant;
+use crate::id::{RunId, Tenant};
 use crate::store::sql::ask::Queries;
 use crate::store::{ClusterStatus, LEDGER_ID, LEDGER_KIND};
 
@@ -18,6 +18,8 @@ pub(super) async fn pulse(pool: &Queries<SqlitePool>) -> Result<ClusterStatus, S
         workers: pool.worker_open().await?,
         next_due: pool.next_due(Timestamp::MIN).await?,
         queued: !pool.queue_waiting().await?.is_empty(),
+        resumable: !pool.run_signalled(RunId(i64::MIN), 1).await?.is_empty()
+            || !pool.run_answered(RunId(i64::MIN), 1).await?.is_empty(),
         unpublished: pool.outbox_is_pending().await?,
         restored: restored.is_some_and(|row| row.open),
     })

@@ -8,6 +8,7 @@ mod changed;
 mod check;
 mod check_engine;
 mod child;
+mod client;
 mod clocks;
 mod code;
 mod commit;

@@ -1,0 +1,435 @@
+//! A client beside engines: what it writes is taken up, what they do is seen, on both stores.
+
+use std::future::IntoFuture as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use counterfoil::flow::{ClientBuilder, FailureCode, RunError, Sent, TenantClient, Workflow, WorkflowFn};
+use counterfoil::ledger::Queue;
+use counterfoil::store::postgres::Options;
+use counterfoil::store::{OpenError, QuestionKind, Resolution, RunState, StoreError};
+use counterfoil::{ApprovalSubject, Client, Engine, RunId};
+use serde_json::json;
+
+use super::answers::Place;
+use crate::flow;
+use crate::flow::lives::NAME;
+use crate::flow::tools::Ring;
+use crate::flow::world::{Process, World};
+use crate::store::postgres::Schema;
+
+impl Place {
+    fn client(&self, world: &World) -> ClientBuilder {
+        match self {
+            Self::File => Client::sqlite(world.path()),
+            Self::Schema(schema) => Client::postgres_with(crate::server::url(), schema.options()),
+        }
+    }
+
+    /// A client's view of the tenant, on the process's runtime.
+    fn acme(&self, world: &World, process: &Process) -> TenantClient {
+        process.on(self.client(world).open()).unwrap().tenant("acme").unwrap()
+    }
+}
+
+/// Resolves when a run is in this state, as the client sees it.
+async fn until_state(acme: &TenantClient, run: RunId, state: &str) {
+    while acme.handle::<()>(run).status().await.unwrap().state.name() != state {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn a_run_that_a_client_starts_is_carried_out_and_its_result_comes_back() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |ctx, input: u32| ctx.step("twice", &input, |input| input * 2).await);
+        let process = Process::start(&world, place.engine(&world).workflow("twice", 3, code));
+        let acme = place.acme(&world, &process);
+        process.on(async {
+            let run = acme.run_named("twice", 21).key("k").start().await.unwrap();
+            assert_eq!(run.result().await.unwrap(), json!(42));
+            assert_eq!(run.status().await.unwrap().version, 3, "the newest that the worker knows");
+            assert_eq!(acme.handle::<u32>(run.id()).result().await.unwrap(), 42, "in a type of its own");
+            let again = acme.run_named("twice", json!(21)).key("k").start().await.unwrap();
+            assert_eq!(again.id(), run.id());
+            let other = acme.run_named("twice", 22).key("k").await.unwrap_err();
+            assert!(matches!(other, RunError::Conflict { .. }), "{other}");
+            assert_eq!(acme.run_of_named("twice", "k").result().await.unwrap(), json!(42));
+            assert_eq!(acme.run_named("twice", 4).await.unwrap(), json!(8), "and without a key");
+        });
+        process.shut_down();
+    }
+}
+
+// Where no engine works, nothing is lost: the row waits for one.
+#[test]
+fn a_run_that_nobody_can_take_up_yet_begins_with_the_next_engine() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |_ctx, input: u32| Ok(input + 1));
+        Process::start(&world, place.engine(&world)).shut_down();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let run = runtime.block_on(async {
+            let client = place.client(&world).open().await.unwrap();
+            let run = client.tenant("acme").unwrap().run_named("next", 1).start().await.unwrap().id();
+            client.shutdown(Duration::ZERO).await;
+            run
+        });
+        let process = Process::start(&world, place.engine(&world).workflow("next", 1, code));
+        assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 2);
+        process.shut_down();
+    }
+}
+
+#[test]
+fn a_signal_of_a_client_reaches_a_run_that_waits_and_one_that_is_under_way() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |ctx, _input: ()| {
+            let first: u32 = ctx.signal("first").await?;
+            world.pass("between").await;
+            let second: u32 = ctx.signal("second").await?;
+            Ok(first + second)
+        });
+        world.hold("between");
+        let process = Process::start(&world, place.engine(&world).workflow(NAME, 1, code));
+        let acme = place.acme(&world, &process);
+        process.on(async {
+            let run = acme.run_named(NAME, ()).key("o1").start().await.unwrap();
+            until_state(&acme, run.id(), "waiting").await;
+            let order = acme.run_of_named(NAME, "o1");
+            assert_eq!(order.signal("first", 40).id("evt").await.unwrap(), Sent::New);
+            world.reached("between").await;
+            assert_eq!(order.signal("first", 40).id("evt").await.unwrap(), Sent::Before);
+            assert_eq!(order.signal("second", 2).await.unwrap(), Sent::New);
+            world.release("between");
+            assert_eq!(run.result().await.unwrap(), json!(42));
+        });
+        process.shut_down();
+    }
+}
+
+/// Waits at its first time for a signal that never comes.
+fn waits_once(world: &Arc<World>) -> impl WorkflowFn<(), u32> + Clone {
+    flow!(world, |ctx, _input: ()| {
+        if world.count("tried") == 1 {
+            ctx.signal::<u32>("never").await?;
+        }
+        Ok(7_u32)
+    })
+}
+
+#[test]
+fn a_client_pauses_and_resumes() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |ctx, _input: ()| ctx.signal::<u32>("go").await);
+        let process = place.life(&world, code);
+        let acme = place.acme(&world, &process);
+        process.on(async {
+            let run = acme.run_named(NAME, ()).start().await.unwrap();
+            until_state(&acme, run.id(), "waiting").await;
+            run.pause("ann", "wait a moment").await.unwrap();
+            until_state(&acme, run.id(), "blocked").await;
+            assert_eq!(acme.questions().await.unwrap()[0].kind, QuestionKind::Paused);
+            run.signal("go", 7).await.unwrap();
+            run.resume("ann", "go on").await.unwrap();
+            assert_eq!(run.result().await.unwrap(), json!(7));
+        });
+        process.shut_down();
+    }
+}
+
+#[test]
+fn a_client_cancels_retries_and_forks() {
+    for place in Place::both() {
+        let world = World::new();
+        let process = place.life(&world, waits_once(&world));
+        let acme = place.acme(&world, &process);
+        process.on(async {
+            let run = acme.run_named(NAME, ()).start().await.unwrap();
+            until_state(&acme, run.id(), "waiting").await;
+            run.cancel("ann", "not wanted").await.unwrap();
+            let RunError::Failed { failure, .. } = run.result().await.unwrap_err() else { panic!() };
+            assert_eq!(failure.code, FailureCode::Cancelled);
+            run.retry("ann", "wanted after all").await.unwrap();
+            assert_eq!(run.result().await.unwrap(), json!(7));
+            let fork = run.fork("ann", "look once more").await.unwrap();
+            assert_eq!(fork.result().await.unwrap(), json!(7));
+        });
+        process.shut_down();
+    }
+}
+
+// The person's answer comes through the client; the run's process reads it, and decodes it.
+#[test]
+fn an_answer_of_a_client_counts_once_a_worker_has_read_it() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |ctx, _input: ()| ctx.call::<Ring>("door".into()).await);
+        world.hold("ring after");
+        let process = place.life(&world, code.clone());
+        let run = process.on(async {
+            let run = process.acme().run(code.clone(), ()).start().await.unwrap();
+            world.reached("ring after").await;
+            run.id()
+        });
+        process.crash();
+        world.release("ring after");
+        let process = place.life(&world, code);
+        let acme = place.acme(&world, &process);
+        process.on(async {
+            while acme.questions().await.unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            until_state(&acme, run, "waiting").await;
+            let question = acme.questions().await.unwrap().remove(0);
+            acme.answer(question.id, Resolution::Happened(json!("seven")), "ann").await.unwrap();
+            let misfit = async || {
+                let asked = acme.questions().await.unwrap().remove(0);
+                asked.waiting.is_some_and(|answer| answer.misfit.is_some())
+            };
+            while !misfit().await {
+                tokio::task::yield_now().await;
+            }
+            acme.answer(question.id, Resolution::Happened(json!(7)), "ann").await.unwrap();
+            assert_eq!(acme.handle::<u32>(run).result().await.unwrap(), 7);
+        });
+        assert_eq!(world.effects("ring").len(), 1);
+        process.shut_down();
+    }
+}
+
+#[test]
+fn a_decision_of_a_client_lets_the_run_go_on() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |ctx, _input: ()| {
+            let subject = ApprovalSubject::of("notice", "granted");
+            let approval = ctx.approval(subject).reviewers(["ann"]).await?;
+            Ok(approval.by)
+        });
+        let process = Process::start(&world, place.engine(&world).workflow(NAME, 1, code));
+        let acme = place.acme(&world, &process);
+        process.on(async {
+            let run = acme.run_named(NAME, ()).start().await.unwrap();
+            while acme.reviews(None).await.unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            until_state(&acme, run.id(), "waiting").await;
+            let review = acme.reviews(None).await.unwrap().remove(0);
+            acme.decide(&review.id, review.version).approve("ann").await.unwrap();
+            assert_eq!(run.result().await.unwrap(), json!("ann"));
+        });
+        process.shut_down();
+    }
+}
+
+// The client knows no code: the worker gives the run what its workflow says.
+#[test]
+fn a_run_of_a_client_has_the_queue_and_the_deadline_of_its_workflow() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |ctx, _input: u32| {
+            world.pass("inside").await;
+            ctx.now().await?;
+            Ok(0_u32)
+        });
+        world.hold("inside");
+        let hour = Duration::from_hours(1);
+        let queued = Workflow::new("queued", code).queue("narrow").deadline(hour);
+        let engine = place.engine(&world).queue(Queue::new("narrow").concurrency(1)).register(queued);
+        let process = Process::start(&world, engine);
+        let acme = place.acme(&world, &process);
+        process.on(async {
+            let first = acme.run_named("queued", 1).start().await.unwrap();
+            world.reached("inside").await;
+            let second = acme.run_named("queued", 2).start().await.unwrap();
+            until_state(&acme, second.id(), "queued").await;
+            let third = acme.run_named("queued", 3).queue("narrow").priority(9).start().await.unwrap();
+            assert_eq!(third.status().await.unwrap().state, RunState::Queued);
+            let row = second.status().await.unwrap();
+            assert_eq!(row.queue.unwrap().name.as_str(), "narrow");
+            assert_eq!(row.deadline.unwrap(), row.created_at.after(hour));
+            world.release("inside");
+            for run in [first, second, third] {
+                assert_eq!(run.result().await.unwrap(), json!(0));
+                let row = run.status().await.unwrap();
+                assert_eq!((row.version, row.deadline), (1, Some(row.created_at.after(hour))));
+            }
+        });
+        process.shut_down();
+    }
+}
+
+#[test]
+fn an_input_that_the_workflow_cannot_read_is_found_by_the_worker() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |_ctx, input: u32| Ok(input));
+        let process = Process::start(&world, place.engine(&world).workflow(NAME, 1, code));
+        let acme = place.acme(&world, &process);
+        process.on(async {
+            let run = acme.run_named(NAME, "seven").start().await.unwrap();
+            let blocked = run.result().await.unwrap_err();
+            assert!(matches!(blocked, RunError::Blocked { .. }), "{blocked}");
+            assert!(acme.questions().await.unwrap()[0].question.contains("u32"));
+        });
+        process.shut_down();
+    }
+}
+
+#[test]
+fn a_function_says_nothing_to_a_client() {
+    let world = World::new();
+    let code = flow!(world, |_ctx, input: u32| Ok(input));
+    let process = Process::start(&world, Place::File.engine(&world).workflow(NAME, 1, code.clone()));
+    let acme = Place::File.acme(&world, &process);
+    process.on(async {
+        for error in [
+            acme.run(code.clone(), 1).await.unwrap_err(),
+            acme.run_of(code.clone(), "k").result().await.unwrap_err(),
+        ] {
+            assert!(matches!(error, RunError::NoCode), "{error}");
+        }
+    });
+    process.shut_down();
+}
+
+// An engine that starts on a file voids the writes of all earlier engines: not those of a client.
+#[test]
+fn a_client_outlives_the_engine() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |_ctx, input: u32| Ok(input));
+        let first = Process::start(&world, place.engine(&world).workflow(NAME, 1, code.clone()));
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let client = runtime.block_on(place.client(&world).open()).unwrap();
+        let acme = client.tenant("acme").unwrap();
+        first.crash();
+        let run = runtime.block_on(acme.run_named(NAME, 1).start()).unwrap();
+        let second = Process::start(&world, place.engine(&world).workflow(NAME, 1, code));
+        assert_eq!(runtime.block_on(run.result()).unwrap(), json!(1));
+        assert_eq!(runtime.block_on(acme.run_named(NAME, 2).into_future()).unwrap(), json!(2));
+        second.shut_down();
+        runtime.block_on(client.shutdown(Duration::ZERO));
+    }
+}
+
+// Nothing depends on a hint: a client may die right after its commit.
+#[test]
+fn what_a_client_writes_is_found_without_a_hint() {
+    let world = World::new();
+    let schema = Schema::new();
+    let silent = || Options { notify: false, ..schema.options() };
+    let code = flow!(world, |ctx, _input: ()| ctx.signal::<u32>("go").await);
+    let engine = world.equip(Engine::postgres_with(crate::server::url(), silent()), &world.tap);
+    let process = Process::start(&world, engine.workflow(NAME, 1, code).lease(Duration::from_secs(1)));
+    let client = process.on(Client::postgres_with(crate::server::url(), silent()).open()).unwrap();
+    let acme = client.tenant("acme").unwrap();
+    process.on(async {
+        let run = acme.run_named(NAME, ()).start().await.unwrap();
+        until_state(&acme, run.id(), "waiting").await;
+        run.signal("go", 5).await.unwrap();
+        assert_eq!(run.result().await.unwrap(), json!(5));
+    });
+    process.shut_down();
+}
+
+#[tokio::test]
+async fn a_client_needs_a_file_that_an_engine_has_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("none.db");
+    let refused = Client::sqlite(&path).open().await.unwrap_err().to_string();
+    assert!(refused.contains("none.db"), "{refused}");
+    assert!(!path.exists());
+    std::fs::write(&path, "").unwrap();
+    let refused = Client::sqlite(&path).open().await.unwrap_err().to_string();
+    assert!(refused.contains("start an engine of this version on it first"), "{refused}");
+}
+
+async fn order(ctx: counterfoil::Ctx, cents: u32) -> Result<u32, counterfoil::Failure> {
+    let paid: u32 = ctx.signal("paid").await?;
+    Ok(cents - paid)
+}
+
+/// The engine of the test below, in a process of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a part of `a_client_works_beside_an_engine_in_another_process`, which runs it in a process of its own"]
+async fn the_engines_process() {
+    let Ok(path) = std::env::var(DATABASE) else { return };
+    let engine = Engine::sqlite(path).workflow("order", 1, order).start().await.unwrap();
+    println!("\nit has the database");
+    // Until it is killed.
+    tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await.unwrap().unwrap();
+    drop(engine);
+}
+
+const DATABASE: &str = "COUNTERFOIL_TEST_CLIENT_DATABASE";
+
+async fn engine_at(path: &std::path::Path) -> tokio::process::Child {
+    use tokio::io::AsyncBufReadExt as _;
+    let mut child = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "flow::client::the_engines_process", "--ignored", "--nocapture"])
+        .env(DATABASE, path)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = tokio::io::BufReader::new(child.stdout.take().unwrap()).lines();
+    while !lines.next_line().await.unwrap().unwrap().contains("it has the database") {}
+    child
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_works_beside_an_engine_in_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agents.db");
+    let mut engine = engine_at(&path).await;
+    let client = Client::sqlite(&path).open().await.unwrap();
+    let acme = client.default_tenant();
+    let order = |n: u32| acme.run_of_named("order", format!("o{n}"));
+    for n in 0..20 {
+        acme.run_named("order", 100).key(format!("o{n}")).start().await.unwrap();
+    }
+    // Some of the runs wait as rows by now, some are under way, some have not begun.
+    for n in 0..10 {
+        order(n).signal("paid", n).id(format!("e{n}")).await.unwrap();
+    }
+    for n in 0..10 {
+        assert_eq!(order(n).result().await.unwrap(), json!(100 - n));
+    }
+    engine.kill().await.unwrap();
+    for n in 10..20 {
+        order(n).signal("paid", n).await.unwrap(); // nobody is there to hear of it
+    }
+    let mut engine = engine_at(&path).await;
+    for n in 10..20 {
+        assert_eq!(order(n).result().await.unwrap(), json!(100 - n));
+    }
+    engine.kill().await.unwrap();
+    client.shutdown(Duration::ZERO).await;
+}
+
+// A file whose rows were moved is given up: a client that was there before writes nothing that would be lost.
+#[tokio::test]
+async fn a_client_of_a_file_that_was_moved_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agents.db");
+    Engine::sqlite(&path).start().await.unwrap().shutdown(Duration::ZERO).await;
+    let client = Client::sqlite(&path).open().await.unwrap();
+    let schema = Schema::new();
+    counterfoil::store::transfer::move_all(&path, &crate::server::url(), schema.options(), |_| {})
+        .await
+        .unwrap();
+    let refused = client.default_tenant().run_named("any", ()).await.unwrap_err();
+    assert!(matches!(refused, RunError::Refused { .. }), "{refused}");
+    let refused = Client::sqlite(&path).open().await.unwrap_err();
+    let given_up = counterfoil::exec::StartError::Store(StoreError::Open(OpenError::GivenUp {
+        path: path.canonicalize().unwrap().display().to_string(),
+    }));
+    assert_eq!(refused.to_string(), given_up.to_string());
+}

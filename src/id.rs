@@ -336,6 +336,7 @@ pub(crate) fn text<S: Serializer>(value: &impl fmt::Display, serializer: S) -> R
 }
 
 /// [`text`], of a value that may be absent.
+#[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
 pub(crate) fn some_text<T: fmt::Display, S: Serializer>(
     value: &Option<T>,
     serializer: S,

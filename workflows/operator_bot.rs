@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::exec::QuestionView;
-use counterfoil::flow::{RunError, TenantClient};
-use counterfoil::store::{QuestionKind, Resolution, RunState};
+use counterfoil::flow::{RunError, RunState, TenantClient};
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, QuestionId};
 use serde::{Deserialize, Serialize};

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use counterfoil::clock::{Clock as _, SystemClock};
+use counterfoil::flow::RunState;
 use counterfoil::flow::check::{ReplayAnswer, ReplayReport};
-use counterfoil::store::RunState;
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Tenant};
 

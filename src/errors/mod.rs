@@ -108,6 +108,8 @@ codes! {
     Payload = "payload",
     /// The call is under way or is tried again by itself.
     Pending = "pending",
+    /// A tool's own policy refused the call.
+    PolicyRefused = "policy_refused",
     /// A person rejected a request for approval.
     Rejected = "rejected",
     /// A call happened, and its response is over the limit.

@@ -61,7 +61,7 @@ coded! {
     RunError {
         Blocked => OpenQuestion,
         Conflict | Duplicate | CommandConflict | SignalConflict => Conflict,
-        UnknownQueue | Unregistered => Unregistered,
+        UnknownQueue | Unregistered | NoCode => Unregistered,
         #[cfg(feature = "schedule")]
         Schedule => Declaration,
         #[cfg(feature = "schedule")]
@@ -122,7 +122,8 @@ coded! {
     }
 
     ApprovalError {
-        Missing | NoPackage | OtherContent | Expired | Superseded | NotEntitled | Used | Unreadable => Approval,
+        Missing | PersonNeeded | NoPackage | OtherContent | Expired | Superseded | NotEntitled | Used | Unreadable => Approval,
+        RefusedByPolicy => PolicyRefused,
     }
 
     StoreError {
@@ -351,6 +352,7 @@ impl FailureCode {
             Self::Compensated => ErrorCode::Compensated,
             Self::Gone => ErrorCode::Gone,
             Self::Approval => ErrorCode::Approval,
+            Self::PolicyRefused => ErrorCode::PolicyRefused,
             Self::Rejected => ErrorCode::Rejected,
             Self::Undecided => ErrorCode::Undecided,
             Self::Invalid => ErrorCode::Invalid,

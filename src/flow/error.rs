@@ -90,7 +90,7 @@ pub enum RunError {
     /// A [`Client`](super::Client) knows no functions. Nothing was started.
     #[error(
         "a client has no workflows and knows them by name only: nothing was started; use `run_named(name, input)` and \
-         `run_of_named(name, key)`"
+         `run_of_named(name, key)` [unregistered]"
     )]
     NoCode,
     /// There is no such run of this tenant.

@@ -40,7 +40,6 @@ impl<O> RunHandle<O> {
     }
 
     /// The row of the run, as the store holds it.
-    #[cfg_attr(not(feature = "unstable-core"), allow(unreachable_pub, reason = "rows are no stable surface"))]
     #[doc(hidden)]
     pub async fn row(&self) -> Result<Run, RunError> {
         let run = self.inner.core.group.run_find(&self.tenant, self.id).await?;

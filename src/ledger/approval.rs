@@ -158,7 +158,7 @@ pub enum ApprovalError {
     },
     /// The tool's policy wants a person to decide, and the call has no approval.
     #[error(
-        "the {policy}, wants a person to decide: ask for an approval, and pass the decision with the request"
+        "the {policy}, wants a person to decide: ask for an approval, and pass the decision with the request [approval]"
     )]
     PersonNeeded {
         /// The policy.
@@ -167,7 +167,7 @@ pub enum ApprovalError {
         review: Box<ReviewPolicy>,
     },
     /// The tool's policy refuses the call.
-    #[error("the {policy}, refuses it: {reason}")]
+    #[error("the {policy}, refuses it: {reason} [policy_refused]")]
     RefusedByPolicy {
         /// The policy.
         policy: PolicyVersion,

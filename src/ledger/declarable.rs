@@ -107,7 +107,9 @@ pub enum ContractError {
         timeout: Duration,
     },
     /// The provider takes too few characters for a key that cannot collide.
-    #[error("keys of {characters} characters cannot be unique: the provider must allow at least 25 [contract]")]
+    #[error(
+        "keys of {characters} characters cannot be unique: the provider must allow at least 25 [contract]"
+    )]
     KeyTooShort {
         /// The declared maximum length, in characters.
         characters: usize,

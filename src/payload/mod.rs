@@ -176,9 +176,11 @@ impl Serialize for Stored {
         let mut map = serializer.serialize_map(None)?;
         match self {
             Self::Inline(payload) => {
-                map.serialize_entry("value", &payload.value().map_err(serde::ser::Error::custom)?)?
+                map.serialize_entry("value", &payload.value().map_err(serde::ser::Error::custom)?)?;
             }
-            Self::At(digest) => map.serialize_entry("digest", &hex(&digest.0))?,
+            Self::At(digest) => {
+                map.serialize_entry("digest", &hex(&digest.0))?;
+            }
             Self::Oversized(Oversized { digest, bytes }) => {
                 map.serialize_entry("digest", &hex(&digest.0))?;
                 map.serialize_entry("bytes", bytes)?;

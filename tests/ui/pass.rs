@@ -123,19 +123,20 @@ async fn case(ctx: Ctx, approval: Approval) -> Result<u32, Failure> {
 }
 
 async fn item(ctx: Ctx, id: String) -> Result<usize, Failure> {
-    ctx.step("length", &id, |id| id.len()).await
+    ctx.step("length", &id, String::len).await
 }
 
 // A child is a future: it goes into `try_join_all`, and under a limit.
 async fn order(ctx: Ctx, items: Vec<String>) -> Result<usize, Failure> {
     let children = items.into_iter().map(|id| ctx.child(item, id.clone()).id(id));
     let lengths = try_join_all(children).await?;
-    let last = ctx.child(item, "last".to_owned()).timeout(Duration::from_secs(60)).await?;
-    let parsed = ctx.try_step("cents", "7", |cents| cents.parse::<usize>()).await?;
+    let last = ctx.child(item, "last".to_owned()).timeout(Duration::from_mins(1)).await?;
+    let parsed = ctx.try_step("cents", "7", str::parse::<usize>).await?;
     Ok(lengths.into_iter().sum::<usize>() + last.unwrap_or(parsed))
 }
 
 fn main() {
-    let engine = counterfoil::Engine::sqlite("agents.db").workflow("item", 1, item).workflow("order", 1, order);
+    let engine =
+        counterfoil::Engine::sqlite("agents.db").workflow("item", 1, item).workflow("order", 1, order);
     let _ = engine.workflow("case", 1, case).tool(Pay).tool(SendNotice).tool(SendReceipt).tool(Ring);
 }

@@ -4,10 +4,12 @@ use std::future::IntoFuture as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::flow::{ClientBuilder, FailureCode, RunError, Sent, TenantClient, Workflow, WorkflowFn};
+use counterfoil::flow::{
+    ClientBuilder, FailureCode, RunError, RunState, Sent, TenantClient, Workflow, WorkflowFn,
+};
 use counterfoil::ledger::Queue;
 use counterfoil::store::postgres::Options;
-use counterfoil::store::{OpenError, QuestionKind, Resolution, RunState, StoreError};
+use counterfoil::store::{OpenError, QuestionKind, Resolution, StoreError};
 use counterfoil::{ApprovalSubject, Client, Engine, RunId};
 use serde_json::json;
 
@@ -251,12 +253,12 @@ fn a_run_of_a_client_has_the_queue_and_the_deadline_of_its_workflow() {
             assert_eq!(third.status().await.unwrap().state, RunState::Queued);
             let row = second.status().await.unwrap();
             assert_eq!(row.queue.unwrap().name.as_str(), "narrow");
-            assert_eq!(row.deadline.unwrap(), row.created_at.after(hour));
+            assert_eq!(row.deadline.unwrap(), row.started_at.after(hour));
             world.release("inside");
             for run in [first, second, third] {
                 assert_eq!(run.result().await.unwrap(), json!(0));
                 let row = run.status().await.unwrap();
-                assert_eq!((row.version, row.deadline), (1, Some(row.created_at.after(hour))));
+                assert_eq!((row.version, row.deadline), (1, Some(row.started_at.after(hour))));
             }
         });
         process.shut_down();

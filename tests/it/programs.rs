@@ -131,5 +131,5 @@ async fn an_error_that_main_returns_says_what_to_do() {
     let engine = Engine::in_memory().workflow("fails", 1, fails).start().await.unwrap();
     let failed = engine.default_tenant().run(fails, ()).await.unwrap_err();
     let said = format!("{failed:?}");
-    assert!(said.contains("failed: ") && said.ends_with("the card is declined"), "{said}");
+    assert!(said.contains("failed: ") && said.ends_with("the card is declined [workflow]"), "{said}");
 }

@@ -85,7 +85,7 @@ fn what_does_not_count_says_why() {
     let stale = open.counted(vote("bob", true, 1), 1, true).unwrap_err();
     assert_eq!(
         stale.to_string(),
-        "version 1 of this notice is out of date: version 2 is to be decided; look at it first"
+        "version 1 of this notice is out of date: version 2 is to be decided; look at it first [vote]"
     );
 }
 
@@ -160,8 +160,9 @@ fn a_vote_that_comes_too_late_is_told_what_became_of_the_review() {
     ] {
         let over = Review { outcome: Some(outcome), ..review(2) };
         let refused = over.counted(vote("carl", true, 1), 2, true).unwrap_err();
-        let said =
-            format!("nothing is left to be decided about this notice: {told}; the decision was not counted");
+        let said = format!(
+            "nothing is left to be decided about this notice: {told}; the decision was not counted [vote]"
+        );
         assert_eq!(refused.to_string(), said);
     }
 }

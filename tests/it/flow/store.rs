@@ -16,6 +16,8 @@ pub(crate) struct Tapped {
     pub(crate) batches: Vec<Vec<Change>>,
     /// How often anything was read or written.
     pub(crate) asked: usize,
+    /// How often the engine began to listen for writes of other processes: once, and again after each look for such writes.
+    pub(crate) listened: usize,
     /// Batches with such a change wait.
     hold: Option<Picks>,
     pub(crate) held: usize,
@@ -176,6 +178,11 @@ impl Store for TappedStore {
 
     fn behind(&self) -> Option<&dyn Store> {
         Some(&*self.store)
+    }
+
+    fn woken(&self) -> StoreFuture<'_, ()> {
+        self.tap.0.send_modify(|tapped| tapped.listened += 1);
+        self.store.woken()
     }
 
     fn passing(&self) -> Option<Passing> {

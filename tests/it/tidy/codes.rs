@@ -33,7 +33,7 @@ fn table() -> BTreeMap<String, BTreeMap<String, &'static str>> {
 fn enums(text: &str) -> Vec<(String, Vec<(String, String)>)> {
     let mut found = Vec::new();
     for block in text.split("\npub enum ").skip(1) {
-        let body = block.split_once("\n}\n").unwrap().0;
+        let Some((body, _)) = block.split_once("\n}\n") else { continue }; // an enum without variants
         let name = body.split([' ', '<']).next().unwrap();
         let variants = body.split("    #[error(").skip(1).map(|variant| {
             let (attribute, rest) = variant.split_once(")]\n").unwrap();

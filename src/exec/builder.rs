@@ -1,7 +1,6 @@
 //! The builder of an executor.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use crate::id::{Entropy, SystemEntropy};
 use crate::payload::Limits;
 use crate::store::own::OwnDatabase;
 use crate::store::{Group, Model, Store, StoreError};
-use crate::tool::{DynamicTool, RegisterError, Registry, Tool, in_full};
+use crate::tool::{DynamicTool, RegisterError, Registry, Tool, debug_in_full};
 
 /// The reason why an executor or an engine did not start.
 #[derive(Clone, thiserror::Error)]
@@ -57,12 +56,7 @@ pub enum StartError {
     },
 }
 
-/// The text of the error and of its causes, so that a `main` that returns the error says what happened and what to do.
-impl fmt::Debug for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&in_full(self))
-    }
-}
+debug_in_full!(StartError);
 
 /// The place of the records.
 pub(crate) enum Place {

@@ -1,8 +1,6 @@
 //! The result of a request: an [`Outcome`] if the ledger can answer, an [`ExecError`] if something kept the ledger from
 //! answering.
 
-use std::fmt;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -16,7 +14,7 @@ use crate::ledger::{
 };
 use crate::payload::{Oversized, Payload, PayloadError, Response, hex};
 use crate::store::{Refusal, StoreError, Verdict};
-use crate::tool::{RegisterError, UnstableKey, in_full};
+use crate::tool::{RegisterError, UnstableKey, debug_in_full};
 
 /// The ledger's answer to a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -227,13 +225,6 @@ pub enum ExecError {
     },
 }
 
-/// The text of the error and of its causes, so that a `main` that returns the error says what happened and what to do.
-impl fmt::Debug for ExecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&in_full(self))
-    }
-}
-
 /// The reason why a call has no result.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -246,12 +237,7 @@ pub enum CallError {
     Exec(#[from] ExecError),
 }
 
-/// The text of the error and of its causes, so that a `main` that returns the error says what happened and what to do.
-impl fmt::Debug for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&in_full(self))
-    }
-}
+debug_in_full!(ExecError, CallError);
 
 impl From<KeyError> for ExecError {
     fn from(error: KeyError) -> Self {

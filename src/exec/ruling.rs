@@ -67,10 +67,13 @@ impl Operation {
         if !lacking.can_be_asked() {
             return None;
         }
-        match (&self.tool.spec().approval, self.tool.verdict()) {
-            (ApprovalRule::Person(review), _) => Some(review.clone()),
-            (ApprovalRule::Policy(_), Some(Verdict::Ask(review))) => Some(review),
-            _ => None,
+        match &self.tool.spec().approval {
+            ApprovalRule::None => None,
+            ApprovalRule::Person(review) => Some(review.clone()),
+            ApprovalRule::Policy(_) => match self.tool.verdict()? {
+                Verdict::Ask(review) => Some(review),
+                Verdict::Allow | Verdict::Refuse(_) => None,
+            },
         }
     }
 

@@ -1,14 +1,12 @@
 //! The reasons why a run has no result, or why a request about a run was refused.
 
-use std::fmt;
-
 use super::failure::Failure;
 use crate::exec::ExecError;
 use crate::id::{IdError, RunId};
 use crate::ledger::Diff;
 use crate::payload::PayloadError;
 use crate::store::{Refusal, StoreError};
-use crate::tool::in_full;
+use crate::tool::debug_in_full;
 
 /// The reason why a run has no result (yet), or why a start, a signal or a command was refused.
 #[derive(Clone, thiserror::Error)]
@@ -238,9 +236,4 @@ pub enum RunError {
     Exec(#[from] ExecError),
 }
 
-/// The text of the error and of its causes, so that a `main` that returns the error says what happened and what to do.
-impl fmt::Debug for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&in_full(self))
-    }
-}
+debug_in_full!(RunError);

@@ -203,6 +203,19 @@ pub(crate) fn causes<'e>(
     std::iter::successors(Some(error), |&cause| cause.source())
 }
 
+/// Implements `Debug` by [`in_full`], so that a `main` that returns such an error says what happened and what to do.
+macro_rules! debug_in_full {
+    ($($error:ty),+) => {$(
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&$crate::tool::in_full(self))
+            }
+        }
+    )+};
+}
+
+pub(crate) use debug_in_full;
+
 /// The text of an error and those of its causes. Many errors repeat the text of their cause; such a text is given once.
 pub(crate) fn in_full(error: &(dyn Error + 'static)) -> String {
     causes(error).skip(1).map(ToString::to_string).fold(error.to_string(), |full, text| {

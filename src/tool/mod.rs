@@ -35,7 +35,7 @@ pub(crate) use compensate::Undoing;
 pub use compensate::{Compensate, OriginalCall};
 pub use dynamic::DynamicTool;
 pub use error::{Accepted, Done, ToolError};
-pub(crate) use error::{causes, in_full};
+pub(crate) use error::{causes, debug_in_full, in_full};
 pub use guarantee::Guarantee;
 #[cfg(feature = "_reqwest")]
 pub(crate) use http::{retry_after, sends_once};

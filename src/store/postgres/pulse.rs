@@ -22,10 +22,8 @@ pub(super) async fn renew(pool: &Pool, fence: Fence, until: Timestamp) -> Result
     pool.execute(query).await.map(|rows| rows > 0)
 }
 
-/// The unreceived signals are few, and each asks for its run: not the other way round.
-///
 /// A query for one row per worker, each with the time and the next due instant. If there is no worker yet, one row
-/// without a worker.
+/// without a worker. `resumable` begins with the unreceived signals, which are few, and not with the waiting runs.
 static PULSE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT p.time, p.due, p.queued, p.resumable, p.unpublished, p.restored, w.fence IS NOT NULL, w.fence, w.name, w.enrolled_at, w.lease_until, w.ended_at, w.retired, w.settled, \

@@ -190,7 +190,7 @@ pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
     let path = file_named(path)?;
     refuse_network_filesystem(&path)?;
     let options = Options::default();
-    let place = Arc::new(Place::read_only(&path)?);
+    let place = Arc::new(Place::beside(&path)?);
     let path = place.path();
     let connect = connect(&place, &options).read_only(true);
     let mut connection = connect.clone().connect().await.map_err(|e| unusable(path, &e))?;

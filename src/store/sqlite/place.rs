@@ -88,12 +88,7 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// Opens the file for reading: no lock is taken.
-    pub(super) fn read_only(path: &Path) -> Result<Self, OpenError> {
-        Self::open(path, false)
-    }
-
-    /// Opens an existing file to write into it beside its owner: no lock is taken.
+    /// Opens an existing file beside its owner, to read or to write: no lock is taken.
     pub(super) fn beside(path: &Path) -> Result<Self, OpenError> {
         Self::open(path, false)
     }

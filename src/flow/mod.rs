@@ -46,6 +46,7 @@ mod live;
 mod named_call;
 mod oversized;
 mod past_call;
+mod publish;
 mod queue;
 mod replay;
 mod resume;
@@ -95,6 +96,7 @@ pub use handle::{PastTurn, RunHandle};
 pub use keyed::RunOf;
 pub use label::Label;
 pub use named_call::NamedCall;
+pub use publish::Watch;
 pub use queue::QueueStatus;
 #[cfg(feature = "schedule")]
 pub use schedule::{Overlap, ScheduleHandle, ScheduleStatus, SetSchedule, Tick};

@@ -33,6 +33,7 @@ mod pending;
 mod permit;
 mod programs;
 mod prove;
+mod published;
 mod restored;
 mod saga;
 mod scenarios;

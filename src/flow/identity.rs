@@ -29,6 +29,8 @@ pub(super) enum Kind {
     Sent,
     /// An event that was emitted.
     Emitted,
+    /// A value that was published.
+    Published,
     /// A child that was begun.
     Child,
     /// A call of a tool. Its id is its key, or its ordinal if the call has no key.
@@ -56,6 +58,7 @@ impl Kind {
             Self::Signal => StepKind::Signal,
             Self::Sent => StepKind::Sent,
             Self::Emitted => StepKind::Emitted,
+            Self::Published => StepKind::Published,
             Self::Child => StepKind::Child,
             Self::Call => StepKind::CallFailed,
             Self::Guard => StepKind::Guard,
@@ -75,6 +78,7 @@ impl Kind {
             StepKind::Signal => Self::Signal,
             StepKind::Sent => Self::Sent,
             StepKind::Emitted => Self::Emitted,
+            StepKind::Published => Self::Published,
             StepKind::Child => Self::Child,
             StepKind::CallFailed => Self::Call,
             StepKind::Guard => Self::Guard,
@@ -104,6 +108,7 @@ impl Kind {
             Self::Signal => "signal",
             Self::Sent => "sent signal",
             Self::Emitted => "event",
+            Self::Published => "published value",
             Self::Child => "child",
             Self::Call => "call",
             Self::Guard => "guard",

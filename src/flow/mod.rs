@@ -48,6 +48,7 @@ mod live;
 mod named_call;
 mod oversized;
 mod past_call;
+mod publish;
 mod queue;
 mod recordable;
 mod replay;
@@ -100,6 +101,7 @@ pub use history::{PastCall, PastStep, PastTurn, PastUse};
 pub use keyed::RunOf;
 pub use label::Label;
 pub use named_call::NamedCall;
+pub use publish::Watch;
 pub use queue::QueueStatus;
 pub use recordable::Recordable;
 #[cfg(feature = "schedule")]

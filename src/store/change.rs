@@ -4,6 +4,7 @@ use super::Aggregate;
 use super::document::Document;
 use super::escalation::{Question, QuestionKind};
 use super::outbox::{OutboxEvent, Published};
+use super::published::PublishedValue;
 use super::run::{Run, RunState};
 use super::schedule::Schedule;
 use super::signal::Signal;
@@ -66,6 +67,8 @@ pub struct Change {
     /// stored revision. Refused as `Exists` if another revision is stored: another writer was first, and the row must
     /// be read again.
     pub documents: Vec<Document>,
+    /// The value that a run publishes, by the same rule as `record`.
+    pub published: Option<Box<PublishedValue>>,
     /// The events to publish, each the next one of its aggregate. Refused as `Exists` if an event with this id is
     /// there.
     pub events: Vec<OutboxEvent>,

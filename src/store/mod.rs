@@ -28,6 +28,7 @@ mod outbox;
 pub(crate) mod own;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod published;
 mod read_only;
 mod reads;
 mod record;
@@ -78,6 +79,7 @@ pub use model::Model;
 pub(crate) use outage::Outage;
 pub(crate) use outage::Side;
 pub use outbox::{Due, OutboxEvent, Published};
+pub use published::PublishedValue;
 pub(crate) use read_only::ReadOnly;
 pub use resolution::{PossibleAnswer, Resolution};
 pub use run::{InQueue, QueueLoad, Run, RunState, WaitsOn};

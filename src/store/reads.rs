@@ -89,6 +89,9 @@ macro_rules! reads {
             /// The schedules of all tenants that are due at `until` or before, the earliest first.
             schedule_due(until: Timestamp, limit: u32) -> Vec<Schedule>;
 
+            /// The last value that a run has published under this name.
+            published_find(tenant: &'a Tenant, run: RunId, name: &'a str) -> Option<PublishedValue>;
+
             /// A document (a guard's row).
             document_find(tenant: &'a Tenant, kind: &'a str, id: &'a str) -> Option<Document>;
             /// The documents of a kind by their ids, from behind `after` on.

@@ -54,6 +54,8 @@ coded! {
         Patch = 18,
         /// A step that was recorded with another input than the present one, which gives the same result.
         Adopted = 19,
+        /// A value that the run published.
+        Published = 20,
     }
 }
 

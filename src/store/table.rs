@@ -2,7 +2,8 @@
 
 use super::cell::Declared as _;
 use super::{
-    Aggregate, Document, Evidence, OutboxEvent, Question, Run, Schedule, SharedEffect, Signal, Step, Worker,
+    Aggregate, Document, Evidence, OutboxEvent, PublishedValue, Question, Run, Schedule, SharedEffect,
+    Signal, Step, Worker,
 };
 use crate::ledger::{Look, Record};
 
@@ -62,7 +63,7 @@ pub(in crate::store) enum Kind {
 }
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) static TABLES: [&Table; 19] = [
+pub(in crate::store) static TABLES: [&Table; 20] = [
     Worker::TABLE,
     &Table { name: "tenant", key: &["tenant"], columns: &[text("tenant"), bytes("digest_key")], ..OWN },
     &Table {
@@ -86,6 +87,7 @@ pub(in crate::store) static TABLES: [&Table; 19] = [
     Step::TABLE,
     SharedEffect::TABLE,
     Signal::TABLE,
+    PublishedValue::TABLE,
     Aggregate::TABLE,
     OutboxEvent::TABLE,
     &Table {

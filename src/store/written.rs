@@ -1,8 +1,8 @@
 //! The writes of a change, row by row: the one place that names everything a change may bring.
 
 use super::{
-    Admission, Aggregate, Change, Document, Evidence, OutboxEvent, Published, Question, Retired, RetiredRun,
-    Run, Schedule, SharedEffect, Signal, Step, WorkerChange,
+    Admission, Aggregate, Change, Document, Evidence, OutboxEvent, Published, PublishedValue, Question,
+    Retired, RetiredRun, Run, Schedule, SharedEffect, Signal, Step, WorkerChange,
 };
 use crate::id::Tenant;
 use crate::ledger::{Look, Record};
@@ -15,6 +15,7 @@ pub(crate) enum Written<'c> {
     Admission(&'c Admission),
     Schedule(&'c Schedule),
     Document(&'c Document),
+    Published(&'c PublishedValue),
     Erased(&'c Tenant),
     Event(&'c OutboxEvent),
     Mark(&'c Aggregate),
@@ -61,6 +62,7 @@ impl Change {
             admission,
             schedule,
             documents,
+            published,
             events,
             aggregates,
             retired,
@@ -74,6 +76,7 @@ impl Change {
         let workers = workers.chain(admission.iter().map(|row| Written::Admission(row)));
         let guards = schedule.iter().map(|row| Written::Schedule(row));
         let guards = guards.chain(documents.iter().map(Written::Document));
+        let guards = guards.chain(published.iter().map(|row| Written::Published(row)));
         let outbox = events.iter().map(Written::Event).chain(aggregates.iter().map(Written::Mark));
         let over = forgotten.iter().map(Written::Forgotten).chain(retired.iter().map(Written::Retired));
         let over = over.chain(retired_runs.iter().map(Written::RetiredRun));
@@ -135,6 +138,7 @@ impl<'c> Written<'c> {
             Self::Signal(row) | Self::Received(row) => Some(&row.tenant),
             Self::Schedule(row) => Some(&row.tenant),
             Self::Document(row) => Some(&row.tenant),
+            Self::Published(row) => Some(&row.tenant),
             Self::Event(row) => Some(&row.tenant),
             Self::Mark(row) => Some(&row.tenant),
             Self::Evidence(row) => Some(&row.tenant),

@@ -92,7 +92,8 @@ impl Past {
             | StepKind::Abandoned
             | StepKind::Guard
             | StepKind::Turns
-            | StepKind::Adopted => step.at < from,
+            | StepKind::Adopted
+            | StepKind::Published => step.at < from,
             // The run goes on, so that nothing more of it is undone.
             StepKind::Undoing => false,
             StepKind::Child | StepKind::Signal => {

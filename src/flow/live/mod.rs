@@ -111,6 +111,7 @@ impl Live {
                 inbox,
                 cancelled: None,
                 recorded_at,
+                published: HashMap::new(),
             }),
         }
     }

@@ -52,6 +52,8 @@ pub(super) struct State {
     pub(super) cancelled: Option<Timestamp>,
     /// The instant of the last checkpoint (UTC).
     pub(super) recorded_at: Option<Timestamp>,
+    /// The revision of the last value that the run has published, by its name, as far as it was asked for.
+    pub(super) published: HashMap<String, u32>,
 }
 
 /// The things that an open future waits for. Any of them ends the wait.

@@ -5,7 +5,9 @@ use crate::exec::ExecError;
 use crate::flow::identity::Identity;
 use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
-use crate::store::{Change, PastStep, Run, Step, StepKind, StoreError, Ticket, Verdict};
+use crate::store::{
+    Change, PastStep, PublishedValue, Run, Step, StepKind, Store as _, StoreError, Ticket, Verdict,
+};
 
 impl Live {
     /// Queues a checkpoint. If the write is refused later, its lane stops the run.
@@ -25,6 +27,46 @@ impl Live {
         }
         self.put(identity, hash, value);
         self.progressed();
+    }
+
+    /// Queues a published value with its checkpoint. The revision of the value before is read once in an activation:
+    /// nobody else publishes for the run.
+    pub(in crate::flow) async fn publish(
+        &self,
+        identity: &Identity,
+        value: Payload,
+    ) -> Result<(), ExecError> {
+        if let Some(check) = &self.check {
+            self.unrecorded(check, identity).await;
+            return Ok(());
+        }
+        let name = &identity.name;
+        let is_known = self.state().published.contains_key(name);
+        if !is_known {
+            let last = self.core.group.published_find(&self.tenant, self.id, name).await;
+            let last = last.map_err(|source| ExecError::Store { key: self.id.to_string(), source })?;
+            let last = last.map_or(0, |last| last.revision);
+            self.state().published.entry(name.clone()).or_insert(last);
+        }
+        self.core.group.room().await;
+        if self.unmended().is_some() {
+            return std::future::pending().await;
+        }
+        let null = Stored::Inline(Payload::stored("null"));
+        let step = self.step(identity, identity.kind.checkpoint(), None, null);
+        let revision = {
+            let mut state = self.state();
+            let revision = state.published.entry(name.clone()).or_default();
+            *revision += 1;
+            *revision
+        };
+        let (tenant, name) = (self.tenant.clone(), name.clone());
+        let published = PublishedValue { tenant, run: self.id, name, revision, value, at: step.at };
+        let change =
+            Change { published: Some(Box::new(published)), ..self.core.change(Some(self.lane)).step(step) };
+        drop(self.core.group.submit(change));
+        self.progressed();
+        Ok(())
     }
 
     /// True if the run takes a part of the code that was added later: its code is past everything that the run has

@@ -2,11 +2,11 @@
 
 use std::fmt::Debug;
 
-use super::sample::{Sample, fence_others};
+use super::sample::{Sample, fence_others, payload};
 use super::{admit, refused};
 use crate::id::Tenant;
 use crate::ledger::{Look, Record};
-use crate::store::{Change, Document, Refusal, Run, Schedule, Store, Verdict};
+use crate::store::{Change, Document, PublishedValue, Refusal, Run, Schedule, Store, Verdict};
 
 /// A row that counts its changes.
 trait Counted: Clone + Debug + PartialEq {
@@ -116,6 +116,26 @@ impl Counted for Document {
     }
 }
 
+impl Counted for PublishedValue {
+    const TAKEN: Refusal = Refusal::Exists;
+
+    fn first(sample: &Sample) -> Self {
+        sample.published(&sample.run("a"), "progress")
+    }
+
+    fn on(&self, tenant: &Tenant, revision: u32, sign: u32) -> Self {
+        Self { tenant: tenant.clone(), revision, value: payload(&sign.into()), ..self.clone() }
+    }
+
+    fn by(&self, sample: &Sample) -> Change {
+        Change { published: Some(Box::new(self.clone())), ..sample.change() }
+    }
+
+    async fn find(&self, store: &dyn Store, tenant: &Tenant) -> Option<Self> {
+        store.published_find(tenant, self.run, &self.name).await.unwrap()
+    }
+}
+
 /// Runs a case for each kind of row.
 macro_rules! of_each {
     ($case:ident, $store:expr) => {
@@ -124,6 +144,7 @@ macro_rules! of_each {
         $case::<Look>($store, "look").await;
         $case::<Schedule>($store, "schedule").await;
         $case::<Document>($store, "document").await;
+        $case::<PublishedValue>($store, "published value").await;
     };
 }
 

@@ -13,8 +13,8 @@ use crate::ledger::{
 };
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Answer, Change, Document, Evidence, Question, QuestionKind, Resolution, Run, RunState, Schedule,
-    ScheduleState, SharedEffect, Signal, Step, StepKind, Store, WaitsOn, WorkerChange,
+    Answer, Change, Document, Evidence, PublishedValue, Question, QuestionKind, Resolution, Run, RunState,
+    Schedule, ScheduleState, SharedEffect, Signal, Step, StepKind, Store, WaitsOn, WorkerChange,
 };
 
 /// Text that has broken programs before.
@@ -257,6 +257,18 @@ impl Sample {
             body: r#"{"what":"'; DROP TABLE document; --"}"#.into(),
             created_at: Timestamp(1),
             updated_at: Timestamp(2),
+        }
+    }
+
+    /// A value that a run publishes.
+    pub fn published(&self, run: &Run, name: &str) -> PublishedValue {
+        PublishedValue {
+            tenant: self.tenant.clone(),
+            run: run.id,
+            name: name.into(),
+            revision: 1,
+            value: payload(&json!({ "done": 1 })),
+            at: Timestamp(2_700),
         }
     }
 

@@ -26,6 +26,7 @@ pub struct Names {
     instants: BTreeSet<Timestamp>,
     queues: BTreeSet<(String, Fence)>,
     documents: BTreeSet<(String, String)>,
+    published: BTreeSet<(RunId, String)>,
     events: BTreeSet<String>,
     aggregates: BTreeSet<String>,
 }
@@ -51,6 +52,7 @@ impl Names {
             Written::Document(row) => {
                 self.documents.insert((row.kind.as_str().to_owned(), row.id.clone()));
             }
+            Written::Published(row) => drop(self.published.insert((row.run, row.name.clone()))),
             Written::Event(row) => {
                 self.events.insert(row.id.clone());
                 self.aggregates.insert(row.aggregate.clone());
@@ -178,6 +180,10 @@ impl State {
             self.note(format!("{tenant}: open {kind}s"), &open);
             let list = store.document_list(tenant, kind, id, u32::MAX).await;
             self.note(format!("{tenant}: {kind}s after {id}"), &list);
+        }
+        for (run, name) in &names.published {
+            let found = store.published_find(tenant, *run, name).await;
+            self.note(format!("{tenant}: {run} published {name}"), &found);
         }
         for id in &names.runs {
             self.note(format!("{tenant}: {id}"), &store.run_find(tenant, *id).await);

@@ -46,5 +46,6 @@ impl Tables {
         self.aggregates.retain(|(of, ..), _| of != tenant);
         self.events.retain(|(of, ..), _| of != tenant);
         self.documents.retain(|(of, ..), _| of != tenant);
+        self.published.retain(|(of, ..), _| of != tenant);
     }
 }

@@ -11,8 +11,8 @@ use crate::payload::{DigestKey, Payload};
 use crate::store::row::Row as _;
 use crate::store::written::Written;
 use crate::store::{
-    Aggregate, Change, Document, Evidence, OutboxEvent, Question, Refusal, Run, Schedule, SharedEffect,
-    Signal, Step, StepKind, Verdict, Worker, WorkerChange,
+    Aggregate, Change, Document, Evidence, OutboxEvent, PublishedValue, Question, Refusal, Run, Schedule,
+    SharedEffect, Signal, Step, StepKind, Verdict, Worker, WorkerChange,
 };
 
 type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
@@ -35,6 +35,7 @@ pub(super) struct Tables {
     pub(super) queues: BTreeMap<String, Bucket>,
     pub(super) schedules: BTreeMap<(Tenant, String), Schedule>,
     pub(super) documents: BTreeMap<(Tenant, String, String), Document>,
+    pub(super) published: BTreeMap<(Tenant, RunId, String), PublishedValue>,
     pub(super) events: BTreeMap<(Tenant, String), OutboxEvent>,
     pub(super) aggregates: BTreeMap<(Tenant, String), Aggregate>,
     /// The signals, each with a flag that is true if its run has received it.
@@ -86,6 +87,7 @@ impl Tables {
             Written::Worker(change) => self.check_worker(change, by),
             Written::Schedule(row) => self.check_schedule(row),
             Written::Document(row) => self.check_document(row),
+            Written::Published(row) => self.check_published(row),
             Written::Erased(tenant) => {
                 self.under_way(tenant).map_or(Ok(()), |what| Err(Refusal::UnderWay(what)))
             }
@@ -168,6 +170,7 @@ impl Tables {
             }
             Written::Schedule(row) => self.has_schedule(row),
             Written::Document(row) => self.has_document(row),
+            Written::Published(row) => self.has_published(row),
             Written::Event(row) => self.has_event(row),
             Written::Mark(row) => self.has_mark(row),
             Written::Run(row) => self.runs.get(&row.id) == Some(row),
@@ -213,6 +216,7 @@ impl Tables {
             }
             Written::Schedule(row) => self.write_schedule(row),
             Written::Document(row) => self.write_document(row),
+            Written::Published(row) => self.write_published(row),
             Written::Erased(tenant) => self.erase(tenant),
             Written::Event(row) => self.add_event(row),
             Written::Mark(row) => self.mark(row),

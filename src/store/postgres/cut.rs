@@ -74,6 +74,7 @@ fn row(written: Written<'_>) -> Option<(u8, i64)> {
         Written::Signal(signal) | Written::Received(signal) => (6, hashed(signal.key())),
         Written::Schedule(schedule) => (7, hashed(schedule.key())),
         Written::Document(document) => (8, hashed(document.key())),
+        Written::Published(value) => (9, hashed(value.key())),
         _ => return None,
     })
 }

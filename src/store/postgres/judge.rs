@@ -217,6 +217,7 @@ async fn refusal(
         }
         ("step" | "outbox" | "document", ..) => true,
         ("schedule", ..) => change.schedule.as_ref().is_some_and(|schedule| schedule.revision == 1),
+        ("published", ..) => change.published.as_ref().is_some_and(|value| value.revision == 1),
         ("signal", ..) => match &change.signal {
             Some(signal) => connection.stored(&**signal).await?.is_some(),
             None => false,

@@ -28,7 +28,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations, in their order.
-pub(super) const MIGRATIONS: [Migration; 13] = [
+pub(super) const MIGRATIONS: [Migration; 14] = [
     Migration {
         number: 1,
         name: "record",
@@ -106,6 +106,12 @@ pub(super) const MIGRATIONS: [Migration; 13] = [
         name: "expired",
         sql: include_str!("../../../migrations/postgres/0013_expired.sql"),
         works_from: 9, // an older engine cannot read the result of an expired run or message
+    },
+    Migration {
+        number: 14,
+        name: "published",
+        sql: include_str!("../../../migrations/postgres/0014_published.sql"),
+        works_from: 9, // an older engine publishes nothing, and leaves the values of the runs that it retires
     },
 ];
 

@@ -41,6 +41,7 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
         Written::Signal(row) => session.is_written(row).await?,
         Written::Schedule(row) => session.is_written(row).await?,
         Written::Document(row) => session.is_written(row).await?,
+        Written::Published(row) => session.is_written(row).await?,
         Written::Received(row) => {
             let sql =
                 "SELECT 1 FROM signal WHERE tenant = $1 AND run = $2 AND name = $3 AND id = $4 AND received";

@@ -17,8 +17,8 @@ use crate::store::reads::reads;
 use crate::store::row::{Given, Take as _};
 use crate::store::{
     Aggregate, COMMAND, Change, Document, Due, Evidence, History, OutboxEvent, PastCall, PastStep, PastUse,
-    Published, Question, QuestionCount, QuestionKind, QueueLoad, Run, Schedule, SharedEffect, Signal, Store,
-    StoreError, StoreFuture, Turns, Verdict, Worker,
+    Published, PublishedValue, Question, QuestionCount, QuestionKind, QueueLoad, Run, Schedule, SharedEffect,
+    Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 
 /// The condition of a run that has not ended and is still to be cancelled at its deadline. The first part is that of
@@ -290,7 +290,7 @@ impl<D: Reader> Queries<D> {
     }
 }
 
-/// The reads of schedules and documents.
+/// The reads of schedules, published values and documents.
 impl<D: Reader> Queries<D> {
     pub(super) async fn schedule_find(&self, tenant: &Tenant, name: &str) -> Found<Schedule> {
         self.row("WHERE tenant = $1 AND name = $2", &[tenant.into(), name.into()]).await
@@ -304,6 +304,16 @@ impl<D: Reader> Queries<D> {
     pub(super) async fn schedule_due(&self, until: Timestamp, limit: u32) -> Listed<Schedule> {
         let behind = "WHERE next_at <= $1 ORDER BY next_at, tenant, name LIMIT $2";
         self.sound(behind, &[until.0.into(), limit.into()]).await
+    }
+
+    pub(super) async fn published_find(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+        name: &str,
+    ) -> Found<PublishedValue> {
+        let behind = "WHERE tenant = $1 AND run = $2 AND name = $3";
+        self.row(behind, &[tenant.into(), run.0.into(), name.into()]).await
     }
 
     pub(in crate::store) async fn document_find(

@@ -130,13 +130,14 @@ const IS_EXPIRING: &str =
 const AT_ONCE: usize = 1000;
 
 /// The rows that belong to a run, each with the column that may name a large payload.
-fn details<S: Session>() -> [String; 4] {
+fn details<S: Session>() -> [String; 5] {
     let settled = S::either("INDEXED BY escalation_settled ", "");
     let settled = format!("escalation {settled}WHERE record IS NULL AND answer IS NOT NULL AND");
     let of_run = [
         ("step", "tenant, run, turn, kind, name, id", "value", "step WHERE"),
         ("signal", "tenant, run, name, id", "body", "signal WHERE"),
         ("use", "tenant, run, turn, record", "NULL", "use WHERE"),
+        ("published", "tenant, run, name", "NULL", "published WHERE"),
         ("escalation", "tenant, id", "NULL", settled.as_str()),
     ];
     of_run.map(|(table, key, payload, which)| {

@@ -8,7 +8,7 @@ use crate::store::{Change, Question};
 /// Hands the rows that are written by the law of their table to a macro, in the order in which they are written.
 macro_rules! rows {
     ($each:ident) => {
-        $each!(Schedule, Document, Run, Record, Look, Step, SharedEffect, Signal, Evidence)
+        $each!(Schedule, Document, PublishedValue, Run, Record, Look, Step, SharedEffect, Signal, Evidence)
     };
 }
 pub(in crate::store) use rows;
@@ -56,6 +56,7 @@ pub(in crate::store) fn write<B: Batch>(changes: &[&Change], batch: &mut B) {
     payloads(changes, batch);
     batch.rows(changes.iter().filter_map(|c| Some((c.schedule.as_deref()?, c.fence))));
     batch.rows(changes.iter().flat_map(|c| c.documents.iter().map(|row| (row, c.fence))));
+    batch.rows(changes.iter().filter_map(|c| Some((c.published.as_deref()?, c.fence))));
     batch.rows(changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence))));
     batch.rows(changes.iter().filter_map(|c| Some((c.record.as_deref()?, c.fence))));
     batch.rows(changes.iter().filter_map(|c| Some((c.look.as_deref()?, c.fence))));

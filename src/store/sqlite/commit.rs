@@ -203,6 +203,11 @@ async fn refusal(
     {
         return Ok(refusal);
     }
+    if let Some(value) = &change.published
+        && let Some(refusal) = row::objection(connection, &**value).await?
+    {
+        return Ok(refusal);
+    }
     for document in &change.documents {
         if row::objection(connection, document).await?.is_some() {
             return Ok(Refusal::Exists);

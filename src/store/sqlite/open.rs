@@ -30,7 +30,7 @@ const APPLICATION_ID: i64 = 0x4346_4f49;
 pub(super) const GIVEN_UP: i64 = 1_000_000;
 
 /// The number, name and text of each migration, in their order. Never edit a released one.
-pub(super) const MIGRATIONS: [(i64, &str, &str); 13] = [
+pub(super) const MIGRATIONS: [(i64, &str, &str); 14] = [
     (1, "record", include_str!("../../../migrations/sqlite/0001_record.sql")),
     (2, "run", include_str!("../../../migrations/sqlite/0002_run.sql")),
     (3, "signal", include_str!("../../../migrations/sqlite/0003_signal.sql")),
@@ -44,6 +44,7 @@ pub(super) const MIGRATIONS: [(i64, &str, &str); 13] = [
     (11, "deadline", include_str!("../../../migrations/sqlite/0011_deadline.sql")),
     (12, "scopes", include_str!("../../../migrations/sqlite/0012_scopes.sql")),
     (13, "expired", include_str!("../../../migrations/sqlite/0013_expired.sql")),
+    (14, "published", include_str!("../../../migrations/sqlite/0014_published.sql")),
 ];
 
 /// The size to which an emptied log is truncated, in bytes.

@@ -184,6 +184,22 @@ async fn it_did_not_happen_is_looked_up_first() {
     assert_eq!((scene.world.count(), scene.world.requests()), (1, 1));
 }
 
+// The client cannot look up: it would be the last to believe a person's error.
+#[tokio::test]
+async fn it_did_not_happen_is_looked_up_first_although_a_client_says_so() {
+    let (scene, process) = Scene::unanswered(Reply::EffectThenHang).await;
+    let client = counterfoil::Client::sqlite(scene.dir.path().join("agents.db")).clock(scene.clock.clone());
+    let client = client.open().await.unwrap();
+    let asked = open(&process.executor()).await.remove(0);
+    let acme = client.tenant("acme").unwrap();
+    acme.answer(asked.id, Resolution::DidNotHappen, "ann").await.unwrap();
+    found(&process.executor()).await;
+    assert_eq!(open(&process.executor()).await, []);
+    let refused = acme.answer(asked.id, Resolution::LookNow, "ann").await.unwrap_err().to_string();
+    assert!(refused.contains("it has been answered"), "{refused}");
+    assert_eq!((scene.world.count(), scene.world.requests()), (1, 1));
+}
+
 #[tokio::test]
 async fn it_did_not_happen_waits_for_the_lookup_and_is_confirmed_afterwards() {
     let (scene, process) = Scene::unanswered(Reply::Hang).await;

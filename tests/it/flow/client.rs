@@ -21,7 +21,7 @@ use crate::flow::world::{Process, World};
 use crate::store::postgres::Schema;
 
 impl Place {
-    fn client(&self, world: &World) -> ClientBuilder {
+    pub(super) fn client(&self, world: &World) -> ClientBuilder {
         match self {
             Self::File => Client::sqlite(world.path()),
             Self::Schema(schema) => Client::postgres_with(crate::server::url(), schema.options()),
@@ -387,7 +387,13 @@ async fn engine_at(path: &std::path::Path) -> tokio::process::Child {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[allow(clippy::disallowed_methods, reason = "a watchdog for a test that hangs, not a synchronisation")]
 async fn a_client_works_beside_an_engine_in_another_process() {
+    let worked = tokio::time::timeout(Duration::from_secs(60), beside_another_process());
+    worked.await.expect("what the client waits for does not happen");
+}
+
+async fn beside_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agents.db");
     let mut engine = engine_at(&path).await;

@@ -37,6 +37,7 @@ mod pending;
 mod pipeline;
 mod poison;
 mod postgres;
+mod published;
 mod queue;
 mod replay;
 mod retention;

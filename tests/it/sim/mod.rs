@@ -34,6 +34,7 @@ mod permit;
 mod policy;
 mod programs;
 mod prove;
+mod published;
 mod restored;
 mod saga;
 mod scenarios;

@@ -104,6 +104,7 @@ fn table_answered(before: &str) -> Option<String> {
         "Question" => "escalation".to_owned(),
         "Aggregate" => "outbox_aggregate".to_owned(),
         "OutboxEvent" => "outbox".to_owned(),
+        "PublishedValue" => "published".to_owned(),
         row => row.to_lowercase(),
     })
 }

@@ -38,7 +38,10 @@ macro_rules! case {
                 PAID | PAID_BEFORE => {
                     ctx.call::<Pay>(Bill::new("bill", 5)).await.map(|number| number.to_string())
                 }
-                ASLEEP => ctx.sleep(HOUR).await.map(|()| "awake".to_owned()),
+                ASLEEP => {
+                    ctx.publish("state", "asleep").await?;
+                    ctx.sleep(HOUR).await.map(|()| "awake".to_owned())
+                }
                 FAILED => Err(Failure::new("it cannot be done")),
                 LARGE => ctx.step("large", &(), |&()| "x".repeat(100_000)).await,
                 ASKING => ctx.call::<Ring>("bell".to_owned()).await.map(|number| format!("rang {number}")),
@@ -188,6 +191,8 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     let engine = engine.workflow("case", 1, flow.clone()).workflow("asks", 1, asks);
     world.release("post before cut off");
     let third = Process::start(&world, engine);
+    let sleeper = third.acme().handle::<()>(runs[0][ASLEEP as usize]);
+    assert_eq!(third.on(sleeper.published::<String>("state")).unwrap().unwrap(), "asleep");
     for (tenant, runs) in TENANTS.iter().zip(&runs) {
         let of = third.engine().tenant(tenant).unwrap();
         let questions = third.on(of.questions()).unwrap();
@@ -397,7 +402,7 @@ async fn the_command_moves_and_says_so() {
     let copied = json!({"stage": "copy", "table": "step", "rows": 5000, "of": 5000});
     assert!(lines.contains(&copied), "{lines:?}");
     let (last, _) = lines.split_last().unwrap();
-    assert_eq!(last["moved"].as_array().unwrap().len(), 19);
+    assert_eq!(last["moved"].as_array().unwrap().len(), 20);
     let (succeeded, lines, trouble) = command(false);
     assert!(!succeeded && lines.is_empty() && trouble.contains("has been moved already"), "{trouble}");
 }

@@ -8,9 +8,9 @@ use counterfoil::ledger::{
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
-    Admission, CANCEL, Change, DEADLINE, Document, Evidence, InQueue, Model, OrderingKey, Question,
-    QuestionKind, Queue, Resolution, Retired, RetiredRun, Run, RunState, SharedEffect, Signal, Step,
-    StepKind, Store, Verdict, WaitsOn, WorkerChange,
+    Admission, CANCEL, Change, DEADLINE, Document, Evidence, InQueue, Model, OrderingKey, PublishedValue,
+    Question, QuestionKind, Queue, Resolution, Retired, RetiredRun, Run, RunState, SharedEffect, Signal,
+    Step, StepKind, Store, Verdict, WaitsOn, WorkerChange,
 };
 use counterfoil::{DeclarationId, Fence, Payload, QuestionId, Tenant, Timestamp};
 use serde_json::json;
@@ -38,6 +38,7 @@ pub(super) enum Kind {
     Again,
     Admit,
     Document,
+    Publish,
     Forget,
     Expire,
     Erase,
@@ -189,6 +190,7 @@ impl Author {
             }
             44 | 49 => (Kind::Erase, Change { erased: Some(worker.tenant), ..change }),
             37..=38 | 45 => (Kind::Document, Change { documents: self.documents(&worker), ..change }),
+            46 => (Kind::Publish, Change { published: Some(Box::new(self.published(&worker))), ..change }),
             47..=48 => (Kind::Look, change.look(self.look(&worker))),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
             _ => (Kind::Many, self.many(&worker)),
@@ -428,6 +430,17 @@ impl Author {
         let place =
             |document: &Document| (document.tenant.clone(), document.kind.clone(), document.id.clone());
         if place(&first) == place(&second) || self.one_in(2) { vec![first] } else { vec![first, second] }
+    }
+
+    /// A new value of a run, or the next one; sometimes one too many.
+    fn published(&mut self, worker: &Sample) -> PublishedValue {
+        let run = self.run(worker);
+        let first = worker.published(&run, &self.text());
+        let place = |value: &PublishedValue| (value.tenant.clone(), value.run, value.name.clone());
+        let known = self.past.iter().rev().filter_map(|change| change.published.as_deref());
+        let known = known.filter(|known| place(known) == place(&first)).map(|known| known.revision).max();
+        let revision = known.unwrap_or(0) + if self.one_in(4) { 2 } else { 1 };
+        PublishedValue { revision, value: sample::payload(&json!(self.text())), ..first }
     }
 
     fn document(&mut self, worker: &Sample) -> Document {

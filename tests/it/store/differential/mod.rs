@@ -102,8 +102,8 @@ fn name(verdict: &Verdict) -> &'static str {
 fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
     use Kind::{
         Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Enrol, Erase, Evidence, Expire,
-        FenceOthers, Forget, Look, Many, NewRecord, NewRun, Payload, Receive, Retire, SharedEffect, Signal,
-        Step, TenantKey,
+        FenceOthers, Forget, Look, Many, NewRecord, NewRun, Payload, Publish, Receive, Retire, SharedEffect,
+        Signal, Step, TenantKey,
     };
     let all = [
         Enrol,
@@ -127,6 +127,7 @@ fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
         Again,
         Admit,
         Document,
+        Publish,
         Forget,
         Erase,
         Look,

@@ -9,6 +9,9 @@ struct Tutorial;
 #[doc = include_str!("../docs/choose-a-contract.md")]
 struct ChooseAContract;
 
+#[doc = include_str!("../docs/http-tools.md")]
+struct HttpTools;
+
 #[doc = include_str!("../docs/approvals.md")]
 struct Approvals;
 

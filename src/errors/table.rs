@@ -35,6 +35,8 @@ use crate::sim::SuiteError;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 use crate::store::transfer::MoveError;
 use crate::store::{OpenError, StoreError, TransactionError};
+#[cfg(feature = "tool-http")]
+use crate::tool::http_tool::HttpToolError;
 use crate::tool::{RegisterError, ToolError, UnstableKey};
 
 /// Gives each error its `code()`. Of an error there are first the variants with a code of their own, then those that hold
@@ -109,6 +111,11 @@ coded! {
             | NoCompensation | NoCall | NoPackage => Declaration,
         ; Name
         ; Self::Contract { source, .. } => source.code()
+    }
+
+    #[cfg(feature = "tool-http")]
+    HttpToolError {
+        Template | Header | KeyNotSent | Client => Declaration,
     }
 
     ContractError {

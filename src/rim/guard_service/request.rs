@@ -11,6 +11,8 @@ use crate::ledger::{
     LookupPolicy, OperationKey, RetryPolicy, ReviewPolicy,
 };
 
+/// The least time that a request waits for its answer, so that a client that does not want to wait gets a recorded answer.
+const LEAST_WAIT: Duration = Duration::from_millis(15);
 /// The longest time that a request waits for its answer.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
@@ -156,7 +158,7 @@ const fn wait_ms() -> u64 {
 
 /// The time that a request waits for its answer.
 pub(super) fn wait(ms: u64) -> Duration {
-    Duration::from_millis(ms).min(LONGEST_WAIT)
+    Duration::from_millis(ms).clamp(LEAST_WAIT, LONGEST_WAIT)
 }
 
 /// The operation of a tool under a client's key.

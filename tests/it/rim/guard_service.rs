@@ -74,12 +74,16 @@ impl Scene {
 
     /// The next step of a client that does not give up.
     async fn begin(&self, begin: &Begin) -> Step {
-        loop {
-            match self.service.begin(&acme(), begin.clone()).await.unwrap() {
-                Step::InFlight => tokio::task::yield_now().await,
+        for _ in 0..1000 {
+            let (service, begin) = (self.service.clone(), begin.clone());
+            // In the process, with which its calls die.
+            let begun = self.process.spawn(async move { service.begin(&acme(), begin).await });
+            match begun.await.unwrap().unwrap() {
+                Step::InFlight => {}
                 step => return step,
             }
         }
+        panic!("in flight for ever: {begin:?}");
     }
 
     async fn send(&self, begin: &Begin) -> Permitted {
@@ -104,10 +108,14 @@ impl Scene {
         }
     }
 
-    async fn report(&self, permit: &str, finding: Finding) {
+    /// The step after a report, as a client that waits for it gets it.
+    async fn report(&self, begin: &Begin, permit: &str, finding: Finding) -> Step {
         let mut report = Reconcile::new(permit, finding);
         report.wait_ms = 0;
-        let _step = self.service.reconcile(&acme(), report).await.unwrap();
+        match self.service.reconcile(&acme(), report).await.unwrap() {
+            Step::InFlight => self.begin(begin).await,
+            step => step,
+        }
     }
 
     /// Lets the client of an attempt die: its time passes.
@@ -160,13 +168,7 @@ async fn a_failure_for_certain_is_sent_again_and_a_refusal_is_not() {
     let scene = Scene::new().await;
     let begin = refund(json!({ "cents": 1200 }));
     let first = scene.send(&begin).await;
-    let mut seal = Seal::new(first.permit, failed(ErrorKind::Unreachable));
-    seal.wait_ms = 0;
-    let step = scene.service.seal(&acme(), seal).await.unwrap();
-    assert_eq!(step, Step::InFlight);
-    scene.clock.asleep(1, Duration::from_millis(50)..=Duration::from_secs(1)).await; // the pause before the next attempt
-    scene.clock.advance(Duration::from_secs(1));
-    let second = scene.send(&begin).await;
+    let second = permit(scene.seal(&begin, &first.permit, failed(ErrorKind::Unreachable)).await);
     assert_eq!((second.attempt, second.idempotency_key), (2, first.idempotency_key));
     let refused = scene.seal(&begin, &second.permit, failed(ErrorKind::Validation)).await;
     assert!(matches!(refused, Step::Stopped { reason: Stop::Failed, .. }), "{refused:?}");
@@ -199,10 +201,8 @@ async fn the_next_client_looks_up_the_call_of_a_dead_one() {
     scene.client_dies().await;
     let look = scene.look(&begin).await;
     assert_eq!(look.idempotency_key, lost.idempotency_key);
-    scene
-        .report(&look.permit, Finding::Happened { output: json!({ "id": "re_7" }), external_ref: None })
-        .await;
-    let found = scene.begin(&begin).await;
+    let finding = Finding::Happened { output: json!({ "id": "re_7" }), external_ref: None };
+    let found = scene.report(&begin, &look.permit, finding).await;
     assert_eq!(found, Step::Done { output: json!({ "id": "re_7" }), external_ref: None, first: false });
 }
 
@@ -213,12 +213,15 @@ async fn a_call_that_is_not_found_is_sent_again_once_nothing_can_be_under_way() 
     let _lost = scene.send(&begin).await;
     scene.client_dies().await;
     let early = scene.look(&begin).await;
-    scene.report(&early.permit, Finding::NotFound).await;
+    let mut early = Reconcile::new(early.permit, Finding::NotFound);
+    early.wait_ms = 0;
+    assert_eq!(scene.service.reconcile(&acme(), early).await.unwrap(), Step::InFlight);
     scene.clock.slept(SETTLE).await;
     scene.clock.advance(SETTLE);
     let settled = scene.look(&begin).await;
-    scene.report(&settled.permit, Finding::NotFound).await;
-    let second = scene.send(&begin).await;
+    let Step::Send(second) = scene.report(&begin, &settled.permit, Finding::NotFound).await else {
+        panic!("nothing can be under way any more");
+    };
     assert_eq!(second.attempt, 2);
 }
 
@@ -230,8 +233,8 @@ async fn a_poll_takes_the_lookup_of_a_call_that_nobody_asks_for() {
     scene.client_dies().await;
     let look = permit(scene.service.poll(&acme(), Poll::new("refund")).await.unwrap());
     assert_eq!((look.tool.as_str(), look.input), ("refund", json!({ "cents": 1200 })));
-    scene.report(&look.permit, Finding::Happened { output: json!(7), external_ref: None }).await;
-    assert!(matches!(scene.begin(&begin).await, Step::Done { .. }));
+    let finding = Finding::Happened { output: json!(7), external_ref: None };
+    assert!(matches!(scene.report(&begin, &look.permit, finding).await, Step::Done { .. }));
 
     let mut now = Poll::new("refund");
     now.wait_ms = 0;
@@ -312,9 +315,10 @@ async fn a_seal_counts_after_the_service_was_killed() {
     let begin = refund(json!({ "cents": 1200 }));
     let lost = scene.send(&begin).await;
     let scene = scene.restarted().await;
-    let late = scene.seal(&begin, &lost.permit, done("re_7")).await;
-    let Step::Done { output, .. } = late else { panic!("{late:?}") };
-    assert_eq!(output, json!({ "id": "re_7" }));
+    // The new process knows the tool again once a client begins a call of it.
+    let _ = scene.seal(&begin, &lost.permit, done("re_7")).await;
+    let found = scene.begin(&begin).await;
+    assert!(matches!(&found, Step::Done { output, .. } if *output == json!({ "id": "re_7" })), "{found:?}");
 }
 
 #[tokio::test]
@@ -325,15 +329,16 @@ async fn after_the_service_was_killed_the_next_client_looks_the_call_up() {
     let scene = scene.restarted().await;
     let look = scene.look(&begin).await;
     assert_eq!(look.idempotency_key, lost.idempotency_key);
-    scene.report(&look.permit, Finding::Happened { output: json!(7), external_ref: None }).await;
-    assert!(matches!(scene.begin(&begin).await, Step::Done { .. }));
+    let finding = Finding::Happened { output: json!(7), external_ref: None };
+    assert!(matches!(scene.report(&begin, &look.permit, finding).await, Step::Done { .. }));
 }
 
 #[tokio::test]
 async fn a_reviewer_approves_the_call_before_it_goes_out() {
     let scene = Scene::new().await;
     let mut begin = refund(json!({ "cents": 1200 }));
-    (begin.effect, begin.reviewers) = (EffectClass::Payment, vec!["ann".to_owned()]);
+    (begin.effect, begin.contract) = (EffectClass::Payment, Some(ContractClass::ReplaysKey));
+    begin.reviewers = vec!["ann".to_owned()];
     let Step::Approve { review, version } = scene.begin(&begin).await else {
         panic!("nobody has approved it")
     };

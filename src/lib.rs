@@ -121,6 +121,8 @@ pub use rim::cli;
 pub use rim::door;
 #[cfg(feature = "fence")]
 pub use rim::fence;
+#[cfg(feature = "guard-service")]
+pub use rim::guard_service;
 #[cfg(feature = "http")]
 pub use rim::http;
 #[cfg(feature = "sink-http")]

@@ -23,7 +23,7 @@ mod decided;
 mod declarations;
 mod declared;
 mod dispatch;
-#[cfg(feature = "_doors")]
+#[cfg(any(feature = "_doors", feature = "guard-service"))]
 mod doors;
 mod enrol;
 mod erase;

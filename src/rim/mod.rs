@@ -8,6 +8,8 @@ pub mod cli;
 pub mod door;
 #[cfg(feature = "fence")]
 pub mod fence;
+#[cfg(feature = "guard-service")]
+pub mod guard_service;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "sink-http")]

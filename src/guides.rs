@@ -18,6 +18,9 @@ struct Approvals;
 #[doc = include_str!("../docs/questions.md")]
 struct Questions;
 
+#[doc = include_str!("../docs/evidence.md")]
+struct EvidenceOfACall;
+
 #[doc = include_str!("../docs/client.md")]
 struct Clients;
 

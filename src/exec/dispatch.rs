@@ -11,6 +11,7 @@ use futures_util::FutureExt as _;
 
 use super::approval::approved;
 use super::attempt::{Ambiguous, Ended, Permit};
+use super::contact;
 use super::core::Core;
 use super::declared::Settling;
 use super::needs::{needs, withheld};
@@ -83,10 +84,17 @@ pub(super) async fn dispatch(
         Ok(done) if matches!(record.state, State::Committed { .. }) => {
             Ok(Ended::Committed(Outcome::first(core, done.output.response(&core.limits), &record), None))
         }
-        Ok(done) => committed(Settling { core, op, bound: &bound }, &record, done).await,
+        Ok(done) => {
+            if record.attempts > 1 {
+                op.keep_contact(contact::answered(core, &record, now, &done));
+            }
+            committed(Settling { core, op, bound: &bound }, &record, done).await
+        }
         // Boxed because this case is rare: every call would reserve its memory.
         Err(error) => {
-            Box::pin(failed_attempt(Settling { core, op, bound: &bound }, record, error, unsettled)).await
+            let settling = Settling { core, op, bound: &bound };
+            op.keep_contact(contact::erred(settling, &record, now, &error));
+            Box::pin(failed_attempt(settling, record, error, unsettled)).await
         }
     }
 }
@@ -225,15 +233,14 @@ async fn failed_attempt(
         let waits = pending::accept(settling, &record, accepted).await?;
         return Ok(waits.map_or(Ended::Changed, Ended::Pending));
     }
-    let decision = error.kind.decision(effect, settling.contract().class);
-    // An answer that the first request is still in progress is no proof that it will have no effect.
-    let uncertain = error.kind == ErrorKind::InProgress && effect.leaves_mark();
-    let nothing_happened = decision != RetryDecision::Reconcile && !uncertain;
+    let class = settling.contract().class;
+    let nothing_happened = error.kind.is_without_effect(effect, class);
+    let decision = error.kind.decision(effect, class);
     let hopeless = nothing_happened && decision != RetryDecision::Retry;
     if nothing_happened && !record.in_doubt {
         return fail(settling, &record, error).await;
     }
-    if hopeless && error.replayed && settling.contract().class == ContractClass::ReplaysKey {
+    if hopeless && error.replayed && class == ContractClass::ReplaysKey {
         // The answer holds for the earlier attempt as well, whose answer the provider replays.
         return refuse(settling, &record, error).await.map(Ended::Failed);
     }

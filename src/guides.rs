@@ -15,6 +15,9 @@ struct Approvals;
 #[doc = include_str!("../docs/questions.md")]
 struct Questions;
 
+#[doc = include_str!("../docs/api.md")]
+struct Api;
+
 #[doc = include_str!("../docs/client.md")]
 struct Clients;
 

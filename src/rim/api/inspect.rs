@@ -9,7 +9,8 @@ use crate::clock::Timestamp;
 use crate::exec::{QuestionCall, QuestionView};
 use crate::flow::TenantClient;
 use crate::guard::approval::OpenReview;
-use crate::id::{QuestionId, RunId};
+use crate::id::{QuestionId, RunId, checked};
+use crate::ledger::Key;
 use crate::store::{PossibleAnswer, Question, QuestionKind};
 
 /// A question in a list.
@@ -55,7 +56,14 @@ impl OfQuestion {
 /// The review that a path names.
 #[derive(Deserialize)]
 pub(super) struct OfApproval {
-    pub(super) approval: String,
+    approval: String,
+}
+
+impl OfApproval {
+    pub(super) fn id(&self) -> Result<&str, Failed> {
+        checked("approval", &self.approval, Key::MAX_BYTES)?;
+        Ok(&self.approval)
+    }
 }
 
 /// The record that a query names.
@@ -90,7 +98,7 @@ pub(super) async fn approvals(
     Extension(client): Extension<TenantClient>,
     Asked(window): Asked<Window>,
 ) -> Paged<OpenReview> {
-    let open = client.reviews(window.after()).await?;
+    let open = client.reviews(window.after()?).await?;
     Ok(Page::cut(open, window.limit(), |review| review.id.clone()))
 }
 
@@ -99,7 +107,7 @@ pub(super) async fn approval(
     At(of): At<OfApproval>,
 ) -> Result<Json<OpenReview>, Failed> {
     let unknown = || Failed::of(Problem::NotFound, "There is no such review of this tenant.");
-    Ok(Json(client.review(&of.approval).await?.ok_or_else(unknown)?))
+    Ok(Json(client.review(of.id()?).await?.ok_or_else(unknown)?))
 }
 
 /// The record of the operation with a key.
@@ -107,6 +115,7 @@ pub(super) async fn record(
     Extension(client): Extension<TenantClient>,
     Asked(of): Asked<OfRecord>,
 ) -> Result<Json<QuestionCall>, Failed> {
+    checked("key", &of.key, Key::MAX_BYTES)?;
     let (core, tenant) = client.core();
     let unknown = || Failed::of(Problem::NotFound, "This tenant has no operation with that key.");
     Ok(Json(crate::exec::view_record(&core, &tenant, &of.key).await?.ok_or_else(unknown)?))

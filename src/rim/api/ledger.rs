@@ -44,7 +44,7 @@ pub(super) async fn tokens(
     Extension(tokens): Extension<Tokens>,
     Asked(window): Asked<Window>,
 ) -> Paged<IssuedToken> {
-    let page = tokens.list(window.after(), window.limit()).await?;
+    let page = tokens.list(window.after()?, window.limit()).await?;
     Ok(Page::cut(page, window.limit(), |token| token.id.clone()))
 }
 

@@ -7,6 +7,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::problem::Failed;
+use crate::id::checked;
+use crate::ledger::Key;
 
 /// The maximum number of items on a page.
 const MOST: u32 = 200;
@@ -21,8 +23,11 @@ pub(super) struct Window {
 
 impl Window {
     /// The place behind which the page begins.
-    pub(super) fn after(&self) -> Option<&str> {
-        self.after.as_deref()
+    pub(super) fn after(&self) -> Result<Option<&str>, Failed> {
+        if let Some(after) = &self.after {
+            checked("cursor", after, Key::MAX_BYTES)?;
+        }
+        Ok(self.after.as_deref())
     }
 
     /// The same, as an id.

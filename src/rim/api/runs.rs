@@ -87,7 +87,7 @@ pub(super) async fn history(
     At(run): At<OfRun>,
     Asked(window): Asked<Window>,
 ) -> Paged<PastTurn> {
-    let after = window.after().map(str::parse).transpose().map_err(Failed::malformed)?;
+    let after = window.after()?.map(str::parse).transpose().map_err(Failed::malformed)?;
     let turns = run.handle(&client)?.history(after).await?;
     Ok(Page::cut(turns, window.limit(), |turn| turn.turn.to_string()))
 }

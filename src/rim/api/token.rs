@@ -152,6 +152,9 @@ impl Tokens {
     }
 
     async fn find(&self, id: &str) -> Result<Option<Document>, ExecError> {
+        if !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Ok(None);
+        }
         self.core.group.document_find(&Tenant::ledger(), KIND, id).await.map_err(failed)
     }
 
@@ -166,9 +169,6 @@ impl Tokens {
 
     async fn bearer(&self, token: &str) -> Result<Option<Caller>, ExecError> {
         let Some(id) = token.strip_prefix(PREFIX).and_then(|rest| rest.get(..ID)) else { return Ok(None) };
-        if !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Ok(None);
-        }
         let Some(row) = self.find(id).await? else { return Ok(None) };
         let body = Body::of(&row)?;
         let is_it = bool::from(digest(token).as_bytes().ct_eq(body.digest.as_bytes()));

@@ -73,12 +73,13 @@ pub(super) async fn decide(
     At(of): At<OfApproval>,
     write: Write<Decision>,
 ) -> Result<Json<Decided>, Failed> {
-    let decision = client.decide(&of.approval, write.body.version);
+    let id = of.id()?;
+    let decision = client.decide(id, write.body.version);
     let decided = if write.body.approve {
         decision.approve(&write.by).await?
     } else {
         decision.reject(&write.by, write.reason()).await?
     };
-    write.log("decide", &of.approval);
+    write.log("decide", id);
     Ok(Json(decided))
 }

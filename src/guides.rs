@@ -21,6 +21,9 @@ struct Questions;
 #[doc = include_str!("../docs/evidence.md")]
 struct EvidenceOfACall;
 
+#[doc = include_str!("../docs/api.md")]
+struct Api;
+
 #[doc = include_str!("../docs/client.md")]
 struct Clients;
 

@@ -99,6 +99,8 @@ pub(crate) use operation::{Asker, Operation, Requested};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};
 pub(crate) use pulse::beat;
 pub(crate) use question_view::view as view_question;
+#[cfg(feature = "api")]
+pub(crate) use question_view::view_record;
 pub(crate) use questions::count as count_questions;
 pub(crate) use resolve::Answers;
 pub(crate) use reviewed::review_beside;

@@ -13,6 +13,8 @@ use super::outcome::{ExecError, failed};
 use super::plain::Plain;
 use crate::clock::Timestamp;
 use crate::id::{Fence, QuestionId, RunId, Tenant, text};
+#[cfg(feature = "api")]
+use crate::ledger::OperationKey;
 use crate::ledger::{Record, RecordedFailure, State};
 use crate::store::{
     Answer, Evidence, PossibleAnswer, Question, QuestionKind, Resolution, Store as _, StoreError,
@@ -195,6 +197,19 @@ pub(crate) async fn view(
     let Question { id, tenant, kind, question, opened_at, waiting, answer, .. } = asked;
     let (waiting, answer) = (waiting.map(QuestionAnswer::from), answer.map(QuestionAnswer::from));
     Ok(Some(QuestionView { id, tenant, kind, question, opened_at, answers, waiting, answer, run, call }))
+}
+
+/// The view of the operation with a key.
+#[cfg(feature = "api")]
+pub(crate) async fn view_record(
+    core: &Arc<Core>,
+    tenant: &Tenant,
+    key: &str,
+) -> Result<Option<QuestionCall>, ExecError> {
+    match core.find(tenant, &OperationKey::stored(key)).await? {
+        Some(record) => Ok(Some(call(core, &record).await?)),
+        None => Ok(None),
+    }
 }
 
 async fn call(core: &Arc<Core>, record: &Record) -> Result<QuestionCall, ExecError> {

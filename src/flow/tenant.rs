@@ -67,6 +67,12 @@ impl TenantClient {
         StartRun::of(self.inner.clone(), self.tenant.clone(), workflow, input)
     }
 
+    /// The same of another tenant.
+    #[cfg(feature = "api")]
+    pub(crate) fn of_tenant(&self, tenant: Tenant) -> Self {
+        Self { inner: self.inner.clone(), tenant }
+    }
+
     pub(super) fn parts(&self) -> (Arc<Inner>, Tenant) {
         (self.inner.clone(), self.tenant.clone())
     }

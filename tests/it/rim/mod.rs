@@ -1,5 +1,6 @@
 //! The rims: what comes in by HTTP, by webhooks and by short windows, and what goes out.
 
+mod api;
 mod guard_service;
 mod http;
 mod http_sink;

@@ -58,7 +58,7 @@ async fn a_call_that_was_sent_once_has_no_rows_and_is_told_of_all_the_same() {
         let executor = ExecutorBuilder::store(store.clone()).dynamic_tool(tool(&world, looks()));
         let executor = executor.open().await.unwrap();
         world.replies(replies);
-        executor.execute(request("pay_out")).await.unwrap();
+        let _ = executor.execute(request("pay_out")).await.unwrap();
         assert_eq!(store.contacts(), []);
         let evidence = evidence(&executor).await;
         let [attempt] = &evidence.history.attempts[..] else { panic!("{evidence}") };

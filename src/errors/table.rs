@@ -18,6 +18,8 @@ use crate::payload::PayloadError;
 use crate::rim::door::ReactionError;
 #[cfg(feature = "fence")]
 use crate::rim::fence::{FenceError, FenceOnceError};
+#[cfg(feature = "guard-service")]
+use crate::rim::guard_service::GuardError;
 #[cfg(feature = "http")]
 use crate::rim::http::{ConfigError, KeyHeaderError, LedgerTransactionError};
 #[cfg(feature = "nonce")]
@@ -286,6 +288,13 @@ coded! {
     #[cfg(feature = "agent-http")]
     EndpointError {
         Url | Client => Configuration,
+    }
+
+    #[cfg(feature = "guard-service")]
+    GuardError {
+        Permit => NotFound,
+        Transactional => Contract,
+        ; Key, Ask, Payload, Store, Exec
     }
 
     #[cfg(feature = "nonce")]

@@ -324,7 +324,7 @@ impl fmt::Display for ApprovalEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.policy {
             Some(policy) => {
-                write!(f, "approved      by policy {}, version {}", Plain(&policy.name), policy.version)?
+                write!(f, "approved      by policy {}, version {}", Plain(&policy.name), policy.version)?;
             }
             None => write!(f, "approved      by {}", Plain(&self.by))?,
         }

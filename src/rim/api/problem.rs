@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{HeaderValue, WWW_AUTHENTICATE};
 
-use crate::ErrorCode;
+use crate::errors::ErrorCode;
 use crate::exec::ExecError;
 use crate::flow::RunError;
 use crate::guard::approval::ApprovalRefused;
@@ -100,6 +100,7 @@ impl Failed {
     }
 
     /// A request with a part that cannot be read.
+    #[allow(clippy::needless_pass_by_value, reason = "`map_err` passes an error by value")]
     pub(super) fn malformed(detail: impl ToString) -> Self {
         Self::of(Problem::Malformed, detail.to_string())
     }

@@ -8,7 +8,7 @@ use super::inspect::{OfApproval, OfQuestion};
 use super::page::At;
 use super::problem::{Failed, Problem};
 use super::write::{Reasoned, Write};
-use crate::ErrorCode;
+use crate::errors::ErrorCode;
 use crate::exec::QuestionView;
 use crate::flow::TenantClient;
 use crate::guard::approval::Decided;

@@ -77,7 +77,7 @@ pub(super) struct Offer {
 /// All operations in hand.
 pub(super) struct Lines {
     clock: SharedClock,
-    lines: Mutex<HashMap<(Tenant, OperationKey), Weak<Line>>>,
+    in_hand: Mutex<HashMap<(Tenant, OperationKey), Weak<Line>>>,
     pub(super) permits: Permits,
     /// Notified when a task is offered.
     pub(super) offered: Notify,
@@ -85,12 +85,12 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(clock: SharedClock) -> Self {
-        Self { clock, lines: Mutex::default(), permits: Permits::default(), offered: Notify::new() }
+        Self { clock, in_hand: Mutex::default(), permits: Permits::default(), offered: Notify::new() }
     }
 
     /// The line of an operation. It stays as long as somebody holds it.
     pub(super) fn of(&self, tenant: &Tenant, key: &OperationKey) -> Arc<Line> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.in_hand.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = lines.get(&(tenant.clone(), key.clone())).and_then(Weak::upgrade) {
             return line;
         }
@@ -107,7 +107,7 @@ impl Lines {
 
     /// A line of a tenant that offers a task of this tool.
     pub(super) fn offering(&self, tenant: &Tenant, tool: &str) -> Option<Arc<Line>> {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.in_hand.lock().unwrap_or_else(PoisonError::into_inner);
         let alive = lines.iter().filter(|((of, _), _)| of == tenant).filter_map(|(_, line)| line.upgrade());
         let offers = |line: &Arc<Line>| line.state().offered.as_ref().is_some_and(|offer| offer.tool == tool);
         alive.into_iter().find(offers)

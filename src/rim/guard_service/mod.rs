@@ -192,6 +192,7 @@ impl GuardService {
                 return Ok(step);
             }
             tokio::select! {
+                biased;
                 () = offered => {}
                 () = &mut over => return Ok(Step::Idle),
             }
@@ -218,6 +219,7 @@ impl GuardService {
                 return Ok(step);
             }
             tokio::select! {
+                biased;
                 () = changed => {}
                 () = &mut over => return Ok(Step::InFlight),
             }
@@ -260,7 +262,7 @@ impl GuardService {
         }
         // A client is here that can look the call up now.
         match self.executor.answer(tenant, question, Resolution::LookNow, AUTHOR).await {
-            Ok(_) => self.execute(tenant, &begin, approval).await,
+            Ok(()) => self.execute(tenant, &begin, approval).await,
             Err(_) => Ok(outcome), // the question stands as it is, and says so
         }
     }

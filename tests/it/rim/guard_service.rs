@@ -77,8 +77,8 @@ impl Scene {
         for _ in 0..1000 {
             let (service, begin) = (self.service.clone(), begin.clone());
             // In the process, with which its calls die.
-            let begun = self.process.spawn(async move { service.begin(&acme(), begin).await });
-            match begun.await.unwrap().unwrap() {
+            let step = self.process.spawn(async move { service.begin(&acme(), begin).await });
+            match step.await.unwrap().unwrap() {
                 Step::InFlight => {}
                 step => return step,
             }
@@ -119,7 +119,7 @@ impl Scene {
     }
 
     /// Lets the client of an attempt die: its time passes.
-    async fn client_dies(&self) {
+    fn client_dies(&self) {
         self.clock.advance(ATTEMPT);
     }
 }
@@ -179,7 +179,7 @@ async fn a_call_of_a_blind_tool_that_lost_its_client_is_a_question() {
     let scene = Scene::new().await;
     let begin = refund(json!({ "cents": 1200 }));
     let lost = scene.send(&begin).await;
-    scene.client_dies().await;
+    scene.client_dies();
     let Step::Stopped { reason: Stop::NeedsDecision, question: Some(question), .. } =
         scene.begin(&begin).await
     else {
@@ -198,7 +198,7 @@ async fn the_next_client_looks_up_the_call_of_a_dead_one() {
     let scene = Scene::new().await;
     let begin = looked_up(json!({ "cents": 1200 }));
     let lost = scene.send(&begin).await;
-    scene.client_dies().await;
+    scene.client_dies();
     let look = scene.look(&begin).await;
     assert_eq!(look.idempotency_key, lost.idempotency_key);
     let finding = Finding::Happened { output: json!({ "id": "re_7" }), external_ref: None };
@@ -211,7 +211,7 @@ async fn a_call_that_is_not_found_is_sent_again_once_nothing_can_be_under_way() 
     let scene = Scene::new().await;
     let begin = looked_up(json!({ "cents": 1200 }));
     let _lost = scene.send(&begin).await;
-    scene.client_dies().await;
+    scene.client_dies();
     let early = scene.look(&begin).await;
     let mut early = Reconcile::new(early.permit, Finding::NotFound);
     early.wait_ms = 0;
@@ -230,7 +230,7 @@ async fn a_poll_takes_the_lookup_of_a_call_that_nobody_asks_for() {
     let scene = Scene::new().await;
     let begin = looked_up(json!({ "cents": 1200 }));
     let _lost = scene.send(&begin).await;
-    scene.client_dies().await;
+    scene.client_dies();
     let look = permit(scene.service.poll(&acme(), Poll::new("refund")).await.unwrap());
     assert_eq!((look.tool.as_str(), look.input), ("refund", json!({ "cents": 1200 })));
     let finding = Finding::Happened { output: json!(7), external_ref: None };
@@ -274,7 +274,7 @@ async fn a_late_seal_answers_the_question_about_its_call() {
     let scene = Scene::new().await;
     let begin = refund(json!({ "cents": 1200 }));
     let lost = scene.send(&begin).await;
-    scene.client_dies().await;
+    scene.client_dies();
     assert!(matches!(scene.begin(&begin).await, Step::Stopped { reason: Stop::NeedsDecision, .. }));
     let late = scene.seal(&begin, &lost.permit, done("re_7")).await;
     assert_eq!(
@@ -296,7 +296,7 @@ async fn a_late_seal_of_another_effect_opens_a_question_about_the_duplicate() {
     let scene = Scene::new().await;
     let begin = refund(json!({ "cents": 1200 }));
     let lost = scene.send(&begin).await;
-    scene.client_dies().await;
+    scene.client_dies();
     let Step::Stopped { question: Some(question), .. } = scene.begin(&begin).await else {
         panic!("a question")
     };

@@ -24,10 +24,12 @@ enum Then {
     Keep,
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as the list of answers takes it")]
 fn says(head: &str, body: &str) -> Says {
     Some((format!("HTTP/1.1 {head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()), Then::Keep))
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as the list of answers takes it")]
 fn hangs_up() -> Says {
     Some((String::new(), Then::Close))
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::page::At;
 use super::problem::Failed;
 use super::runs::OfRun;
-use super::write::{Bare, Reasoned, Write};
+use super::write::{Bare, Write, reasoned};
 use crate::flow::{RunStatus, Sent, TenantClient};
 
 /// A run to be started. Its key is the `Idempotency-Key`.
@@ -33,17 +33,7 @@ pub(super) struct Signal {
     body: Value,
 }
 
-impl Reasoned for Start {
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-}
-
-impl Reasoned for Signal {
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-}
+reasoned!(Start, Signal);
 
 /// The answer to a command, marked as the HTTP layer marks one that is given again.
 fn told(sent: Sent) -> Response {

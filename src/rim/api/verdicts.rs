@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::inspect::{OfApproval, OfQuestion};
 use super::page::At;
 use super::problem::{Failed, Problem};
-use super::write::{Reasoned, Write};
+use super::write::{Write, reasoned};
 use crate::errors::ErrorCode;
 use crate::exec::QuestionView;
 use crate::flow::TenantClient;
@@ -31,17 +31,7 @@ pub(super) struct Decision {
     approve: bool,
 }
 
-impl Reasoned for Answer {
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-}
-
-impl Reasoned for Decision {
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-}
+reasoned!(Answer, Decision);
 
 /// Answers a question, and shows it.
 pub(super) async fn answer(

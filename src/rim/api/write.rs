@@ -20,6 +20,19 @@ pub(super) trait Reasoned: DeserializeOwned {
     fn reason(&self) -> &str;
 }
 
+/// Says that the field `reason` of these bodies is their reason.
+macro_rules! reasoned {
+    ($($body:ty),+) => {
+        $(impl $crate::rim::api::write::Reasoned for $body {
+            fn reason(&self) -> &str {
+                &self.reason
+            }
+        })+
+    };
+}
+
+pub(super) use reasoned;
+
 /// A body with a reason and nothing else.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,11 +40,7 @@ pub(super) struct Bare {
     reason: String,
 }
 
-impl Reasoned for Bare {
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-}
+reasoned!(Bare);
 
 /// A write of an authenticated caller.
 pub(super) struct Write<T> {

@@ -62,6 +62,8 @@ pub(super) struct Line {
 struct State {
     executions: Vec<Arc<Execution>>,
     offered: Option<Offer>,
+    /// The permit of the task that a client has taken.
+    permit: Option<String>,
 }
 
 /// A task that waits for a client.
@@ -153,8 +155,14 @@ struct Withdrawn<'a> {
 
 impl Drop for Withdrawn<'_> {
     fn drop(&mut self) {
-        self.line.state().offered = None;
-        self.lines.permits.forget(self.line);
+        let permit = {
+            let mut state = self.line.state();
+            state.offered = None;
+            state.permit.take()
+        };
+        if let Some(permit) = permit {
+            self.lines.permits.forget(&permit);
+        }
     }
 }
 
@@ -197,6 +205,7 @@ impl Line {
         let Offer { task, tool, input, call, time, reply } =
             state.offered.take_if(|offer| input.is_none_or(|input| offer.input == *input))?;
         let permit = permit(task, &call);
+        state.permit = Some(permit.clone());
         let permitted = Permitted {
             permit: permit.clone(),
             tool,

@@ -50,7 +50,7 @@ use self::request::{operation, wait};
 use crate::exec::{ExecError, Executor, Outcome};
 use crate::guard::approval::AskRefused;
 use crate::id::Tenant;
-use crate::ledger::{Approval, ApprovalSubject, ErrorKind, Key, KeyError, LookupResult};
+use crate::ledger::{Approval, ApprovalSubject, Contract, ErrorKind, Key, KeyError, LookupResult};
 use crate::payload::{DigestKey, PayloadError};
 use crate::store::{Resolution, StoreError};
 use crate::tool::{Call, Done, ToolError};
@@ -120,20 +120,19 @@ impl GuardService {
     /// An attempt is recorded before its permit is given out.
     pub async fn begin(&self, tenant: &Tenant, begin: Begin) -> Result<Step, GuardError> {
         let key = operation(&begin.tool, &begin.key)?;
-        if begin.contract().is_none() {
-            return Err(GuardError::Transactional);
-        }
+        let contract = begin.contract().ok_or(GuardError::Transactional)?;
         let approval = match self.approval(tenant, &begin).await? {
             Ok(approval) => approval,
             Err(waits) => return Ok(waits),
         };
+        let terms = Terms { contract, approval };
         let (line, limit) = (self.lines.of(tenant, &key), wait(begin.wait_ms));
         let (execution, is_new) = line.execution(&begin.input);
         if is_new {
             let (service, line, execution) = (self.clone(), line.clone(), execution.clone());
             let tenant = tenant.clone();
             self.executor.core().tracker.spawn(async move {
-                let outcome = service.carry_out(&tenant, begin, approval).await;
+                let outcome = service.carry_out(&tenant, &begin, &terms).await;
                 line.end(&execution, outcome);
             });
         }
@@ -155,13 +154,11 @@ impl GuardService {
         };
         let is_done = matches!(seal.outcome, CallOutcome::Done { .. });
         let execution = permit.line.under_way(&permit.input);
-        if permit.reply.send(Reply::Outcome(seal.outcome.clone())).is_err() {
-            return self.seal_late(tenant, seal).await; // its time was over at this very moment
+        // Its time may be over at this very moment.
+        if let Err(Reply::Outcome(outcome)) = permit.reply.send(Reply::Outcome(seal.outcome)) {
+            return self.seal_late(tenant, Seal { outcome, ..seal }).await;
         }
-        match execution {
-            Some(execution) => self.next(&permit.line, &execution, wait(seal.wait_ms), is_done).await,
-            None => Ok(Step::recorded()),
-        }
+        self.after_reply(&permit.line, execution, wait(seal.wait_ms), is_done).await
     }
 
     /// Takes the finding of a lookup, and tells the client what to do next.
@@ -173,10 +170,7 @@ impl GuardService {
         let permit = self.lines.permits.take(&report.permit, Task::Look, tenant).ok_or(GuardError::Permit)?;
         let execution = permit.line.under_way(&permit.input);
         permit.reply.send(Reply::Finding(report.finding)).map_err(|_| GuardError::Permit)?;
-        match execution {
-            Some(execution) => self.next(&permit.line, &execution, wait(report.wait_ms), false).await,
-            None => Ok(Step::recorded()),
-        }
+        self.after_reply(&permit.line, execution, wait(report.wait_ms), false).await
     }
 
     /// Hands out a lookup or an attempt of this tool that has lost its client, or [`Step::Idle`].
@@ -196,6 +190,20 @@ impl GuardService {
                 () = offered => {}
                 () = &mut over => return Ok(Step::Idle),
             }
+        }
+    }
+
+    /// The next step of a client that has replied to a task. The execution is missing if no client waits for the call.
+    async fn after_reply(
+        &self,
+        line: &Arc<Line>,
+        execution: Option<Arc<Execution>>,
+        limit: Duration,
+        made_here: bool,
+    ) -> Result<Step, GuardError> {
+        match execution {
+            Some(execution) => self.next(line, &execution, limit, made_here).await,
+            None => Ok(Step::recorded()),
         }
     }
 
@@ -249,20 +257,15 @@ impl GuardService {
     }
 
     /// Carries the call out: each attempt and each lookup is offered to a client.
-    async fn carry_out(
-        &self,
-        tenant: &Tenant,
-        begin: Begin,
-        approval: Option<(ApprovalSubject, Approval)>,
-    ) -> Result<Outcome, ExecError> {
-        let outcome = self.execute(tenant, &begin, approval.clone()).await?;
+    async fn carry_out(&self, tenant: &Tenant, begin: &Begin, terms: &Terms) -> Result<Outcome, ExecError> {
+        let outcome = self.execute(tenant, begin, terms).await?;
         let Outcome::NeedsDecision { question } = outcome else { return Ok(outcome) };
         if !begin.lookup {
             return Ok(outcome);
         }
         // A client is here that can look the call up now.
         match self.executor.answer(tenant, question, Resolution::LookNow, AUTHOR).await {
-            Ok(()) => self.execute(tenant, &begin, approval).await,
+            Ok(()) => self.execute(tenant, begin, terms).await,
             Err(_) => Ok(outcome), // the question stands as it is, and says so
         }
     }
@@ -271,15 +274,14 @@ impl GuardService {
         &self,
         tenant: &Tenant,
         begin: &Begin,
-        approval: Option<(ApprovalSubject, Approval)>,
+        Terms { contract, approval }: &Terms,
     ) -> Result<Outcome, ExecError> {
-        let Some(contract) = begin.contract() else { return Ok(Outcome::InProgress) };
-        let retry = begin.retry(&contract);
+        let retry = begin.retry(contract);
         let key = Key::given(begin.tool.as_str(), begin.key.as_str());
         let mut effect = self.executor.effect::<Value, Value>(tenant, key, begin.input.clone());
-        effect = effect.class(begin.effect).contract(contract).retry(retry).lookups(begin.lookups());
+        effect = effect.class(begin.effect).contract(contract.clone()).retry(retry).lookups(begin.lookups());
         if let Some((subject, approval)) = approval {
-            effect = effect.approved_by(subject, &approval);
+            effect = effect.approved_by(subject.clone(), approval);
         }
         if begin.without_approval {
             effect = effect.without_approval();
@@ -292,6 +294,12 @@ impl GuardService {
         let (lines, tool) = (self.lines.clone(), begin.tool.clone());
         effect.outcome(move |call, input| send(lines.clone(), tool.clone(), call, input, time)).await
     }
+}
+
+/// The terms on which a call is carried out.
+struct Terms {
+    contract: Contract,
+    approval: Option<(ApprovalSubject, Approval)>,
 }
 
 /// Offers an attempt.

@@ -39,12 +39,9 @@ impl Permits {
         if permit.task == task && permit.line.tenant == *tenant { open.remove(text) } else { None }
     }
 
-    /// Forgets the permits of a line whose task is over.
-    pub(super) fn forget(&self, line: &Arc<Line>) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|_, permit| !Arc::ptr_eq(&permit.line, line));
+    /// Forgets a permit whose task is over.
+    pub(super) fn forget(&self, text: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(text);
     }
 }
 

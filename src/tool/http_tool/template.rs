@@ -206,13 +206,13 @@ impl Json {
     pub(super) fn fill(&self, values: Values<'_>) -> Result<Value, ToolError> {
         Ok(match self {
             Self::Literal(value) => value.clone(),
-            Self::Text(Text(pieces)) => match &pieces[..] {
+            Self::Text(text) => match &text.0[..] {
                 [Piece::Literal(before), Piece::Hole(hole), Piece::Literal(after)]
                     if before.is_empty() && after.is_empty() =>
                 {
                     hole.value(values)?
                 }
-                _ => Text(pieces.clone()).fill(values)?.into(),
+                _ => text.fill(values)?.into(),
             },
             Self::List(items) => {
                 Value::Array(items.iter().map(|item| item.fill(values)).collect::<Result<_, _>>()?)

@@ -59,13 +59,13 @@ pub(super) async fn dispatch(
         // Boxed because this case is rare: every call would reserve its memory.
         return Box::pin(withheld(Settling { core, op, bound: &bound }, record, need, unsettled)).await;
     }
-    let (record, result) = match may_go {
+    let (record, began, result) = match may_go {
         Ok(()) => {
-            let (record, result) = send(Settling { core, op, bound: &bound }, record, now, cut_off).await;
+            let sent = send(Settling { core, op, bound: &bound }, record, now, cut_off).await;
             if let Some(passed) = pass {
-                passed.tell(health(&result), core.clock.boot());
+                passed.tell(health(&sent.2), core.clock.boot());
             }
-            (record, result)
+            sent
         }
         Err(refused) => {
             let (kind, message) = match refused.lacking_approval() {
@@ -73,7 +73,7 @@ pub(super) async fn dispatch(
                 // The approval could not be read: nothing was sent, and the attempt may be made again.
                 None => (ErrorKind::Unreachable, refused.to_string()),
             };
-            (record, Err(ToolError::new(kind, message)))
+            (record, now, Err(ToolError::new(kind, message)))
         }
     };
     if record.is_unwritten() {
@@ -86,14 +86,14 @@ pub(super) async fn dispatch(
         }
         Ok(done) => {
             if record.attempts > 1 {
-                op.keep_contact(contact::answered(core, &record, now, &done));
+                op.keep_contact(contact::answered(core, &record, began, &done));
             }
             committed(Settling { core, op, bound: &bound }, &record, done).await
         }
         // Boxed because this case is rare: every call would reserve its memory.
         Err(error) => {
             let settling = Settling { core, op, bound: &bound };
-            op.keep_contact(contact::erred(settling, &record, now, &error));
+            op.keep_contact(contact::erred(settling, &record, began, &error));
             Box::pin(failed_attempt(settling, record, error, unsettled)).await
         }
     }
@@ -143,15 +143,16 @@ async fn begun(
     }
 }
 
-/// Calls the tool, for at most the time of an attempt, and only while the attempt has what it needs.
+/// Calls the tool, for at most the time of an attempt, and only while the attempt has what it needs. Returns the record,
+/// the beginning of the attempt, and the result.
 async fn send(
     settling: Settling<'_>,
     record: Box<Record>,
     now: Timestamp,
     needed: Option<(Timestamp, Need)>,
-) -> (Box<Record>, Result<Done<Payload>, ToolError>) {
+) -> (Box<Record>, Timestamp, Result<Done<Payload>, ToolError>) {
     let Settling { core, op, .. } = settling;
-    let timeout = op.tool.spec().retry.attempt_timeout;
+    let timeout = || op.tool.spec().retry.attempt_timeout;
     // The sleep ends when the timeout is over, or when a need of the attempt has lapsed.
     let limit = |left: Duration, now: Timestamp| {
         core.clock.sleep(needed.map_or(left, |(at, _)| left.min(now.until(at))))
@@ -160,7 +161,7 @@ async fn send(
     log_call!(debug, op, attempt = call.attempt(), "call dispatched");
     let result = {
         let mut calling = pin!(AssertUnwindSafe(op.tool.call(&call)).catch_unwind());
-        let mut limited = limit(timeout, now);
+        let mut limited = limit(timeout(), now);
         let mut since = core.clock.boot();
         let cut_off = |why: &dyn std::fmt::Display| {
             Err(ToolError::new(ErrorKind::TimeoutDuringEffect, format!("cut off: {why}")))
@@ -184,18 +185,18 @@ async fn send(
                 None if let Some(left) = note.left() => {
                     (since, limited) = (core.clock.boot(), limit(left, core.now()));
                 }
-                None if Box::pin(woke_fenced(core, since, timeout)).await => {
-                    (since, limited) = (core.clock.boot(), core.clock.sleep(timeout));
+                None if Box::pin(woke_fenced(core, since, timeout())).await => {
+                    (since, limited) = (core.clock.boot(), core.clock.sleep(timeout()));
                 }
-                None => break cut_off(&format_args!("after {timeout:?}")),
+                None => break cut_off(&format_args!("after {:?}", timeout())),
             }
         }
     };
-    let record = note.end();
+    let (record, began) = note.end();
     if let Err(error) = &result {
         log_call!(debug, op, attempt = record.attempts, %error, "attempt failed");
     }
-    (record, result)
+    (record, began, result)
 }
 
 /// True if this process was stopped while it was about to send, for longer than an attempt may last, and was taken

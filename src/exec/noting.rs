@@ -66,10 +66,11 @@ impl Note {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Ends the attempt: returns the record with the tool's notes. Nothing can be noted after this.
+    /// Ends the attempt: returns the record with the tool's notes, and the beginning of the attempt. Nothing can be
+    /// noted after this.
     #[allow(clippy::expect_used, reason = "nobody else takes it")]
-    pub(super) fn end(&self) -> Box<Record> {
-        self.record().take().expect("an attempt ends once")
+    pub(super) fn end(&self) -> (Box<Record>, Timestamp) {
+        (self.record().take().expect("an attempt ends once"), self.begun)
     }
 
     fn alive(&self) -> MutexGuard<'_, Option<(Timestamp, Boot)>> {

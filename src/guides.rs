@@ -24,6 +24,9 @@ struct EvidenceOfACall;
 #[doc = include_str!("../docs/api.md")]
 struct Api;
 
+#[doc = include_str!("../docs/guard-service.md")]
+struct GuardService;
+
 #[doc = include_str!("../docs/client.md")]
 struct Clients;
 

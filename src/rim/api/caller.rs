@@ -7,27 +7,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{IdError, Name, Tenant, checked};
 
-/// The role of a caller. Each role may do what the roles before it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+/// The role of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
+    /// Makes calls under the [guard](crate::guard_service), and does nothing else: an agent decides about no approval and answers no
+    /// question, its own among them.
+    Call,
     /// Reads everything of its tenants.
     Read,
-    /// Answers questions and decides about approvals.
+    /// Reads, answers questions and decides about approvals.
     Decide,
-    /// Starts runs, signals them and commands them.
+    /// Does the same, and starts runs, signals them and commands them.
     Operate,
-    /// Sees and revokes tokens.
+    /// Does everything: sees and revokes tokens, too.
     Admin,
 }
 
 impl Role {
-    /// All roles, from the one that may do least.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Decide, Self::Operate, Self::Admin];
+    /// All roles.
+    pub const ALL: [Self; 5] = [Self::Call, Self::Read, Self::Decide, Self::Operate, Self::Admin];
+
+    /// True if a caller of this role may do what needs a role.
+    ///
+    /// ```
+    /// use counterfoil::api::Role;
+    ///
+    /// assert!(Role::Operate.allows(Role::Decide));
+    /// assert!(!Role::Call.allows(Role::Read) && !Role::Operate.allows(Role::Call));
+    /// ```
+    pub const fn allows(self, needed: Self) -> bool {
+        match (self, needed) {
+            (Self::Admin, _) | (Self::Call, Self::Call) => true,
+            (Self::Call, _) | (_, Self::Call) => false,
+            _ => self as u8 >= needed as u8,
+        }
+    }
 
     /// The name of the role.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Call => "call",
             Self::Read => "read",
             Self::Decide => "decide",
             Self::Operate => "operate",
@@ -49,7 +69,7 @@ impl FromStr for Role {
         let unknown = || IdError::Malformed {
             what: "role",
             text: text.chars().take(40).collect(),
-            form: "read, decide, operate or admin",
+            form: "call, read, decide, operate or admin",
         };
         Self::ALL.into_iter().find(|role| role.name() == text).ok_or_else(unknown)
     }

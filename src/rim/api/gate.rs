@@ -44,7 +44,7 @@ impl Gate {
         let caller = self.shared.auth.caller(request).await?.ok_or_else(nobody)?;
         let now = self.shared.client.core().0.clock.boot();
         self.shared.rates.take(&caller, now).map_err(Failed::too_many)?;
-        if caller.role < self.role {
+        if !caller.role.allows(self.role) {
             let detail = format!("This needs the role {}, and the caller has {}.", self.role, caller.role);
             return Err(Failed::of(Problem::Forbidden, detail));
         }

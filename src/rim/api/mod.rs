@@ -31,6 +31,8 @@ mod authenticate;
 mod caller;
 mod commands;
 mod gate;
+#[cfg(feature = "guard-service")]
+mod guard;
 mod inspect;
 mod ledger;
 mod page;
@@ -56,6 +58,8 @@ pub use self::routes::{Reach, Route};
 pub use self::token::{IssuedToken, NewToken, Tokens};
 use crate::flow::{Client, Engine, TenantClient};
 use crate::ledger::Rate;
+#[cfg(feature = "guard-service")]
+use crate::rim::guard_service::GuardService;
 
 /// The maximum length of a request's body, in bytes.
 const MAX_BODY: usize = 1024 * 1024;
@@ -66,6 +70,8 @@ pub struct Api {
     client: TenantClient,
     auth: Arc<dyn Authenticate>,
     rate: Rate,
+    #[cfg(feature = "guard-service")]
+    guard: Option<GuardService>,
 }
 
 impl Api {
@@ -81,7 +87,19 @@ impl Api {
 
     fn of(client: TenantClient) -> Self {
         let auth = Arc::new(Tokens::of(&client));
-        Self { client, auth, rate: Rate::per_second(50).burst(200) }
+        Self {
+            client,
+            auth,
+            rate: Rate::per_second(50).burst(200),
+            #[cfg(feature = "guard-service")]
+            guard: None,
+        }
+    }
+
+    /// Serves the guard: programs in any language make their calls under it. The service works on an executor of this ledger.
+    #[cfg(feature = "guard-service")]
+    pub fn guard(self, service: &GuardService) -> Self {
+        Self { guard: Some(service.clone()), ..self }
     }
 
     /// The bearer tokens that the ledger holds.
@@ -107,7 +125,9 @@ impl Api {
     /// The router. A route of one tenant is served twice: as `/runs` for the tenant of the caller, and as
     /// `/tenants/{tenant}/runs` for a tenant by name.
     pub fn router(self) -> Router {
-        let Self { client, auth, rate } = self;
+        #[cfg(feature = "guard-service")]
+        let guard = self.guard;
+        let Self { client, auth, rate, .. } = self;
         let shared = Arc::new(Shared { client, auth, rates: Rates::of(rate) });
         let mut router = Router::new();
         for route in routes::ROUTES {
@@ -118,6 +138,9 @@ impl Api {
         }
         let nothing = || async { Failed::of(Problem::NotFound, "There is no such route.") };
         let other = || async { Failed::of(Problem::Method, "The route does not take this method.") };
-        router.method_not_allowed_fallback(other).fallback(nothing).layer(DefaultBodyLimit::max(MAX_BODY))
+        let router = router.method_not_allowed_fallback(other).fallback(nothing);
+        #[cfg(feature = "guard-service")]
+        let router = router.layer(axum::Extension(guard));
+        router.layer(DefaultBodyLimit::max(MAX_BODY))
     }
 }

@@ -80,9 +80,13 @@ fn status(code: ErrorCode) -> StatusCode {
         Code::Conflict | Code::Invalid | Code::Answer | Code::Vote | Code::OpenQuestion => {
             StatusCode::CONFLICT
         }
-        Code::Name | Code::Key | Code::Input | Code::Payload | Code::Declaration | Code::Unregistered => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
+        Code::Name
+        | Code::Key
+        | Code::Input
+        | Code::Payload
+        | Code::Contract
+        | Code::Declaration
+        | Code::Unregistered => StatusCode::UNPROCESSABLE_ENTITY,
         Code::Closed | Code::DatabaseAway | Code::DatabaseMoved | Code::DiskFull | Code::WriteRefused => {
             StatusCode::SERVICE_UNAVAILABLE
         }
@@ -132,5 +136,8 @@ macro_rules! from {
         })+
     };
 }
+
+#[cfg(feature = "guard-service")]
+from!(crate::rim::guard_service::GuardError);
 
 from!(RunError, ExecError, StoreError, ApprovalRefused, IdError, KeyError, KeyHeaderError);

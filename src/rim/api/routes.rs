@@ -3,7 +3,11 @@
 
 use axum::routing::{MethodRouter, get, post};
 
+#[cfg(feature = "guard-service")]
+use super::caller::Role::Call;
 use super::caller::Role::{self, Admin, Decide, Operate, Read};
+#[cfg(feature = "guard-service")]
+use super::guard;
 use super::{commands, inspect, ledger, runs, verdicts};
 
 /// The rows that a route reads or writes.
@@ -85,5 +89,13 @@ pub(super) static ROUTES: &[Route] = &[
     route!(POST "/runs/{run}/fork", Operate, Tenant, commands::fork),
     route!(POST "/questions/{question}/answer", Decide, Tenant, verdicts::answer),
     route!(POST "/approvals/{approval}/decision", Decide, Tenant, verdicts::decide),
+    #[cfg(feature = "guard-service")]
+    route!(POST "/guard/begin", Call, Tenant, guard::begin),
+    #[cfg(feature = "guard-service")]
+    route!(POST "/guard/seal", Call, Tenant, guard::seal),
+    #[cfg(feature = "guard-service")]
+    route!(POST "/guard/reconcile", Call, Tenant, guard::reconcile),
+    #[cfg(feature = "guard-service")]
+    route!(POST "/guard/poll", Call, Tenant, guard::poll),
     route!(POST "/tokens/{token}/revoke", Admin, Ledger, ledger::revoke),
 ];

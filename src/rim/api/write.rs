@@ -62,6 +62,23 @@ impl<T: Reasoned> Write<T> {
     }
 }
 
+/// A body of JSON.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Failed;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failed> {
+        let bytes = Bytes::from_request(request, state).await.map_err(|cut| match cut.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Failed::of(Problem::TooLarge, "A body has 1 MiB at most."),
+            _ => Failed::malformed(cut),
+        })?;
+        let text = std::str::from_utf8(&bytes).map_err(Failed::malformed)?;
+        let body = payload::parse(text).map_err(Failed::malformed)?;
+        serde_json::from_value(body).map(Self).map_err(Failed::malformed)
+    }
+}
+
 impl<S: Send + Sync, T: Reasoned> FromRequest<S> for Write<T> {
     type Rejection = Failed;
 
@@ -71,13 +88,7 @@ impl<S: Send + Sync, T: Reasoned> FromRequest<S> for Write<T> {
         let without =
             || Failed::malformed("Send an Idempotency-Key, the same in each retry. Nothing was done.");
         let key = idempotency_key(request.headers())?.ok_or_else(without)?;
-        let bytes = Bytes::from_request(request, state).await.map_err(|cut| match cut.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Failed::of(Problem::TooLarge, "A body has 1 MiB at most."),
-            _ => Failed::malformed(cut),
-        })?;
-        let text = std::str::from_utf8(&bytes).map_err(Failed::malformed)?;
-        let body: T = serde_json::from_value(payload::parse(text).map_err(Failed::malformed)?)
-            .map_err(Failed::malformed)?;
+        let Body(body) = Body::<T>::from_request(request, state).await?;
         checked("reason", body.reason(), REASON)?;
         Ok(Self { by, key, body })
     }

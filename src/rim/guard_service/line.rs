@@ -1,6 +1,7 @@
 //! The operations in hand: for each its executions, and the attempt or lookup that it offers to a client.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -81,13 +82,22 @@ pub(super) struct Lines {
     clock: SharedClock,
     in_hand: Mutex<HashMap<(Tenant, OperationKey), Weak<Line>>>,
     pub(super) permits: Permits,
+    /// The number of the next lookup. Each has a number of its own: a finding that comes when the time of its lookup is over must not
+    /// count for the next one, because "not found" may have been true only then.
+    pub(super) looks: AtomicU32,
     /// Notified when a task is offered.
     pub(super) offered: Notify,
 }
 
 impl Lines {
     pub(super) fn new(clock: SharedClock) -> Self {
-        Self { clock, in_hand: Mutex::default(), permits: Permits::default(), offered: Notify::new() }
+        Self {
+            clock,
+            in_hand: Mutex::default(),
+            permits: Permits::default(),
+            looks: AtomicU32::default(),
+            offered: Notify::new(),
+        }
     }
 
     /// The line of an operation. It stays as long as somebody holds it.

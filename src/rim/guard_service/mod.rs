@@ -40,6 +40,7 @@ mod request;
 mod step;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -237,8 +238,11 @@ impl GuardService {
     fn take(&self, line: &Arc<Line>, input: Option<&Value>, secret: &DigestKey) -> Option<Step> {
         let fence = self.executor.core().fence;
         line.take(&self.lines.permits, input, |task, call| {
-            let attempt = Attempt { task, fence, number: call.attempt(), key: line.key.clone() };
-            attempt.permit(secret, &line.tenant)
+            let number = match task {
+                Task::Send => call.attempt(),
+                Task::Look => self.lines.looks.fetch_add(1, Ordering::Relaxed),
+            };
+            Attempt { task, fence, number, key: line.key.clone() }.permit(secret, &line.tenant)
         })
     }
 

@@ -50,6 +50,7 @@ impl Permits {
 pub(super) struct Attempt {
     pub(super) task: Task,
     pub(super) fence: Fence,
+    /// The number of the attempt, or of the lookup in this process.
     pub(super) number: u32,
     pub(super) key: OperationKey,
 }

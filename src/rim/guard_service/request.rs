@@ -48,6 +48,10 @@ pub struct Begin {
     /// The timeout of one attempt and of one lookup, in milliseconds. Default: 30,000.
     #[serde(default = "attempt_ms")]
     pub attempt_ms: u64,
+    /// The time after which a request that has left can no longer take effect at the provider, in milliseconds: only a lookup after it
+    /// shows that a call did not happen. Default: a minute.
+    #[serde(default)]
+    pub settle_ms: Option<u64>,
     /// The people of whom one approves the call before it goes out. A notification and a deletion need some, unless
     /// they go out [without an approval](Self::without_approval).
     #[serde(default)]
@@ -178,6 +182,7 @@ impl Begin {
             contract: None,
             lookup: false,
             attempt_ms: attempt_ms(),
+            settle_ms: None,
             reviewers: Vec::new(),
             without_approval: false,
             wait_ms: wait_ms(),
@@ -196,7 +201,9 @@ impl Begin {
             (ContractClass::Blind, LookupOffer::None)
         };
         let class = self.contract.unwrap_or(default);
-        (class != ContractClass::Transactional).then(|| Contract::new(class).lookup(offer))
+        let settle = self.settle_ms.map(Duration::from_millis);
+        let contract = Contract { settle, ..Contract::new(class).lookup(offer) };
+        (class != ContractClass::Transactional).then_some(contract)
     }
 
     pub(super) fn retry(&self, contract: &Contract) -> RetryPolicy {

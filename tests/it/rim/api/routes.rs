@@ -46,7 +46,7 @@ async fn each_route_is_open_to_the_roles_and_tenants_of_the_table_and_to_no_othe
                     let body = (method == "POST").then(|| ("k", json!({ "reason": "a walk", "none": 1 })));
                     let method = Method::from_bytes(method.as_bytes()).unwrap();
                     let status = served.send(method, &path, &token, body.clone()).await.status().as_u16();
-                    let knows_role = role >= needed.parse().unwrap();
+                    let knows_role = role.allows(needed.parse().unwrap());
                     let sees = if reach == Reach::Ledger.name() {
                         tenant == "*"
                     } else {

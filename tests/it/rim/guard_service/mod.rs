@@ -1,5 +1,8 @@
 //! The guard service: clients in any language begin a call, make it, and seal it; a client that dies leaves no second effect.
 
+mod clients;
+mod over_http;
+
 use std::time::Duration;
 
 use counterfoil::guard_service::{
@@ -223,6 +226,21 @@ async fn a_call_that_is_not_found_is_sent_again_once_nothing_can_be_under_way() 
         panic!("nothing can be under way any more");
     };
     assert_eq!(second.attempt, 2);
+}
+
+#[tokio::test]
+async fn the_finding_of_a_lookup_whose_time_is_over_does_not_count_for_the_next_one() {
+    let scene = Scene::new().await;
+    let begin = looked_up(json!({ "cents": 1200 }));
+    let _lost = scene.send(&begin).await;
+    scene.client_dies();
+    let early = scene.look(&begin).await;
+    scene.clock.advance(ATTEMPT);
+    let next = scene.look(&begin).await;
+    let outdated = scene.service.reconcile(&acme(), Reconcile::new(early.permit, Finding::NotFound)).await;
+    assert!(matches!(outdated, Err(GuardError::Permit)), "{outdated:?}");
+    let finding = Finding::Happened { output: json!(7), external_ref: None };
+    assert!(matches!(scene.report(&begin, &next.permit, finding).await, Step::Done { .. }));
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ fn digest(token: &str) -> String {
 }
 
 impl Tokens {
-    pub(super) fn of(client: &TenantClient) -> Self {
+    pub(in crate::rim) fn of(client: &TenantClient) -> Self {
         Self { core: client.core().0 }
     }
 

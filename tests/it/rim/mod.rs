@@ -1,6 +1,7 @@
 //! The rims: what comes in by HTTP, by webhooks and by short windows, and what goes out.
 
 mod api;
+mod cli;
 mod guard_service;
 mod http;
 mod http_sink;

@@ -150,10 +150,11 @@ async fn send(
     };
     let (note, call) = Note::begun(settling, record, now, needed.map(|(at, _)| at));
     log_call!(debug, op, attempt = call.attempt(), "call dispatched");
+    let sent = core.clock.boot();
     let result = {
         let mut calling = pin!(AssertUnwindSafe(op.tool.call(&call)).catch_unwind());
         let mut limited = limit(timeout, now);
-        let mut since = core.clock.boot();
+        let mut since = sent;
         let cut_off = |why: &dyn std::fmt::Display| {
             Err(ToolError::new(ErrorKind::TimeoutDuringEffect, format!("cut off: {why}")))
         };
@@ -184,10 +185,27 @@ async fn send(
         }
     };
     let record = note.end();
-    if let Err(error) = &result {
-        log_call!(debug, op, attempt = record.attempts, %error, "attempt failed");
-    }
+    note_end(core, op, (record.attempts, sent), &result);
     (record, result)
+}
+
+/// Logs and counts the end of an attempt: its number, and the instant at which it was sent.
+fn note_end(
+    core: &Core,
+    op: &Operation,
+    (attempt, sent): (u32, Boot),
+    result: &Result<Done<Payload>, ToolError>,
+) {
+    if let Err(error) = result {
+        log_call!(debug, op, attempt, %error, "attempt failed");
+    }
+    let nth = if attempt > 1 { "again" } else { "first" };
+    let shown = result.as_ref().map_or_else(|error| error.kind.name(), |_| "answered");
+    count!(core.meter, ATTEMPTS of &op.tenant, op.name(), nth, shown);
+    observe!(sent.until(core.clock.boot()).as_secs_f64(); core.meter, ATTEMPT_SECONDS of &op.tenant, op.name(), nth);
+    if let Ok(Done { cost: Some(cost), .. }) = result {
+        count!(by *cost; core.meter, ATTEMPT_COST of &op.tenant, op.name(), nth);
+    }
 }
 
 /// True if this process was stopped while it was about to send, for longer than an attempt may last, and was taken

@@ -31,7 +31,12 @@ pub(super) async fn ask(
 ) -> Option<Result<LookupResult<Payload>, ToolError>> {
     let spec = op.tool.spec();
     let within = spec.lookups.timeout.unwrap_or(spec.retry.attempt_timeout);
-    tool_code::run(core, within, "the lookup timed out", || op.tool.reconcile(call)).await
+    let found = tool_code::run(core, within, "the lookup timed out", || op.tool.reconcile(call)).await;
+    if let Some(found) = &found {
+        let shown = found.as_ref().map_or("no answer", LookupResult::name);
+        count!(core.meter, LOOKUPS of &op.tenant, op.name(), shown);
+    }
+    found
 }
 
 /// Asks the provider once, in the operation's turn. `None` if the tool has no lookup, or if the turn does not come in

@@ -30,6 +30,8 @@ mod erase;
 mod escalate;
 mod executor;
 mod fate;
+#[cfg(feature = "metrics")]
+mod gauges;
 mod guesses;
 mod hand_over;
 pub mod inbox;

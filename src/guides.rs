@@ -30,6 +30,9 @@ struct GuardService;
 #[doc = include_str!("../docs/client.md")]
 struct Clients;
 
+#[doc = include_str!("../docs/metrics.md")]
+struct Metrics;
+
 #[doc = include_str!("../docs/production-checklist.md")]
 struct ProductionChecklist;
 

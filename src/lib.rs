@@ -81,6 +81,8 @@
 
 #[macro_use]
 mod log;
+#[macro_use]
+mod meter;
 
 #[cfg(feature = "agent")]
 pub mod agent;
@@ -98,6 +100,8 @@ pub mod guard;
 mod guides;
 pub mod id;
 pub mod ledger;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod panics;
 pub mod payload;
 mod rim;
@@ -157,6 +161,8 @@ pub mod types {
     pub use http;
     #[cfg(all(feature = "rabbitmq", any(feature = "sqlite", feature = "postgres")))]
     pub use lapin;
+    #[cfg(feature = "metrics")]
+    pub use metrics;
     #[cfg(feature = "_reqwest")]
     pub use reqwest;
     pub use serde_json;

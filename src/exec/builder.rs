@@ -15,9 +15,10 @@ use super::reviewers::{Named, Reviewers, SharedReviewers};
 use super::sleeper::run;
 use crate::clock::{Clock, SharedClock, SystemClock, Timestamp};
 use crate::id::{Entropy, SystemEntropy};
+use crate::meter::Meter;
 use crate::payload::Limits;
 use crate::store::own::OwnDatabase;
-use crate::store::{Group, Model, Store, StoreError};
+use crate::store::{Group, Model, Outage, Store, StoreError};
 use crate::tool::{DynamicTool, RegisterError, Registry, Tool, debug_in_full};
 
 /// The reason why an executor or an engine did not start.
@@ -110,6 +111,8 @@ pub struct ExecutorBuilder {
     sweeps: Option<bool>,
     restored: Option<Declared>,
     consumers: BTreeMap<String, MessageRetention>,
+    #[cfg(feature = "metrics")]
+    metrics: Option<crate::metrics::Metrics>,
 }
 
 impl ExecutorBuilder {
@@ -158,6 +161,8 @@ impl ExecutorBuilder {
             sweeps: None,
             restored: None,
             consumers: BTreeMap::new(),
+            #[cfg(feature = "metrics")]
+            metrics: None,
         }
     }
 
@@ -286,6 +291,20 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Sets the recorder of metrics, and their labels. Without it no metrics are recorded. See [`crate::metrics`].
+    ///
+    /// ```
+    /// use counterfoil::Executor;
+    /// use counterfoil::metrics::Metrics;
+    ///
+    /// let executor = Executor::sqlite("agents.db").metrics(Metrics::global().by_tenant());
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn metrics(mut self, metrics: crate::metrics::Metrics) -> Self {
+        self.metrics = Some(metrics);
+        self
+    }
+
     /// Declares that the ledger may be older than the world: it was restored from a backup of this instant, or is new
     /// beside an older system. Each key's first send is then preceded by a lookup, and a call that cannot be looked up
     /// asks a person, until somebody [lifts](super::Executor::lift_restored) the declaration. The age of a key counts
@@ -351,6 +370,8 @@ impl ExecutorBuilder {
         core.lasting("agenda", |core| run(core, None));
         core.lasting("heartbeat", |core| beat(core, None));
         core.watch_late_answers();
+        #[cfg(feature = "metrics")]
+        core.begin_gauging();
         core.attend();
         core.begin_publishing(publisher);
         core.begin_sweeping(sweeps, Vec::new());
@@ -415,12 +436,16 @@ impl ExecutorBuilder {
             Some(wrap) => wrap(store),
             None => store,
         };
-        let group = match database.as_ref().and_then(|database| database.outage()) {
-            Some(outage) => Group::reporting(store, self.clock.clone(), outage),
-            None => Group::new(store, self.clock.clone()),
-        };
+        let outage = database.as_ref().and_then(|database| database.outage());
+        let outage = outage.unwrap_or_else(|| Arc::new(Outage::by(self.clock.clone())));
+        #[cfg(feature = "metrics")]
+        let meter = Meter::of(self.metrics, registry.specs().into_iter().map(|spec| spec.name.as_str()));
+        #[cfg(not(feature = "metrics"))]
+        let meter = Meter::off();
+        let group = Group::reporting(store, self.clock.clone(), outage, meter.clone());
         Ok(Parts {
             group,
+            meter,
             clock: self.clock,
             entropy: self.entropy,
             registry,

@@ -28,6 +28,12 @@ impl Ceased {
         noted.filter(|(attempt, _)| *attempt == record.attempts).map(|(_, at)| at)
     }
 
+    /// The number of calls of unknown outcome that this worker has not settled.
+    #[cfg(feature = "metrics")]
+    pub(super) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     pub(super) fn forget(&self, record: RecordId) {
         self.lock().remove(&record);
     }

@@ -29,6 +29,7 @@ use super::toolless::Toolless;
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{EffectClass, OperationKey, Record};
+use crate::meter::Meter;
 use crate::payload::{DigestKey, Limits, Payload, PayloadDigest, PayloadError, Response, Stored};
 use crate::store::own::OwnDatabase;
 use crate::store::{Change, Group, OrderingKey, Question, Store as _, StoreError};
@@ -36,6 +37,7 @@ use crate::tool::Registry;
 
 pub(crate) struct Core {
     pub(crate) group: Group,
+    pub(crate) meter: Meter,
     /// The clock of the store if the store is shared, else this machine's clock.
     pub(crate) clock: SharedClock,
     pub(crate) entropy: Arc<dyn Entropy>,
@@ -113,6 +115,7 @@ impl Drop for Core {
 /// The parts from which a core is made.
 pub(crate) struct Parts {
     pub(crate) group: Group,
+    pub(crate) meter: Meter,
     pub(crate) clock: SharedClock,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) registry: Registry,
@@ -136,11 +139,22 @@ impl Core {
 
     pub(super) fn of(parts: Parts, fence: Fence, peers: Peers) -> Arc<Self> {
         let Parts {
-            group, clock, entropy, registry, limits, namespace, database, reviewers, consumers, ..
+            group,
+            meter,
+            clock,
+            entropy,
+            registry,
+            limits,
+            namespace,
+            database,
+            reviewers,
+            consumers,
+            ..
         } = parts;
         let gates = Gates::of(&registry, !matches!(peers, Peers::Shared(_)), clock.boot());
         Arc::new(Self {
             group,
+            meter,
             clock,
             entropy,
             registry,

@@ -193,10 +193,27 @@ async fn send(
         }
     };
     let (record, began) = note.end();
-    if let Err(error) = &result {
-        log_call!(debug, op, attempt = record.attempts, %error, "attempt failed");
-    }
+    note_end(core, op, (record.attempts, began), &result);
     (record, began, result)
+}
+
+/// Logs and counts the end of an attempt: its number, and its beginning.
+fn note_end(
+    core: &Core,
+    op: &Operation,
+    (attempt, began): (u32, Timestamp),
+    result: &Result<Done<Payload>, ToolError>,
+) {
+    if let Err(error) = result {
+        log_call!(debug, op, attempt, %error, "attempt failed");
+    }
+    let nth = if attempt > 1 { "again" } else { "first" };
+    let shown = result.as_ref().map_or_else(|error| error.kind.name(), |_| "answered");
+    count!(core.meter, ATTEMPTS of &op.tenant, op.name(), nth, shown);
+    observe!(began.until(core.now()).as_secs_f64(); core.meter, ATTEMPT_SECONDS of &op.tenant, op.name(), nth);
+    if let Ok(Done { cost: Some(cost), .. }) = result {
+        count!(by *cost; core.meter, ATTEMPT_COST of &op.tenant, op.name(), nth);
+    }
 }
 
 /// True if this process was stopped while it was about to send, for longer than an attempt may last, and was taken

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::attempt::Permit;
+use super::core::Core;
 use super::operation::Operation;
 use super::outcome::Outcome;
 use crate::id::QuestionId;
@@ -32,8 +33,8 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    /// Logs how the reconciliation has ended. What is committed then is not durable yet.
-    pub(super) fn log(&self, op: &Operation) {
+    /// Logs and counts how the reconciliation has ended. What is committed then is not durable yet.
+    pub(super) fn note(&self, core: &Core, op: &Operation) {
         let (result, basis, external_ref) = match self {
             Self::Committed(Outcome::Done(answer), _) => {
                 ("committed", Some(answer.basis), answer.external_ref.as_deref())
@@ -51,5 +52,6 @@ impl Fate {
         };
         let basis = basis.map(Basis::name);
         log_call!(info, op, result, basis, external_ref, "call reconciled");
+        count!(core.meter, RECONCILED of &op.tenant, op.name(), result, basis.unwrap_or("none"));
     }
 }

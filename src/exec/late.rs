@@ -58,6 +58,7 @@ async fn take_up(core: &Arc<Core>, known: &mut HashSet<QuestionId>) -> Result<()
                 let Question { tenant, run, id, kind, .. } = &question;
                 let (run, kind) = (run.map(tracing::field::display), kind.name());
                 tracing::warn!(%tenant, run, question = %id, kind, "question about a late answer open");
+                count!(core.meter, DUPLICATES of tenant);
             }
             let core = core.clone();
             core.tracker.clone().spawn(async move {

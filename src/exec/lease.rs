@@ -94,6 +94,12 @@ impl Lease {
         }
     }
 
+    /// The time since which the lease counts. `None` once it is lost.
+    #[cfg(feature = "metrics")]
+    pub(super) fn age(&self, clock: &dyn Clock) -> Option<Duration> {
+        self.since().map(|since| since.until(Moment::of(clock)))
+    }
+
     /// The rest of the lease; zero once it is lost.
     pub(super) fn left(&self, clock: &dyn Clock) -> Duration {
         let elapsed = self.since().map(|since| since.until(Moment::of(clock)));

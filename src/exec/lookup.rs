@@ -41,6 +41,7 @@ pub(super) async fn ask(
     let spec = op.tool.spec();
     let within = spec.lookups.timeout.unwrap_or(spec.retry.attempt_timeout);
     let found = tool_code::run(core, within, "the lookup timed out", || op.tool.reconcile(call)).await?;
+    count!(core.meter, LOOKUPS of &op.tenant, op.name(), found.as_ref().map_or("no answer", LookupResult::name));
     if let Some(record) = record {
         contact::looked_up(core, (op, record), began, &found).await;
     }

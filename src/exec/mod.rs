@@ -32,6 +32,8 @@ mod escalate;
 mod evidence;
 mod executor;
 mod fate;
+#[cfg(feature = "metrics")]
+mod gauges;
 mod guesses;
 mod hand_over;
 mod history;

@@ -38,6 +38,7 @@ pub(super) async fn withheld(
 ) -> Result<Ended, ExecError> {
     let Settling { core, op, .. } = settling;
     log_call!(info, op, why = need.words(), "attempt withheld, nothing sent");
+    count!(core.meter, CALLS_WITHHELD of &op.tenant, op.name(), "need lapsed");
     let is_over = matches!(need, Need::OperationTime | Need::RunTime);
     if record.in_doubt {
         let cut = unsettled.unwrap_or_else(|| core.clock.boot());

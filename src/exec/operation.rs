@@ -172,6 +172,11 @@ impl Operation {
         }
     }
 
+    /// The name of the tool.
+    pub(super) fn name(&self) -> &str {
+        self.tool.spec().name.as_str()
+    }
+
     /// The same operation with this approval, which the call has asked for.
     pub(crate) fn approved(&self, approval: Approval) -> Self {
         Self {

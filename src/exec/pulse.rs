@@ -11,6 +11,8 @@ use std::time::Duration;
 use super::agenda::Due;
 use super::clients;
 use super::core::Core;
+#[cfg(feature = "metrics")]
+use super::gauges::number;
 use super::lease::Moment;
 use super::orphans::take_up_orphans;
 use super::peers::{Peers, Shared};
@@ -41,10 +43,12 @@ pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
         let rest = match beat.once(asked).await {
             Ok(Some(rest)) => {
                 strong.group.outage().answered(Side::Write);
+                count!(strong.meter, HEARTBEATS, "renewed");
                 rest
             }
             Ok(None) => {
                 tracing::error!(worker = %strong.fence, "worker lost its lease, sends and writes nothing any more");
+                count!(strong.meter, LEASES, "own");
                 shared.lease.lose();
                 engine_of(engine.as_ref()).inspect(|engine| engine.stop());
                 return;
@@ -52,6 +56,7 @@ pub(crate) async fn beat(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
             Err(error) => {
                 strong.group.outage().failed(Side::Write, &error);
                 log_trouble!(error, worker = %strong.fence, "heartbeat failed, will retry");
+                count!(strong.meter, HEARTBEATS, "failed");
                 AGAIN
             }
         };
@@ -128,11 +133,21 @@ impl Beat<'_> {
         }
         self.look_at_outbox(&pulse);
         self.core.gates.shared_by(pulse.workers.iter().filter(|worker| worker.ended_at.is_none()).count());
+        #[cfg(feature = "metrics")]
+        self.count_workers(&pulse);
         let may_end = self.memory.may_end_others(asked, self.shared.lease.length());
         for worker in &pulse.workers {
             self.look_at(worker, pulse.time, may_end).await?;
         }
         Ok(Some(self.rest(&pulse, may_end)))
+    }
+
+    #[cfg(feature = "metrics")]
+    fn count_workers(&self, pulse: &ClusterStatus) {
+        let is_late = |worker: &&Worker| worker.lease_until.is_some_and(|until| until < pulse.time);
+        let at_work = || pulse.workers.iter().filter(|worker| worker.ended_at.is_none());
+        gauge!(number(at_work().filter(|worker| !is_late(worker)).count()); self.core.meter, WORKERS, "live");
+        gauge!(number(at_work().filter(is_late).count()); self.core.meter, WORKERS, "late");
     }
 
     /// Finds out that the store went back to an older state: then this worker's row is older than its last write.
@@ -179,6 +194,7 @@ impl Beat<'_> {
                     return Ok(()); // it is alive after all, or another worker was faster
                 }
                 tracing::warn!(worker = %worker.fence, name = worker.name, "lease of a worker ran out, its work is taken over");
+                count!(self.core.meter, LEASES, "another");
                 true
             }
             None => return Ok(()),

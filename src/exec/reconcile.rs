@@ -44,8 +44,9 @@ pub(super) async fn reconcile(
     let next = search.next(search.known(Looked::NotYet, search.remaining().is_zero(), leave()));
     let (attempt, external_ref) = (search.record.attempts, search.record.external_ref.as_deref());
     log_call!(info, op, next = next.name(), attempt, external_ref, "call outcome unknown, reconciling");
+    count!(core.meter, AMBIGUOUS of &op.tenant, op.name());
     let fate = settle(&mut search, leave).await?;
-    fate.log(op);
+    fate.note(core, op);
     if matches!(fate, Fate::Left(..) | Fate::Later(_)) {
         return search.leave(fate).await;
     }

@@ -124,6 +124,9 @@ pub(super) async fn fail(
     let delay = may_retry
         .then(|| spec.retry.next_delay(record.tries(), error.kind, error.retry_after, core.entropy.bits()))
         .flatten();
+    if may_retry && delay.is_none() {
+        count!(core.meter, RETRIES_EXHAUSTED of &op.tenant, op.name());
+    }
     let not_before = delay.map(|delay: Duration| core.now().after(delay));
     let event = Event::Fail { failure: failure(error.kind, error.message), not_before };
     write_failed(settling, record, event).await.map(Ended::Failed)

@@ -251,6 +251,12 @@ impl EngineBuilder {
         self.with(|executor| executor.messages(consumer, retention))
     }
 
+    /// Sets the recorder of metrics, and their labels. Without it no metrics are recorded. See [`crate::metrics`].
+    #[cfg(feature = "metrics")]
+    pub fn metrics(self, metrics: crate::metrics::Metrics) -> Self {
+        self.with(|executor| executor.metrics(metrics))
+    }
+
     /// Says that the ledger may be older than the world: restored from a backup of this instant, or new beside an older system. See
     /// [`ExecutorBuilder::restored`](crate::exec::ExecutorBuilder::restored).
     pub fn restored(self, as_of: Option<crate::clock::Timestamp>) -> Self {
@@ -293,6 +299,8 @@ impl EngineBuilder {
         core.lasting("agenda", move |core| run_agenda(core, Some(engine.clone())));
         core.lasting("heartbeat", move |core| beat(core, Some(due.clone())));
         core.watch_late_answers();
+        #[cfg(feature = "metrics")]
+        core.begin_gauging();
         core.attend();
         core.begin_publishing(publisher);
         core.begin_sweeping(sweeps, inner.workflows.retentions());

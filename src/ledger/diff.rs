@@ -10,6 +10,13 @@ use crate::payload::{Payload, PayloadError, Secret};
 #[serde(transparent)]
 pub struct Diff(pub Value);
 
+impl Diff {
+    /// The number of differences.
+    pub fn changes(&self) -> u32 {
+        self.0.as_array().map_or(0, |changes| u32::try_from(changes.len()).unwrap_or(u32::MAX))
+    }
+}
+
 /// The maximum number of characters shown of a difference: it is part of a sentence that a person reads.
 const SHOWN: usize = 2_000;
 

@@ -72,6 +72,19 @@ impl<T> From<Option<T>> for LookupResult<T> {
 }
 
 impl<T> LookupResult<T> {
+    /// The name used in messages.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Committed { .. } => "committed",
+            Self::NotFound => "not found",
+            Self::Failed { .. } => "failed",
+            Self::Pending { .. } => "pending",
+            Self::Foreign { .. } => "foreign",
+            Self::Unknown => "unknown",
+            Self::Duplicated { .. } => "duplicated",
+        }
+    }
+
     /// The result for a world that holds these effects, the first one first: the external id of each, and its output.
     ///
     /// ```

@@ -151,6 +151,17 @@ pub struct QuestionCount {
     pub answered: u64,
 }
 
+/// The open questions of one kind, of all tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuestionLoad {
+    /// The kind of the questions.
+    pub kind: QuestionKind,
+    /// The number of questions that wait for an answer.
+    pub open: u64,
+    /// The instant at which the oldest of them was opened.
+    pub oldest: Timestamp,
+}
+
 /// An answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {

@@ -18,6 +18,7 @@ use self::queue::{Entry, FLUSH_AT, Queue};
 use super::outage::{Outage, Side};
 use super::{Change, OrderingKey, Refusal, Store, StoreError, StoreFuture, Verdict, durable};
 use crate::clock::SharedClock;
+use crate::meter::Meter;
 use crate::panics::{caught, quietly};
 
 /// The length of a tick. A change that nobody waits for goes out at the second tick that finds it: it is at most two
@@ -44,6 +45,7 @@ struct Shared {
     store: Arc<dyn Store>,
     clock: SharedClock,
     outage: Arc<Outage>,
+    meter: Meter,
     queue: Mutex<Queue>,
     /// Wakes the writer task.
     work: Notify,
@@ -93,15 +95,22 @@ impl Group {
     /// Starts the writer task, which does all writing to `store` from now on.
     pub fn new(store: Arc<dyn Store>, clock: SharedClock) -> Self {
         let outage = Arc::new(Outage::by(clock.clone()));
-        Self::reporting(store, clock, outage)
+        Self::reporting(store, clock, outage, Meter::off())
     }
 
-    /// The same for a store that reports by itself when its database is away: the log has each outage once.
-    pub(crate) fn reporting(store: Arc<dyn Store>, clock: SharedClock, outage: Arc<Outage>) -> Self {
+    /// The same for an engine: the log has each outage once, also of a store that reports by itself when its database is
+    /// away.
+    pub(crate) fn reporting(
+        store: Arc<dyn Store>,
+        clock: SharedClock,
+        outage: Arc<Outage>,
+        meter: Meter,
+    ) -> Self {
         let shared = Arc::new(Shared {
             store,
             clock,
             outage,
+            meter,
             queue: Mutex::default(),
             work: Notify::new(),
             room: Notify::new(),
@@ -203,6 +212,12 @@ impl Group {
     /// The store behind the queue.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
+    }
+
+    /// The number of changes that wait to be written.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn queued(&self) -> usize {
+        self.shared.queue().entries.len()
     }
 
     /// Whether the database is away, for those who write past the queue.
@@ -357,7 +372,7 @@ impl Shared {
                 .iter()
                 .zip(&answers)
                 .filter(|(_, answer)| durable(answer))
-                .for_each(|(change, _)| durable::log(change));
+                .for_each(|(change, _)| durable::note(change, &self.meter));
         });
         for (done, answer) in waiting.drain(..).zip(answers) {
             let _ = done.send(answer); // nobody may be waiting
@@ -389,9 +404,13 @@ impl Shared {
     ) -> Result<Vec<Verdict>, StoreError> {
         loop {
             let (verdicts, held): (Vec<_>, _) = self.without_stopped(changes);
+            let begun = self.clock.boot();
             let error = match self.store.commit(held.as_deref().unwrap_or(changes)).await {
                 Ok(written) => {
                     self.outage.answered(Side::Write);
+                    let took = begun.until(self.clock.boot());
+                    observe!(took.as_secs_f64(); self.meter, WRITE_SECONDS);
+                    observe!(f64::from(u32::try_from(changes.len()).unwrap_or(u32::MAX)); self.meter, WRITE_CHANGES);
                     return Ok(merge(verdicts, written));
                 }
                 Err(error) => error,

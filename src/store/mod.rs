@@ -22,6 +22,7 @@ mod group;
 mod history;
 mod inbox;
 mod late;
+mod load;
 mod look;
 mod model;
 mod outage;
@@ -69,17 +70,16 @@ pub use contact::{Contact, ContactResult, DroppedContact};
 pub use document::Document;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, part};
 pub use error::{OpenError, StoreError};
-pub use escalation::{Answer, Question, QuestionCount, QuestionKind};
+pub use escalation::{Answer, Question, QuestionCount, QuestionKind, QuestionLoad};
 pub use evidence::Evidence;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use history::{History, PastCall, PastUse};
 pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
+pub use load::{Connections, StoreLoad};
 pub use model::Model;
-#[cfg(feature = "postgres")]
-pub(crate) use outage::Outage;
-pub(crate) use outage::Side;
+pub(crate) use outage::{Outage, Side};
 pub use outbox::{Due, OutboxEvent, Published};
 pub use published::PublishedValue;
 pub(crate) use read_only::ReadOnly;
@@ -180,6 +180,10 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// before each send, so it must be cheap.
     fn in_place(&self) -> Result<(), StoreError> {
         self.behind().map_or(Ok(()), Store::in_place)
+    }
+    /// The sizes that the store knows without asking its database, for metrics.
+    fn load(&self) -> StoreLoad {
+        self.behind().map_or_else(StoreLoad::default, Store::load)
     }
     /// True if several workers may work on the store at once, each while its lease lasts. Otherwise a process that
     /// opens the store knows that all others are dead.

@@ -130,6 +130,13 @@ impl Outage {
         }
     }
 
+    /// The time since which the database is away; zero while it is there.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn lasts(&self) -> Duration {
+        let away = self.away().as_ref().map(|away| away.since);
+        away.map_or(Duration::ZERO, |since| since.until(self.clock.boot()))
+    }
+
     fn away(&self) -> MutexGuard<'_, Option<Away>> {
         self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }

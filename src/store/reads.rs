@@ -134,6 +134,9 @@ macro_rules! reads {
             escalation_answered(tenant: &'a Tenant, after: QuestionId, limit: u32) -> Vec<Question>;
             /// The number of questions of a tenant for each kind, in the order of the kinds' codes.
             escalation_count(tenant: &'a Tenant) -> Vec<QuestionCount>;
+            /// The number of open questions of all tenants for each kind, and the instant of the oldest one, in the order of
+            /// the kinds' codes.
+            escalation_load() -> Vec<QuestionLoad>;
             /// The open questions about a run and its operations, the oldest first.
             escalation_about(tenant: &'a Tenant, run: RunId) -> Vec<Question>;
             /// All questions, open or answered, about a record.

@@ -12,6 +12,7 @@ mod exec;
 mod flow;
 mod guard;
 mod log;
+mod metrics;
 #[path = "../own_server/mod.rs"]
 mod own_server;
 mod place;

@@ -181,9 +181,15 @@ impl Carrier {
         }
     }
 
+    fn note(&self, decision: &Decision) {
+        let (op, decision) = (&self.op, decision.name());
+        log_call!(trace, op, decision, "call decided");
+        count!(self.core.meter, DECISIONS of &op.tenant, op.name(), decision);
+    }
+
     /// Begins an operation without a record.
     async fn begin(&self) -> Result<Step, ExecError> {
-        log_call!(trace, self.op, decision = Decision::New.name(), "call decided");
+        self.note(&Decision::New);
         if self.is_past_deadline() {
             return Ok(self.until_cancelled());
         }
@@ -246,7 +252,7 @@ impl Carrier {
             return Ok(Step::Changed);
         }
         let decision = op.decide(core, Some(found)).await?;
-        log_call!(trace, op, decision = decision.name(), "call decided");
+        self.note(&decision);
         match decision {
             Decision::New => self.begin().await,
             Decision::Retry { not_before, failure } => {
@@ -353,7 +359,9 @@ impl Carrier {
             }
             Decision::Conflict => {
                 let first = core.load(&op.tenant, &found.request).await?;
-                Outcome::Conflict(crate::ledger::diff(&first, &op.request)?)
+                let diff = crate::ledger::diff(&first, &op.request)?;
+                observe!(f64::from(diff.changes()); core.meter, CONFLICT_CHANGES of &op.tenant, op.name());
+                Outcome::Conflict(diff)
             }
             decision => recorded_outcome(core, decision, found).await?,
         };

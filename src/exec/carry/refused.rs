@@ -20,6 +20,7 @@ impl Carrier {
             Some(_) => return Err(error),
         };
         log_call!(info, op, reason = failure.message, "call refused by policy, nothing sent");
+        count!(core.meter, CALLS_WITHHELD of &op.tenant, op.name(), "policy");
         Ok(if is_as_it_was { Step::Answered(Answered::of(Outcome::Failed(failure))) } else { Step::Changed })
     }
 }

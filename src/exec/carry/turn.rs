@@ -91,6 +91,7 @@ impl Carrier {
     async fn used_up(&self, found: Option<&Record>, used_up: &BudgetExceeded) -> Result<Step, ExecError> {
         let (core, op, failure) = (&self.core, &self.op, used_up.failure());
         log_call!(info, op, budget = used_up.budget(), "budget used up, nothing sent");
+        count!(core.meter, CALLS_WITHHELD of &op.tenant, op.name(), "budget");
         let is_as_it_was = match found {
             Some(record) if record.not_before.is_some() => {
                 give_up(core, op, record, failure.clone()).await?.is_some()

@@ -263,6 +263,9 @@ impl Desk {
                 self.down = self.down.saturating_add(1);
                 let pause = self.publisher.policy.pause(self.down, &error, core.entropy.bits());
                 tracing::warn!(%error, events = batch.len(), ?pause, "sink took nothing, will retry");
+                for due in &due {
+                    count(core, due, due.events.len(), "not taken");
+                }
                 self.down_until = Some(core.now().after(pause));
                 return Ok(true);
             }
@@ -273,14 +276,17 @@ impl Desk {
         for due in &due {
             let tried = Tried::of(&acked, first, due.events.len());
             first += due.events.len();
+            count(core, due, tried.taken, "taken");
             let mut mark =
                 self.publisher.policy.after(&due.aggregate, &tried, core.now(), core.entropy.bits());
             let mut change = core.change(Some(self.lane));
             if let Some((failure, event)) = tried.failure.zip(due.events.get(tried.taken)) {
                 tracing::warn!(tenant = %event.tenant, event = event.id, tries = mark.tries, error = %failure, "event not published, will retry");
+                count(core, due, 1, "not taken");
                 if self.publisher.policy.gives_up(&mark) {
                     let question = unpublished(core, event, mark.refusals, failure);
                     mark.escalation = Some(question.id);
+                    count(core, due, 1, "set aside");
                     change = change.escalation(question);
                 }
             }
@@ -371,6 +377,12 @@ async fn published(core: &Core, event: &OutboxEvent) -> Result<Event, StoreError
     };
     let OutboxEvent { tenant, id, aggregate, seq, kind, created_at, .. } = event.clone();
     Ok(Event { tenant, id, aggregate, seq, kind, payload, created_at })
+}
+
+/// Counts events of an aggregate by what became of them.
+#[cfg_attr(not(feature = "metrics"), allow(unused_variables, reason = "nothing is counted"))]
+fn count(core: &Core, due: &Due, events: usize, result: &str) {
+    count!(by events as u64; core.meter, EVENTS of &due.aggregate.tenant, result);
 }
 
 /// The question about an event that the sink refuses.

@@ -6,7 +6,9 @@ use super::sample::{self, HOSTILE, Sample, answered};
 use super::{admit, one, refused};
 use crate::clock::Timestamp;
 use crate::id::QuestionId;
-use crate::store::{Answer, Question, QuestionCount, QuestionKind, Refusal, Resolution, Store, Verdict};
+use crate::store::{
+    Answer, Question, QuestionCount, QuestionKind, QuestionLoad, Refusal, Resolution, Store, Verdict,
+};
 
 /// The id before every question.
 const FIRST: QuestionId = QuestionId(i64::MIN);
@@ -99,6 +101,28 @@ pub async fn answered_ones_are_listed_and_counted(store: &dyn Store) {
     let count = |kind, open, answered| QuestionCount { kind, open, answered };
     let counted = store.escalation_count(tenant).await.unwrap();
     assert_eq!(counted, [count(all[0].kind, 1, 2), count(QuestionKind::Unread, 0, 1)]);
+}
+
+/// The open questions of all tenants are counted by kind, with the oldest one, without those that wait for a provider.
+pub async fn open_ones_are_counted_for_all_tenants(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let theirs = sample.for_tenant("globex");
+    let asks =
+        |sample: &Sample, kind, at| Question { kind, opened_at: Timestamp(at), ..sample.escalation("?") };
+    let all = [
+        asks(&sample, QuestionKind::Ambiguous, 30),
+        asks(&theirs, QuestionKind::Ambiguous, 20),
+        asks(&sample, QuestionKind::Ambiguous, 10),
+        asks(&sample, QuestionKind::Pending, 5),
+        asks(&theirs, QuestionKind::Unread, 40),
+    ];
+    let mut change = sample.change();
+    change.escalations = all.to_vec();
+    admit(store, &[change]).await;
+    admit(store, &[sample.change().escalation(answered(&all[2], "bob"))]).await;
+    let load = |kind, open, oldest| QuestionLoad { kind, open, oldest: Timestamp(oldest) };
+    let expected = [load(QuestionKind::Ambiguous, 2, 20), load(QuestionKind::Unread, 1, 40)];
+    assert_eq!(store.escalation_load().await.unwrap(), expected);
 }
 
 /// The open questions about a run are listed, the oldest first.

@@ -78,7 +78,7 @@ macro_rules! conformance_cases {
             erase: nothing_is_left_of_a_tenant, what_is_under_way_keeps_it, a_fenced_worker_erases_nothing;
             escalation: comes_back_as_it_was_written, open_ones_are_listed_the_oldest_first,
                 answered_ones_are_listed_and_counted,
-                those_about_a_run_are_listed, unknown_workflows_are_listed_for_all_tenants,
+                those_about_a_run_are_listed, open_ones_are_counted_for_all_tenants, unknown_workflows_are_listed_for_all_tenants,
                 the_first_answer_stands, an_answer_needs_a_question, belongs_to_its_tenant;
             evidence: is_left_by_fenced_workers_too, comes_back_the_earliest_first,
                 the_first_of_an_attempt_stands, of_a_second_effect_opens_one_question,

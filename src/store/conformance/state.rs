@@ -153,6 +153,7 @@ impl State {
             let admitted = store.queue_admitted(queue, *fence, Timestamp::MIN).await;
             state.note(format!("queue_admitted {queue} {fence}"), &admitted);
         }
+        state.note("escalation_load".into(), &store.escalation_load().await);
         state.note("record_expiring".into(), &store.record_expiring(Timestamp::MIN).await);
         state.note("next_due".into(), &store.next_due(Timestamp::MIN).await);
         for tenant in &names.tenants {

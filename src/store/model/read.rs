@@ -9,7 +9,7 @@ use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
     CANCEL, COMMAND, Contact, DEADLINE, Evidence, History, PastCall, PastStep, PastUse, Question,
-    QuestionCount, QuestionKind, Run, RunState, SharedEffect, Signal, Step, Turns, Worker,
+    QuestionCount, QuestionKind, QuestionLoad, Run, RunState, SharedEffect, Signal, Step, Turns, Worker,
 };
 
 impl Tables {
@@ -271,6 +271,17 @@ impl Tables {
             *(if question.answer.is_some() { &mut count.answered } else { &mut count.open }) += 1;
         }
         counts.into_values().collect()
+    }
+
+    pub(super) fn escalation_load(&self) -> Vec<QuestionLoad> {
+        let mut loads: BTreeMap<i64, QuestionLoad> = BTreeMap::new();
+        let asks = |e: &&Question| e.answer.is_none() && e.kind != QuestionKind::Pending;
+        for Question { kind, opened_at, .. } in self.escalations.values().filter(asks) {
+            let load = QuestionLoad { kind: *kind, open: 0, oldest: *opened_at };
+            let load = loads.entry(kind.code()).or_insert(load);
+            (load.open, load.oldest) = (load.open + 1, load.oldest.min(*opened_at));
+        }
+        loads.into_values().collect()
     }
 
     pub(super) fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Vec<Question> {

@@ -38,7 +38,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use tokio::sync::Mutex;
 
 use super::sql::ask::Queries;
-use super::{Change, ClusterStatus, Store, StoreError, StoreFuture, Verdict};
+use super::{Change, ClusterStatus, Store, StoreError, StoreFuture, StoreLoad, Verdict};
 use connect::Connector;
 use pool::Pool;
 
@@ -137,6 +137,10 @@ impl Store for Postgres {
         self.readers.close_unused();
         self.guests.close_unused();
         Box::pin(pulse::pulse(&self.readers))
+    }
+
+    fn load(&self) -> StoreLoad {
+        StoreLoad { log_bytes: None, connections: Some(self.readers.connections()) }
     }
 
     /// Always succeeds: a replaced database lacks this worker's row, so that every write fails.

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::connect::{Connector, Patience, Purpose, within};
 use super::{Fate, failure, fate};
 use crate::clock::{Boot, Clock as _, SystemClock};
-use crate::store::{Side, StoreError};
+use crate::store::{Connections, Side, StoreError};
 
 /// A statement with its arguments.
 pub(super) type Statement = Query<'static, sqlx::Postgres, PgArguments>;
@@ -26,6 +26,7 @@ pub(super) struct Pool {
     /// The free connections, each with the instant since which it is unused. The last one is lent first, so the front
     /// holds those unused for longest.
     free: Mutex<Vec<(Boot, PgConnection)>>,
+    size: usize,
     room: Arc<Semaphore>,
     closed: AtomicBool,
 }
@@ -46,8 +47,9 @@ impl Lent<'_> {
 
 impl Pool {
     pub(super) fn new(connector: Arc<Connector>, purpose: Purpose, size: u32) -> Self {
-        let room = Arc::new(Semaphore::new(size.max(1) as usize));
-        Self { connector, purpose, free: Mutex::default(), room, closed: AtomicBool::new(false) }
+        let size = size.max(1) as usize;
+        let room = Arc::new(Semaphore::new(size));
+        Self { connector, purpose, free: Mutex::default(), size, room, closed: AtomicBool::new(false) }
     }
 
     /// All rows of a query.
@@ -177,6 +179,13 @@ impl Pool {
             _ => {}
         }
         Trouble { error: failure(error), may_pass: fate != Fate::Final }
+    }
+
+    /// The connections of the pool.
+    pub(super) fn connections(&self) -> Connections {
+        let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let in_use = self.size.saturating_sub(self.room.available_permits());
+        Connections { in_use: small(in_use), idle: small(self.free().len()) }
     }
 
     /// Closes the free connections, and all others as they come back.

@@ -3,7 +3,7 @@
 use super::ask::{Found, Listed, Queries, Reader};
 use crate::id::{QuestionId, RecordId, RunId, Tenant};
 use crate::store::row::Take as _;
-use crate::store::{Question, QuestionCount, QuestionKind};
+use crate::store::{Question, QuestionCount, QuestionKind, QuestionLoad};
 
 impl<D: Reader> Queries<D> {
     pub(super) async fn escalation_find(&self, tenant: &Tenant, id: QuestionId) -> Found<Question> {
@@ -47,6 +47,19 @@ impl<D: Reader> Queries<D> {
         };
         let pending = QuestionKind::Pending.code();
         self.fetch(sql.to_owned(), &[tenant.into(), pending.into()]).await?.iter().map(read).collect()
+    }
+
+    pub(super) async fn escalation_load(&self) -> Listed<QuestionLoad> {
+        let index = D::either("INDEXED BY escalation_open ", "");
+        let sql = format!(
+            "SELECT kind, count(*), min(opened_at) FROM escalation {index}WHERE answer IS NULL AND kind <> $1 \
+             GROUP BY kind ORDER BY kind"
+        );
+        let read = |row| {
+            let mut values = D::values("escalation", row);
+            Ok(QuestionLoad { kind: values.cell()?, open: values.cell()?, oldest: values.cell()? })
+        };
+        self.fetch(sql, &[QuestionKind::Pending.code().into()]).await?.iter().map(read).collect()
     }
 
     pub(super) async fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Listed<Question> {

@@ -36,7 +36,10 @@ use tokio::sync::Mutex;
 
 use super::cell::Declared as _;
 use super::sql::ask::Queries;
-use super::{Change, ClusterStatus, Document, History, Store, StoreError, StoreFuture, Turns, Verdict};
+use super::{
+    Change, ClusterStatus, Connections, Document, History, Store, StoreError, StoreFuture, StoreLoad, Turns,
+    Verdict,
+};
 use crate::id::{RunId, Tenant};
 
 pub use super::transaction::TransactionError;
@@ -242,6 +245,14 @@ impl Store for Sqlite {
 
     fn in_place(&self) -> Result<(), StoreError> {
         Ok(self.place.check_to_send()?)
+    }
+
+    fn load(&self) -> StoreLoad {
+        let (all, idle) = (self.readers.size(), u32::try_from(self.readers.num_idle()).unwrap_or(u32::MAX));
+        StoreLoad {
+            log_bytes: self.place.log().metadata().ok().map(|log| log.len()),
+            connections: Some(Connections { in_use: all.saturating_sub(idle), idle }),
+        }
     }
 
     /// False: one process at a time, whose lock shows if it is alive.

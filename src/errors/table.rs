@@ -20,6 +20,8 @@ use crate::rim::door::ReactionError;
 use crate::rim::fence::{FenceError, FenceOnceError};
 #[cfg(feature = "http")]
 use crate::rim::http::{ConfigError, KeyHeaderError, LedgerTransactionError};
+#[cfg(all(feature = "mcp", feature = "sqlite"))]
+use crate::rim::mcp::McpError;
 #[cfg(feature = "nonce")]
 use crate::rim::nonce::{NonceError, NonceFormError};
 #[cfg(feature = "policy")]
@@ -245,6 +247,13 @@ coded! {
     #[cfg(feature = "policy")]
     PolicyError {
         Malformed | Unsafe | NoSuchSource => Configuration,
+    }
+
+    #[cfg(all(feature = "mcp", feature = "sqlite"))]
+    McpError {
+        Config => Configuration,
+        Client => Invalid,
+        ; Start
     }
 
     #[cfg(feature = "http")]

@@ -37,7 +37,7 @@ impl Asking<'_> {
             review = self.review().await?;
         }
         match &review.review.outcome {
-            None => Err(self.waiting(&review)),
+            None => Err(waiting(&review)),
             Some(ReviewOutcome::Rejected { by, reason }) if reason.is_empty() => {
                 Err(format!("{by} has rejected it"))
             }
@@ -58,15 +58,6 @@ impl Asking<'_> {
         let id = self.key.wire_within("", self.tenant, 32);
         let asked = self.executor.approvals(self.tenant).ask(id, package, people).await;
         asked.map_err(|error| error.to_string())
-    }
-
-    fn waiting(&self, review: &OpenReview) -> String {
-        let people = review.review.reviewers.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        format!(
-            "this needs an approval, and has none yet. It may be given by: {people}. Ask for it: \
-             `counterfoil approve '{}'`. Make the same call after that; it is carried out then, once",
-            review.id
-        )
     }
 
     /// Asks the client's user. True if the user has decided.
@@ -93,4 +84,14 @@ impl Asking<'_> {
         };
         decided.map(|_| true).map_err(|error| error.to_string())
     }
+}
+
+/// What a caller is told whose call waits for an approval.
+fn waiting(review: &OpenReview) -> String {
+    let people = review.review.reviewers.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    format!(
+        "this needs an approval, and has none yet. It may be given by: {people}. Ask for it: \
+         `counterfoil approve '{}'`. Make the same call after that; it is carried out then, once",
+        review.id
+    )
 }

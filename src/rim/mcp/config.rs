@@ -10,6 +10,7 @@ use super::file::{GatewayFile, ServerSection};
 use super::policy::{ToolPolicy, unguarded};
 use crate::id::Tenant;
 use crate::rim::policy::read::read;
+use crate::rim::policy::span::Span;
 
 /// The configuration of a gateway, read from its file.
 #[derive(Clone, Debug)]
@@ -87,7 +88,7 @@ fn config(check: &mut Check, file: &GatewayFile) -> McpConfig {
         check.finding("tenant", &error.to_string(), "`tenant: acme`");
         Tenant::default()
     });
-    let window = check.window("window", file.window.map_or(WINDOW, |span| span.duration()));
+    let window = check.window("window", file.window.map_or(WINDOW, Span::duration));
     let sections = file.servers.iter().flatten();
     let servers: Vec<_> = sections
         .map(|(name, section)| Arc::new(server(check, name.as_str(), section, &client, window)))
@@ -109,7 +110,7 @@ fn server(
     if section.command.as_ref().is_none_or(String::is_empty) {
         check.finding(&path, "a server is a program, and this one names none", "`command: notes-server`");
     }
-    let window = section.window.map_or(window, |span| span.duration());
+    let window = section.window.map_or(window, Span::duration);
     let window = check.window(&format!("{path}.window"), window);
     let sections = section.tools.iter().flatten();
     let tools = sections
@@ -122,7 +123,7 @@ fn server(
     ServerConfig {
         name: name.to_owned(),
         section: section.clone(),
-        ready_within: section.ready_within.map_or(READY_WITHIN, |span| span.duration()),
+        ready_within: section.ready_within.map_or(READY_WITHIN, Span::duration),
         tools,
         others: Arc::new(others),
         idempotent: Arc::new(idempotent),

@@ -72,7 +72,7 @@ impl McpGateway {
     ) -> Result<(), McpError> {
         let client = |reason: String| McpError::Client { reason };
         let session = Session(self.inner.clone());
-        let serving = session.serve(Lines::new(input, output)).await;
+        let serving = Box::pin(session.serve(Lines::new(input, output))).await;
         let serving = serving.map_err(|error| client(error.to_string()))?;
         serving.waiting().await.map(drop).map_err(|error| client(error.to_string()))
     }

@@ -8,6 +8,8 @@ use crate::id::Name;
 use crate::ledger::{
     ApprovalSubject, Contract, ContractClass, EffectClass, LookupOffer, RetryPolicy, ReviewPolicy,
 };
+use crate::rim::policy::plain::{Count, Truth};
+use crate::rim::policy::span::Span;
 use crate::tool::{Done, DynamicTool, Registry};
 
 /// The longest time that a call may take without a sign of progress.
@@ -46,8 +48,8 @@ impl ToolPolicy {
     ) -> Self {
         let usual = Self::usual(format!("{server}/{tool}"), ContractClass::Blind, window);
         let effect = section.effect.map_or(usual.effect, super::file::Effect::class);
-        let timeout = section.timeout.map_or(TIMEOUT, |span| span.duration());
-        let window = section.window.map_or(window, |span| span.duration());
+        let timeout = section.timeout.map_or(TIMEOUT, Span::duration);
+        let window = section.window.map_or(window, Span::duration);
         let policy = Self {
             tool: Some(tool.to_owned()),
             effect,
@@ -59,7 +61,7 @@ impl ToolPolicy {
             id: section.id.as_ref().map(|pointer| pointer.as_str().to_owned()),
             errors: section.errors.unwrap_or(Errors::Recorded),
             review: review(check, path, section, client),
-            elicit: section.elicit.is_some_and(|elicit| elicit.is_true()),
+            elicit: section.elicit.is_some_and(Truth::is_true),
             lookup: section.lookup.clone(),
             ..usual
         };
@@ -150,7 +152,7 @@ fn contract(check: &mut Check, path: &str, section: &ToolSection) -> Contract {
     }
     let mut contract = Contract::new(offer.class());
     if let Some(lookup) = &section.lookup {
-        let lags = lookup.lags.is_some_and(|lags| lags.is_true());
+        let lags = lookup.lags.is_some_and(Truth::is_true);
         contract.lookup = if lags { LookupOffer::Eventual } else { LookupOffer::Strong };
     }
     if section.contract == Some(Offer::Blind) {
@@ -170,12 +172,12 @@ fn review(check: &mut Check, path: &str, section: &ToolSection, client: &str) ->
         return None;
     }
     let mut people = section.reviewers.clone().unwrap_or_default();
-    if section.elicit.is_some_and(|elicit| elicit.is_true()) {
+    if section.elicit.is_some_and(Truth::is_true) {
         people.push(client.to_owned());
     }
     if people.is_empty() || people.iter().any(|name| Name::new(name).is_err()) {
         let why = "a person must approve each call, and nobody is named who may";
         check.finding(&format!("{path}.reviewers"), why, "`reviewers: [ann]`, or `approval: nobody`");
     }
-    Some(ReviewPolicy::by(people).quorum(section.quorum.map_or(1, |quorum| quorum.get())))
+    Some(ReviewPolicy::by(people).quorum(section.quorum.map_or(1, Count::get)))
 }

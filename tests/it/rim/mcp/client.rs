@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::mcp::McpGateway;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, Lines};
@@ -67,7 +68,11 @@ impl Client {
     /// The next message. `None` if the gateway is gone. Lines that are no JSON are the test harness's.
     pub(super) async fn read(&mut self) -> Option<Value> {
         loop {
-            let line = tokio::time::timeout(PATIENCE, self.input.next_line()).await.expect("no answer");
+            let line = tokio::select! {
+                biased;
+                line = self.input.next_line() => line,
+                () = SystemClock.sleep(PATIENCE) => panic!("no answer"),
+            };
             if let Ok(message) = serde_json::from_str(&line.ok()??) {
                 return Some(message);
             }

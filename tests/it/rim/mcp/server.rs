@@ -146,7 +146,7 @@ impl Server {
                 fs::write(self.folder.join("changed"), "").unwrap();
                 say(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
             }
-            "elicit" => return self.elicited(id),
+            "elicit" => return elicited(id),
             _ => {}
         }
         let effect = json!({
@@ -180,19 +180,19 @@ impl Server {
         }
         say(&structured(json!({ "id": effect["id"] })));
     }
+}
 
-    /// Asks the client's user in the middle of a call, and answers with what the user says.
-    fn elicited(&self, id: &Value) {
-        let params =
-            json!({ "message": "Which folder?", "requestedSchema": { "type": "object", "properties": {} } });
-        say(&json!({ "jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": params }));
-        let answer = loop {
-            let message = next().unwrap();
-            if message["id"] == "q1" {
-                break message["result"].clone();
-            }
-        };
-        let content = json!([{ "type": "text", "text": answer.to_string() }]);
-        say(&json!({ "jsonrpc": "2.0", "id": id, "result": { "content": content } }));
-    }
+/// Asks the client's user in the middle of a call, and answers with what the user says.
+fn elicited(id: &Value) {
+    let params =
+        json!({ "message": "Which folder?", "requestedSchema": { "type": "object", "properties": {} } });
+    say(&json!({ "jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": params }));
+    let answer = loop {
+        let message = next().unwrap();
+        if message["id"] == "q1" {
+            break message["result"].clone();
+        }
+    };
+    let content = json!([{ "type": "text", "text": answer.to_string() }]);
+    say(&json!({ "jsonrpc": "2.0", "id": id, "result": { "content": content } }));
 }

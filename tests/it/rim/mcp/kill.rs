@@ -97,28 +97,17 @@ async fn what_nobody_can_look_up_is_a_question_after_a_kill_and_is_never_sent_ag
     }
 }
 
-/// Calls go through while the gateway is killed at moments that nobody chose, and its server with faults of its own.
+/// The gateway is killed at moments that nobody chose, and its server dies by itself in between.
 #[tokio::test]
 async fn calls_through_a_gateway_that_is_killed_at_random_are_made_once() {
     let folder = tempfile::tempdir().unwrap();
-    let faults = ["die_before", "die_after", "", "twice", "die_after"];
-    for (round, delay) in [0_u64, 40, 90, 150, 10, 250, 70, 120].into_iter().enumerate() {
-        server::fault(folder.path(), faults[round % faults.len()]);
+    for (round, delay) in [400_u64, 0, 40, 90, 150, 10, 250, 70].into_iter().enumerate() {
+        server::fault(folder.path(), ["die_after", "", "twice"][round % 3]);
         let mut child = gateway(folder.path(), None);
-        let calling = async {
-            let mut client = Client::of_process(&mut child).await?;
-            client
-                .try_request(
-                    "tools/call",
-                    json!({ "name": "pay", "arguments": { "title": "Tea", "order": "o1" } }),
-                )
-                .await
-        };
-        tokio::select! {
-            biased;
-            _ = calling => {}
-            () = SystemClock.sleep(Duration::from_millis(delay)) => {}
-        }
+        let mut client = Client::of_process(&mut child).await.unwrap();
+        let call = json!({ "name": "pay", "arguments": { "title": "Tea", "order": "o1" } });
+        client.send("tools/call", call).await.unwrap();
+        SystemClock.sleep(Duration::from_millis(delay)).await;
         child.kill().await.unwrap();
     }
     server::fault(folder.path(), "");
@@ -128,4 +117,26 @@ async fn calls_through_a_gateway_that_is_killed_at_random_are_made_once() {
     let executor = Executor::sqlite(folder.path().join("calls.db")).open().await.unwrap();
     let questions = executor.questions(&Tenant::default()).await.unwrap();
     assert!(questions.is_empty(), "{questions:?}");
+}
+
+#[tokio::test]
+async fn the_program_serves_a_client_until_it_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.yml");
+    std::fs::write(&config, one_server(folder.path(), TOOLS)).unwrap();
+    for first in [true, false] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_counterfoil"));
+        command.args(["mcp", "--config"]).arg(&config).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn().unwrap();
+        let mut client = Client::of_process(&mut child).await.unwrap();
+        let answer = client.call("write_blindly", json!({ "title": "Tea" })).await;
+        assert_eq!(super::client::first(&answer), first);
+        drop(client);
+        assert!(child.wait().await.unwrap().success());
+    }
+    std::fs::write(&config, "ledger: calls.db\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_counterfoil"));
+    let refused = command.args(["mcp", "--check", "--config"]).arg(&config).output().await.unwrap();
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && told.contains("there is no server"), "{told}");
 }

@@ -9,11 +9,23 @@ struct Tutorial;
 #[doc = include_str!("../docs/choose-a-contract.md")]
 struct ChooseAContract;
 
+#[doc = include_str!("../docs/http-tools.md")]
+struct HttpTools;
+
 #[doc = include_str!("../docs/approvals.md")]
 struct Approvals;
 
 #[doc = include_str!("../docs/questions.md")]
 struct Questions;
+
+#[doc = include_str!("../docs/evidence.md")]
+struct EvidenceOfACall;
+
+#[doc = include_str!("../docs/api.md")]
+struct Api;
+
+#[doc = include_str!("../docs/guard-service.md")]
+struct GuardService;
 
 #[doc = include_str!("../docs/client.md")]
 struct Clients;

@@ -115,12 +115,16 @@ pub use id::{
 };
 pub use ledger::{Approval, ApprovalSubject, Key};
 pub use payload::{Payload, PayloadError, Secret};
+#[cfg(feature = "api")]
+pub use rim::api;
 #[cfg(feature = "cli")]
 pub use rim::cli;
 #[cfg(feature = "_doors")]
 pub use rim::door;
 #[cfg(feature = "fence")]
 pub use rim::fence;
+#[cfg(feature = "guard-service")]
+pub use rim::guard_service;
 #[cfg(feature = "http")]
 pub use rim::http;
 #[cfg(feature = "sink-http")]
@@ -144,6 +148,8 @@ pub use store::Queue;
 pub mod types {
     #[cfg(all(feature = "nats", any(feature = "sqlite", feature = "postgres")))]
     pub use async_nats;
+    #[cfg(feature = "api")]
+    pub use axum;
     #[cfg(any(feature = "http", feature = "webhook", feature = "_queue"))]
     pub use bytes;
     /// The future type of traits that are called through `dyn`: [`Clock::sleep`](crate::Clock::sleep), a sink's

@@ -18,6 +18,8 @@ use crate::payload::PayloadError;
 use crate::rim::door::ReactionError;
 #[cfg(feature = "fence")]
 use crate::rim::fence::{FenceError, FenceOnceError};
+#[cfg(feature = "guard-service")]
+use crate::rim::guard_service::GuardError;
 #[cfg(feature = "http")]
 use crate::rim::http::{ConfigError, KeyHeaderError, LedgerTransactionError};
 #[cfg(all(feature = "mcp", feature = "sqlite"))]
@@ -37,6 +39,8 @@ use crate::sim::SuiteError;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 use crate::store::transfer::MoveError;
 use crate::store::{OpenError, StoreError, TransactionError};
+#[cfg(feature = "tool-http")]
+use crate::tool::http_tool::HttpToolError;
 use crate::tool::{RegisterError, ToolError, UnstableKey};
 
 /// Gives each error its `code()`. Of an error there are first the variants with a code of their own, then those that hold
@@ -111,6 +115,11 @@ coded! {
             | NoCompensation | NoCall | NoPackage => Declaration,
         ; Name
         ; Self::Contract { source, .. } => source.code()
+    }
+
+    #[cfg(feature = "tool-http")]
+    HttpToolError {
+        Template | Header | KeyNotSent | Client => Declaration,
     }
 
     ContractError {
@@ -288,6 +297,13 @@ coded! {
     #[cfg(feature = "agent-http")]
     EndpointError {
         Url | Client => Configuration,
+    }
+
+    #[cfg(feature = "guard-service")]
+    GuardError {
+        Permit => NotFound,
+        Transactional => Contract,
+        ; Key, Ask, Payload, Store, Exec
     }
 
     #[cfg(feature = "nonce")]

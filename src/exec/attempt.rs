@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::approval::{Cleared, approved};
+use super::contact;
 use super::core::Core;
 use super::declared::Bound;
 use super::operation::Operation;
@@ -142,6 +143,9 @@ pub(super) async fn unknown(
             }
         };
         let mut change = core.change(op.lane).record(record.clone());
+        if let Some(found) = found {
+            contact::before_another(op, found, &mut change, core.now());
+        }
         change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
         (record, core.group.submit(change))
     };
@@ -262,12 +266,14 @@ pub(super) async fn again(
     let now = core.now();
     let (declaration, scopes) = (bound.id, op.scopes());
     let event = Event::Again { fence: core.fence, basis, declaration, approval, scopes };
-    let Ok(mut record) = apply(record, event, core.fence, now).map(Box::new) else { return Ok(None) };
+    let before = record;
+    let Ok(mut record) = apply(before, event, core.fence, now).map(Box::new) else { return Ok(None) };
     if bound.contract(op).sealed_with_effect {
         record.in_doubt = false; // of the attempt before it, nothing happened
     }
     let mut change = core.change(op.lane).record(record.clone());
     change.documents.extend(used);
+    contact::before_another(op, before, &mut change, now);
     let ticket = core.group.submit(change);
     let key_since = if basis == Basis::Declaration { record.created_at } else { now };
     Permit { record, unsettled, pass, key_since, bound }.durable(op, ticket).await

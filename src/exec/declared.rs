@@ -163,7 +163,7 @@ impl Core {
 
     /// The contract that binds the record's tool, from its declaration when the call went out and its present one. If
     /// the tool is not registered, a usual contract replaces the present one.
-    pub(super) async fn contract_of(&self, record: &Record) -> Result<Contract, StoreError> {
+    pub(crate) async fn contract_of(&self, record: &Record) -> Result<Contract, StoreError> {
         let declaration = self.declaration(record).await?;
         Ok(match self.registry.known(record.operation.as_str()) {
             Some(tool) => declaration.binding(&tool.spec().contract),

@@ -11,6 +11,7 @@ use futures_util::FutureExt as _;
 
 use super::approval::approved;
 use super::attempt::{Ambiguous, Ended, Permit};
+use super::contact;
 use super::core::Core;
 use super::declared::Settling;
 use super::needs::{needs, withheld};
@@ -58,13 +59,13 @@ pub(super) async fn dispatch(
         // Boxed because this case is rare: every call would reserve its memory.
         return Box::pin(withheld(Settling { core, op, bound: &bound }, record, need, unsettled)).await;
     }
-    let (record, result) = match may_go {
+    let (record, began, result) = match may_go {
         Ok(()) => {
-            let (record, result) = send(Settling { core, op, bound: &bound }, record, now, cut_off).await;
+            let sent = send(Settling { core, op, bound: &bound }, record, now, cut_off).await;
             if let Some(passed) = pass {
-                passed.tell(health(&result), core.clock.boot());
+                passed.tell(health(&sent.2), core.clock.boot());
             }
-            (record, result)
+            sent
         }
         Err(refused) => {
             let (kind, message) = match refused.lacking_approval() {
@@ -72,7 +73,7 @@ pub(super) async fn dispatch(
                 // The approval could not be read: nothing was sent, and the attempt may be made again.
                 None => (ErrorKind::Unreachable, refused.to_string()),
             };
-            (record, Err(ToolError::new(kind, message)))
+            (record, now, Err(ToolError::new(kind, message)))
         }
     };
     if record.is_unwritten() {
@@ -83,10 +84,17 @@ pub(super) async fn dispatch(
         Ok(done) if matches!(record.state, State::Committed { .. }) => {
             Ok(Ended::Committed(Outcome::first(core, done.output.response(&core.limits), &record), None))
         }
-        Ok(done) => committed(Settling { core, op, bound: &bound }, &record, done).await,
+        Ok(done) => {
+            if record.attempts > 1 {
+                op.keep_contact(contact::answered(core, &record, began, &done));
+            }
+            committed(Settling { core, op, bound: &bound }, &record, done).await
+        }
         // Boxed because this case is rare: every call would reserve its memory.
         Err(error) => {
-            Box::pin(failed_attempt(Settling { core, op, bound: &bound }, record, error, unsettled)).await
+            let settling = Settling { core, op, bound: &bound };
+            op.keep_contact(contact::erred(settling, &record, began, &error));
+            Box::pin(failed_attempt(settling, record, error, unsettled)).await
         }
     }
 }
@@ -135,15 +143,16 @@ async fn begun(
     }
 }
 
-/// Calls the tool, for at most the time of an attempt, and only while the attempt has what it needs.
+/// Calls the tool, for at most the time of an attempt, and only while the attempt has what it needs. Returns the record,
+/// the beginning of the attempt, and the result.
 async fn send(
     settling: Settling<'_>,
     record: Box<Record>,
     now: Timestamp,
     needed: Option<(Timestamp, Need)>,
-) -> (Box<Record>, Result<Done<Payload>, ToolError>) {
+) -> (Box<Record>, Timestamp, Result<Done<Payload>, ToolError>) {
     let Settling { core, op, .. } = settling;
-    let timeout = op.tool.spec().retry.attempt_timeout;
+    let timeout = || op.tool.spec().retry.attempt_timeout;
     // The sleep ends when the timeout is over, or when a need of the attempt has lapsed.
     let limit = |left: Duration, now: Timestamp| {
         core.clock.sleep(needed.map_or(left, |(at, _)| left.min(now.until(at))))
@@ -152,7 +161,7 @@ async fn send(
     log_call!(debug, op, attempt = call.attempt(), "call dispatched");
     let result = {
         let mut calling = pin!(AssertUnwindSafe(op.tool.call(&call)).catch_unwind());
-        let mut limited = limit(timeout, now);
+        let mut limited = limit(timeout(), now);
         let mut since = core.clock.boot();
         let cut_off = |why: &dyn std::fmt::Display| {
             Err(ToolError::new(ErrorKind::TimeoutDuringEffect, format!("cut off: {why}")))
@@ -176,18 +185,18 @@ async fn send(
                 None if let Some(left) = note.left() => {
                     (since, limited) = (core.clock.boot(), limit(left, core.now()));
                 }
-                None if Box::pin(woke_fenced(core, since, timeout)).await => {
-                    (since, limited) = (core.clock.boot(), core.clock.sleep(timeout));
+                None if Box::pin(woke_fenced(core, since, timeout())).await => {
+                    (since, limited) = (core.clock.boot(), core.clock.sleep(timeout()));
                 }
-                None => break cut_off(&format_args!("after {timeout:?}")),
+                None => break cut_off(&format_args!("after {:?}", timeout())),
             }
         }
     };
-    let record = note.end();
+    let (record, began) = note.end();
     if let Err(error) = &result {
         log_call!(debug, op, attempt = record.attempts, %error, "attempt failed");
     }
-    (record, result)
+    (record, began, result)
 }
 
 /// True if this process was stopped while it was about to send, for longer than an attempt may last, and was taken
@@ -225,15 +234,14 @@ async fn failed_attempt(
         let waits = pending::accept(settling, &record, accepted).await?;
         return Ok(waits.map_or(Ended::Changed, Ended::Pending));
     }
-    let decision = error.kind.decision(effect, settling.contract().class);
-    // An answer that the first request is still in progress is no proof that it will have no effect.
-    let uncertain = error.kind == ErrorKind::InProgress && effect.leaves_mark();
-    let nothing_happened = decision != RetryDecision::Reconcile && !uncertain;
+    let class = settling.contract().class;
+    let nothing_happened = error.kind.is_without_effect(effect, class);
+    let decision = error.kind.decision(effect, class);
     let hopeless = nothing_happened && decision != RetryDecision::Retry;
     if nothing_happened && !record.in_doubt {
         return fail(settling, &record, error).await;
     }
-    if hopeless && error.replayed && settling.contract().class == ContractClass::ReplaysKey {
+    if hopeless && error.replayed && class == ContractClass::ReplaysKey {
         // The answer holds for the earlier attempt as well, whose answer the provider replays.
         return refuse(settling, &record, error).await.map(Ended::Failed);
     }

@@ -9,17 +9,18 @@ use crate::clock::SharedClock;
 use crate::crash::CrashPoint;
 #[cfg(any(feature = "nonce", feature = "fence", feature = "_queue"))]
 use crate::id::Entropy;
+#[cfg(feature = "http")]
+use crate::payload::Limits;
 #[cfg(feature = "_sealed")]
 use crate::store::own::OwnDatabase;
 #[cfg(feature = "_sealed")]
 use crate::tool::{RegisterError, Unprepared};
-#[cfg(feature = "http")]
+#[cfg(any(feature = "http", feature = "guard-service"))]
 use {
     super::carry::recorded_outcome,
     super::outcome::{ExecError, Outcome},
     crate::id::Tenant,
     crate::ledger::{Facts, OperationKey, Request, State, decide},
-    crate::payload::Limits,
 };
 
 impl Executor {
@@ -59,7 +60,7 @@ impl Executor {
     }
 
     /// The recorded outcome of an operation, as the same request would be answered. Nothing is carried out.
-    #[cfg(feature = "http")]
+    #[cfg(any(feature = "http", feature = "guard-service"))]
     pub(crate) async fn recorded_outcome(
         &self,
         tenant: &Tenant,

@@ -16,7 +16,7 @@ use super::request::Wait;
 use crate::id::{Name, Tenant};
 use crate::ledger::{
     Approval, ApprovalRule, ApprovalSubject, Contract, ContractClass, EffectClass, ErrorKind, Key, KeyError,
-    LookupOffer, LookupResult, PolicyVersion, Retention, RetryPolicy, Verdict,
+    LookupOffer, LookupPolicy, LookupResult, PolicyVersion, Retention, RetryPolicy, Verdict,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec, Unprepared, canonical, found, written};
@@ -35,6 +35,7 @@ pub struct InlineEffect<A, T> {
     class: EffectClass,
     contract: Option<Contract>,
     retry: Option<RetryPolicy>,
+    lookups: LookupPolicy,
     retention: Option<Retention>,
     approval: Option<(ApprovalSubject, Approval)>,
     rule: Option<ApprovalRule>,
@@ -97,6 +98,7 @@ impl Executor {
             class: EffectClass::InternalMutation,
             contract: None,
             retry: None,
+            lookups: LookupPolicy::default(),
             retention: None,
             approval: None,
             rule: None,
@@ -127,6 +129,12 @@ where
     /// The number and the pauses of its tries, and the timeout of one. Default: as its contract asks for.
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = Some(retry);
+        self
+    }
+
+    /// The number, the pauses and the timeout of lookups before a person is asked.
+    pub fn lookups(mut self, lookups: LookupPolicy) -> Self {
+        self.lookups = lookups;
         self
     }
 
@@ -242,7 +250,7 @@ where
         let spec = ToolSpec::of(name, self.class, contract.settled_for(&retry), retry);
         let retention = self.retention.unwrap_or(spec.retention);
         let approval = self.rule.clone().unwrap_or_else(|| ApprovalRule::of(self.class));
-        Ok(ToolSpec { retention, approval, ..spec })
+        Ok(ToolSpec { lookups: self.lookups, retention, approval, ..spec })
     }
 }
 

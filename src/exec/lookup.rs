@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::contact;
 use super::core::Core;
 use super::declared::Settling;
 use super::escalate;
@@ -23,27 +24,38 @@ pub(super) fn unsettled(core: &Core, contract: &Contract, cut: Boot) -> Duration
     contract.settle_time().saturating_sub(cut.until(core.clock.boot()))
 }
 
-/// Asks the provider once. `None` if the tool has no lookup.
+/// A lookup: the operation, the call as its tool gets it, and the record that keeps the lookup, if there is one yet.
+#[derive(Clone, Copy)]
+pub(super) struct Inquiry<'a> {
+    pub(super) op: &'a Operation,
+    pub(super) call: &'a Call,
+    pub(super) record: Option<&'a Record>,
+}
+
+/// Asks the provider once, and keeps the lookup in the history of its record. `None` if the tool has no lookup.
 pub(super) async fn ask(
     core: &Core,
-    op: &Operation,
-    call: &Call,
+    Inquiry { op, call, record }: Inquiry<'_>,
 ) -> Option<Result<LookupResult<Payload>, ToolError>> {
+    let began = core.now();
     let spec = op.tool.spec();
     let within = spec.lookups.timeout.unwrap_or(spec.retry.attempt_timeout);
-    tool_code::run(core, within, "the lookup timed out", || op.tool.reconcile(call)).await
+    let found = tool_code::run(core, within, "the lookup timed out", || op.tool.reconcile(call)).await?;
+    if let Some(record) = record {
+        contact::looked_up(core, (op, record), began, &found).await;
+    }
+    Some(found)
 }
 
 /// Asks the provider once, in the operation's turn. `None` if the tool has no lookup, or if the turn does not come in
 /// time.
 pub(super) async fn look_once(
     core: &Arc<Core>,
-    op: &Operation,
-    call: &Call,
+    inquiry: Inquiry<'_>,
     patience: Option<Duration>,
 ) -> Result<Option<Result<LookupResult<Payload>, ToolError>>, ExecError> {
-    let Turn::Go(pass) = core.queue_up(op, patience).await? else { return Ok(None) };
-    let found = ask(core, op, call).await;
+    let Turn::Go(pass) = core.queue_up(inquiry.op, patience).await? else { return Ok(None) };
+    let found = ask(core, inquiry).await;
     if let (Some(passed), Some(found)) = (pass, &found) {
         passed.tell(health(found), core.clock.boot());
     }
@@ -86,29 +98,30 @@ pub(super) async fn show(
     if evidence.iter().any(|late| late.tells_more(record)) {
         return Ok(Shown::Fate);
     }
-    show_to(core, op, &call(core, op, &bound.declaration, record), patience).await
+    let call = call(core, op, &bound.declaration, record);
+    show_to(core, Inquiry { op, call: &call, record: Some(record) }, patience).await
 }
 
 /// Looks an operation up before anything is sent for it.
 pub(super) async fn show_unsent(core: &Arc<Core>, op: &Operation) -> Result<Shown, ExecError> {
     let declared = core.declare(op).await?;
-    show_to(core, op, &unsent(op, &declared.declaration), op.patience()).await
+    let call = unsent(op, &declared.declaration);
+    show_to(core, Inquiry { op, call: &call, record: None }, op.patience()).await
 }
 
 async fn show_to(
     core: &Arc<Core>,
-    op: &Operation,
-    call: &Call,
+    inquiry: Inquiry<'_>,
     patience: Option<Duration>,
 ) -> Result<Shown, ExecError> {
-    Ok(match look_once(core, op, call, patience).await? {
+    Ok(match look_once(core, inquiry, patience).await? {
         Some(Ok(
             LookupResult::Committed { .. } | LookupResult::Duplicated { .. } | LookupResult::Failed { .. },
         )) => Shown::Fate,
         Some(Ok(LookupResult::NotFound | LookupResult::Foreign { .. })) => Shown::Nothing,
         Some(Ok(LookupResult::Pending { look_again, .. })) => Shown::Pending(look_again),
         unanswered => {
-            log_call!(info, op, error = missed(unanswered.as_ref()), "lookup failed");
+            log_call!(info, inquiry.op, error = missed(unanswered.as_ref()), "lookup failed");
             Shown::Unanswered
         }
     })
@@ -154,7 +167,8 @@ pub(super) struct Copies {
 pub(super) async fn see(core: &Arc<Core>, op: &Operation, record: &Record) -> Result<Seen, ExecError> {
     let bound = core.bound(op, record).await?;
     let call = call(core, op, &bound.declaration, record);
-    Ok(match look_once(core, op, &call, None).await? {
+    let inquiry = Inquiry { op, call: &call, record: Some(record) };
+    Ok(match look_once(core, inquiry, None).await? {
         Some(Ok(LookupResult::Duplicated { effects })) => Seen::More(Copies {
             question: Box::new(escalate::duplicated(core, op, record, &effects)),
             surplus: surplus::surplus(record, effects),

@@ -24,6 +24,9 @@ pub(super) struct Note {
     begun: Timestamp,
     /// The instant of the attempt's last sign of life.
     alive: Mutex<Option<(Timestamp, Boot)>>,
+    /// True once the attempt has sent.
+    #[cfg(feature = "tool-http")]
+    sent: std::sync::atomic::AtomicBool,
     /// The record. `None` once the attempt is over.
     record: Mutex<Option<Box<Record>>>,
 }
@@ -40,7 +43,18 @@ impl Note {
         let timeout = op.tool.spec().retry.attempt_timeout;
         let (core, key, record) = (core.clone(), op.key.clone(), Mutex::new(Some(record)));
         let (lane, alive) = (op.lane, Mutex::default());
-        let note = Arc::new(Self { core, key, lane, timeout, needed, begun, alive, record });
+        let note = Arc::new(Self {
+            core,
+            key,
+            lane,
+            timeout,
+            needed,
+            begun,
+            alive,
+            #[cfg(feature = "tool-http")]
+            sent: std::sync::atomic::AtomicBool::default(),
+            record,
+        });
         (note.clone(), Call { noting: Some(note), ..told })
     }
 
@@ -52,10 +66,11 @@ impl Note {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Ends the attempt: returns the record with the tool's notes. Nothing can be noted after this.
+    /// Ends the attempt: returns the record with the tool's notes, and the beginning of the attempt. Nothing can be
+    /// noted after this.
     #[allow(clippy::expect_used, reason = "nobody else takes it")]
-    pub(super) fn end(&self) -> Box<Record> {
-        self.record().take().expect("an attempt ends once")
+    pub(super) fn end(&self) -> (Box<Record>, Timestamp) {
+        (self.record().take().expect("an attempt ends once"), self.begun)
     }
 
     fn alive(&self) -> MutexGuard<'_, Option<(Timestamp, Boot)>> {
@@ -76,6 +91,15 @@ impl Noting for Note {
 
     fn alive(&self) {
         *Self::alive(self) = Some((self.core.now(), self.core.clock.boot()));
+    }
+
+    #[cfg(feature = "tool-http")]
+    fn claim_send(&self) -> Result<(), &'static str> {
+        if self.record().is_none() {
+            return Err("the attempt is over");
+        }
+        let sent_before = self.sent.swap(true, std::sync::atomic::Ordering::Relaxed);
+        if sent_before { Err("the attempt has sent its request") } else { Ok(()) }
     }
 
     fn time_left(&self) -> Duration {

@@ -15,7 +15,7 @@ use crate::ledger::{
     Approval, Decision, Facts, OperationKey, Owner, Record, Request, RequestHash, Scopes, State, decide,
 };
 use crate::payload::{Payload, Stored};
-use crate::store::OrderingKey;
+use crate::store::{Contact, OrderingKey};
 use crate::tool::{Prepared, ToolSpec};
 
 /// The longest wait of a call inside a workflow's task. For a longer wait the run is parked and holds no memory.
@@ -47,6 +47,8 @@ pub(crate) struct Operation {
     pub(super) gone: Option<Gone>,
     /// The right to carry the operation out, while it is being carried out. The seal takes it along to the disk.
     slot: Mutex<Option<Slot>>,
+    /// The attempt that has ended, until a write takes it along.
+    contact: Mutex<Option<Box<Contact>>>,
 }
 
 /// The reason why an operation cannot be rebuilt, so that its tool cannot be asked anything.
@@ -166,6 +168,7 @@ impl Operation {
             rebuilt,
             gone,
             slot,
+            contact: Mutex::default(),
         }
     }
 
@@ -188,6 +191,7 @@ impl Operation {
             rebuilt: self.rebuilt,
             gone: self.gone.clone(),
             slot: Mutex::default(),
+            contact: Mutex::default(),
         }
     }
 
@@ -210,6 +214,7 @@ impl Operation {
             rebuilt: true,
             gone: None,
             slot: Mutex::default(),
+            contact: Mutex::default(),
         }
     }
 
@@ -256,6 +261,15 @@ impl Operation {
 
     pub(super) fn take_slot(&self) -> Option<Slot> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Keeps the attempt that has ended for the write that tells of its end.
+    pub(super) fn keep_contact(&self, contact: Contact) {
+        *self.contact.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(contact));
+    }
+
+    pub(super) fn take_contact(&self) -> Option<Contact> {
+        self.contact.lock().unwrap_or_else(PoisonError::into_inner).take().map(|contact| *contact)
     }
 
     /// Decides about this request in the light of the record. The caller holds the operation's slot, so no attempt is

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::core::Core;
 use super::escalate;
-use super::lookup::{look_once, missed};
+use super::lookup::{Inquiry, look_once, missed};
 use super::noting::call;
 use super::operation::Operation;
 use super::outcome::{ExecError, admitted};
@@ -34,7 +34,7 @@ pub(super) async fn supplied(
         return Ok(false);
     }
     let call = call(core, op, &bound.declaration, record);
-    let found = look_once(core, op, &call, op.patience()).await?;
+    let found = look_once(core, Inquiry { op, call: &call, record: Some(record) }, op.patience()).await?;
     let mut change = core.change(None);
     let output = match found {
         Some(Ok(LookupResult::Committed { output, .. })) => Some(output),

@@ -54,6 +54,7 @@ pub(super) async fn accept(
     log_call!(debug, op, external_ref = next.external_ref.as_deref(), "call accepted by its provider");
     let mut change = core.change(op.lane).record(next.clone()).escalation(waiting.clone()).look(look);
     change.documents.extend(naming);
+    change.contacts.extend(op.take_contact());
     // If this worker has been taken over, its answer may tell of a second effect.
     compare(core, &mut change, contract.class, Box::default());
     escalate::open(core, op, id, change).await?;

@@ -8,11 +8,17 @@ use serde_json::Value;
 
 use super::core::Core;
 use super::executor::Executor;
+use super::history::{self, CallHistory};
 use super::outcome::{ExecError, failed};
+use super::plain::Plain;
 use crate::clock::Timestamp;
-use crate::id::{QuestionId, RunId, Tenant, text};
+use crate::id::{Fence, QuestionId, RunId, Tenant, text};
+#[cfg(feature = "api")]
+use crate::ledger::OperationKey;
 use crate::ledger::{Record, RecordedFailure, State};
-use crate::store::{Answer, PossibleAnswer, Question, QuestionKind, Resolution, Store as _, StoreError};
+use crate::store::{
+    Answer, Evidence, PossibleAnswer, Question, QuestionKind, Resolution, Store as _, StoreError,
+};
 
 /// The longest request that a view shows, in bytes. Of a longer one it shows the beginning, as a text.
 const REQUEST: usize = 4 * 1024;
@@ -104,6 +110,8 @@ pub struct QuestionCall {
     pub approval: Option<String>,
     /// The state of the record, in a word.
     pub state: &'static str,
+    /// The attempts and lookups: when each was made, by which worker, and its result or error.
+    pub history: CallHistory,
     /// The number of attempts that were begun.
     pub attempts: u32,
     /// The instant at which the operation was recorded (UTC): no request of it left before.
@@ -126,6 +134,8 @@ pub struct QuestionCall {
 pub struct QuestionEvidence {
     /// The attempt that was answered.
     pub attempt: u32,
+    /// The worker that made the attempt.
+    pub worker: Fence,
     /// The id that the provider gave to the effect.
     pub external_ref: Option<String>,
     /// The instant at which the answer came (UTC).
@@ -189,15 +199,22 @@ pub(crate) async fn view(
     Ok(Some(QuestionView { id, tenant, kind, question, opened_at, answers, waiting, answer, run, call }))
 }
 
+/// The view of the operation with a key.
+#[cfg(feature = "api")]
+pub(crate) async fn view_record(
+    core: &Arc<Core>,
+    tenant: &Tenant,
+    key: &str,
+) -> Result<Option<QuestionCall>, ExecError> {
+    match core.find(tenant, &OperationKey::stored(key)).await? {
+        Some(record) => Ok(Some(call(core, &record).await?)),
+        None => Ok(None),
+    }
+}
+
 async fn call(core: &Arc<Core>, record: &Record) -> Result<QuestionCall, ExecError> {
     let store_failed = |source| failed(&record.key, source);
     let declaration = core.declaration(record).await.map_err(store_failed)?;
-    let evidence = core.group.record_evidence(&record.tenant, record.id).await.map_err(store_failed)?;
-    let evidence = evidence.into_iter().map(|late| QuestionEvidence {
-        attempt: late.attempt,
-        external_ref: late.external_ref,
-        at: late.at,
-    });
     Ok(QuestionCall {
         tool: record.operation.to_string(),
         effect: record.class.name(),
@@ -206,6 +223,7 @@ async fn call(core: &Arc<Core>, record: &Record) -> Result<QuestionCall, ExecErr
         external_ref: record.external_ref.clone(),
         approval: record.approval.as_ref().map(ToString::to_string),
         state: record.state.name(),
+        history: history::of(core, record).await.map_err(store_failed)?,
         attempts: record.attempts,
         created_at: record.created_at,
         updated_at: record.updated_at,
@@ -214,8 +232,21 @@ async fn call(core: &Arc<Core>, record: &Record) -> Result<QuestionCall, ExecErr
             _ => None,
         },
         request: request(core, record).await?,
-        evidence: evidence.collect(),
+        evidence: late_answers(core, record).await?,
     })
+}
+
+/// The late answers about a record.
+pub(super) async fn late_answers(core: &Core, record: &Record) -> Result<Vec<QuestionEvidence>, ExecError> {
+    let late = core.group.record_evidence(&record.tenant, record.id).await;
+    let late = late.map_err(|source| failed(&record.key, source))?;
+    let shown = |late: Evidence| QuestionEvidence {
+        attempt: late.attempt,
+        worker: late.fence,
+        external_ref: late.external_ref,
+        at: late.at,
+    };
+    Ok(late.into_iter().map(shown).collect())
 }
 
 async fn request(core: &Core, record: &Record) -> Result<Option<Value>, ExecError> {
@@ -228,6 +259,13 @@ async fn request(core: &Core, record: &Record) -> Result<Option<Value>, ExecErro
     }
     let shown = payload.as_str().floor_char_boundary(REQUEST);
     Ok(Some(Value::String(format!("{}…", &payload.as_str()[..shown]))))
+}
+
+impl fmt::Display for QuestionEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.external_ref.as_deref().unwrap_or("without an id");
+        write!(f, "{}, attempt {} by worker {}, {}", self.at, self.attempt, self.worker, Plain(id))
+    }
 }
 
 impl fmt::Display for QuestionView {
@@ -255,9 +293,9 @@ impl fmt::Display for QuestionView {
             if let Some(request) = &call.request {
                 writeln!(f, "request       {request}")?;
             }
-            for QuestionEvidence { attempt, external_ref, at } in &call.evidence {
-                let id = external_ref.as_deref().unwrap_or("without an id");
-                writeln!(f, "late answer   attempt {attempt}, {id}, {at}")?;
+            write!(f, "{}", call.history)?;
+            for late in &call.evidence {
+                writeln!(f, "late answer   {late}")?;
             }
         }
         match &self.answer {

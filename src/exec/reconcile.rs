@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use super::attempt::{Again, Ambiguous, again};
 use super::completion::{self, HandedOver};
+use super::contact;
 use super::core::Core;
 use super::declared::{Bound, Settling};
 use super::escalate;
 use super::fate::Fate;
-use super::lookup::{ask, unsettled};
+use super::lookup::{Inquiry, ask, unsettled};
 use super::noting::call;
 use super::operation::Operation;
 use super::outcome::{ExecError, admitted, failed};
@@ -203,11 +204,16 @@ impl<'a> Search<'a> {
         }
         // Of two attempts one may still arrive after the other is found. So the record is in doubt and looked up again.
         let in_doubt = search.record.in_doubt || was_sent_since && search.record.class.leaves_mark();
-        if search.record.fence != core.fence || search.record.in_doubt != in_doubt {
+        let now = core.now();
+        let is_anothers = search.record.fence != core.fence;
+        let told = op.take_contact().or_else(|| contact::lost(&search.record, now).filter(|_| is_anothers));
+        if told.is_some() || is_anothers || search.record.in_doubt != in_doubt {
             let event = Event::Adopt { fence: core.fence };
-            let Ok(adopted) = apply(&search.record, event, core.fence, core.now()) else { return Ok(None) };
+            let Ok(adopted) = apply(&search.record, event, core.fence, now) else { return Ok(None) };
             let adopted = Box::new(Record { in_doubt, ..adopted });
-            core.commit(&op.key, core.change(op.lane).record(adopted.clone())).await?;
+            let mut change = core.change(op.lane).record(adopted.clone());
+            change.contacts.extend(told);
+            core.commit(&op.key, change).await?;
             search.record = adopted;
         }
         Ok(Some(search))
@@ -359,7 +365,8 @@ impl<'a> Search<'a> {
                 Turn::Go(pass) => pass,
                 Turn::Later(wait) => return Ok(Err(Missed::NotNow(wait))),
             };
-            let Some(found) = ask(self.core, self.op, &call).await else { break };
+            let inquiry = Inquiry { op: self.op, call: &call, record: Some(&self.record) };
+            let Some(found) = ask(self.core, inquiry).await else { break };
             let health = health(&found);
             if let Some(passed) = passed {
                 passed.tell(health, self.core.clock.boot());

@@ -96,6 +96,7 @@ pub(super) fn seal(
     let is_taken_over = compare(core, &mut change, contract.class, evidence);
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     change.escalations.extend(duplicated);
+    change.contacts.extend(op.take_contact());
     change.documents.extend(completion);
     change.look = look;
     let slot = op.take_slot();
@@ -153,6 +154,9 @@ async fn write_failed(
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
     let record = Box::new(record);
     let mut change = core.change(op.lane).record(record.clone());
+    // The record itself tells of its only attempt, unless there will be another one.
+    let is_told = record.attempts == 1 && record.not_before.is_none();
+    change.contacts.extend(op.take_contact().filter(|_| !is_told));
     compare(core, &mut change, class, Box::default());
     admitted(&op.key, core.group.commit_one(change).await)?;
     Ok(record)

@@ -48,7 +48,15 @@ impl Seals for Sealing {
     }
 
     fn ended_inside(self: Box<Self>) -> BoxFuture<'static, Result<(), StoreError>> {
-        Box::pin(async move { self.note.core.group.commit_one(self.mark()).await.map(drop) })
+        Box::pin(async move {
+            let Self { note, marked, .. } = &*self;
+            // The mark is durable now: a refused one is there already. The next write to the record follows it.
+            note.core.group.commit_one(self.mark()).await.map(drop)?;
+            if let Some(record) = note.record().as_mut() {
+                **record = marked.clone();
+            }
+            Ok(())
+        })
     }
 }
 

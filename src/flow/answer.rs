@@ -27,7 +27,7 @@ impl Answers for Inner {
     ) -> BoxFuture<'static, Result<(), ExecError>> {
         // A future dropped between the answer and the wake-up would leave a run that no worker carries out.
         let tracker = self.core.tracker.clone();
-        let resolving = async move { self.answer(&tenant, escalation, said, None).await };
+        let resolving = async move { Box::pin(self.answer(&tenant, escalation, said, None)).await };
         Box::pin(to_the_end(&tracker, resolving))
     }
 }

@@ -25,7 +25,8 @@ pub(super) struct Inbox {
     /// look-ups.
     received: VecDeque<(String, String)>,
     known: BTreeSet<(String, String)>,
-    listening: Vec<Waker>,
+    /// The listeners, by the numbers of their waits. `None` is the engine, at the end of an activation.
+    listening: BTreeMap<Option<u64>, Waker>,
     /// True if the run's code has waited to be told that it is cancelled.
     pub(super) awaits_end: bool,
 }
@@ -63,7 +64,7 @@ impl Inbox {
             return Vec::new();
         }
         self.insert(signal);
-        std::mem::take(&mut self.listening)
+        std::mem::take(&mut self.listening).into_values().collect()
     }
 
     /// The first signal of this name.
@@ -121,10 +122,13 @@ impl Inbox {
         Some(signal)
     }
 
-    /// Wakes this listener when a signal arrives.
-    pub(super) fn listen(&mut self, waker: &Waker) {
-        if !self.listening.iter().any(|known| known.will_wake(waker)) {
-            self.listening.push(waker.clone());
-        }
+    /// Wakes this listener when a signal arrives. Its waker of an earlier poll is forgotten.
+    pub(super) fn listen(&mut self, number: Option<u64>, waker: &Waker) {
+        self.listening.insert(number, waker.clone());
+    }
+
+    /// Forgets the listener of a wait that is over.
+    pub(super) fn unlisten(&mut self, number: u64) {
+        self.listening.remove(&Some(number));
     }
 }

@@ -87,6 +87,9 @@ pub enum RunState {
 }
 
 impl RunState {
+    /// The names of all states.
+    pub const NAMES: [&str; 7] = ["queued", "active", "waiting", "succeeded", "failed", "expired", "blocked"];
+
     /// The state in a word, as JSON and the SQL views have it.
     pub const fn name(&self) -> &'static str {
         match self {

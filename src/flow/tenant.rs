@@ -12,7 +12,9 @@ use super::inner::Inner;
 use super::start::StartRun;
 use super::status::RunStatus;
 use super::workflow::WorkflowFn;
-use crate::exec::{GiveAnswer, QuestionView, Questions, Said, count_questions, view_question};
+use crate::exec::{
+    Evidence, GiveAnswer, QuestionView, Questions, Said, count_questions, view_evidence, view_question,
+};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::exec::{OwnConnection, inbox};
 use crate::id::{QuestionId, RunId, Tenant};
@@ -65,6 +67,12 @@ impl TenantClient {
         StartRun::of(self.inner.clone(), self.tenant.clone(), workflow, input)
     }
 
+    /// The same of another tenant.
+    #[cfg(feature = "api")]
+    pub(crate) fn of_tenant(&self, tenant: Tenant) -> Self {
+        Self { inner: self.inner.clone(), tenant }
+    }
+
     pub(super) fn parts(&self) -> (Arc<Inner>, Tenant) {
         (self.inner.clone(), self.tenant.clone())
     }
@@ -94,6 +102,11 @@ impl TenantClient {
     /// A question with everything that its answer takes: see [`Executor::question`](crate::Executor::question).
     pub async fn question(&self, question: QuestionId) -> Result<Option<QuestionView>, RunError> {
         Ok(view_question(&self.inner.core, &self.tenant, question).await?)
+    }
+
+    /// The evidence of the operation under this key: see [`Executor::evidence`](crate::Executor::evidence).
+    pub async fn evidence(&self, key: &str) -> Result<Option<Evidence>, RunError> {
+        Ok(view_evidence(&self.inner.core, &self.tenant, key).await?)
     }
 
     /// The answered questions, the oldest first: also those that the engine [answered itself](crate::store::Answer::is_by_engine).

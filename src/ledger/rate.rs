@@ -62,6 +62,12 @@ impl Bucket {
         Self { full_at: Boot(now.0.saturating_add(rate.depth())) }
     }
 
+    /// A full bucket.
+    #[cfg(feature = "api")]
+    pub(crate) const fn full(now: Boot) -> Self {
+        Self { full_at: now }
+    }
+
     /// The time until the next token.
     pub fn wait(&self, rate: &Rate, now: Boot) -> Duration {
         now.until(Boot(self.full_at.0.saturating_sub(rate.depth())))

@@ -88,6 +88,38 @@ impl ErrorKind {
         }
     }
 
+    /// True if an attempt that returned this error had no effect, for certain. An answer that the first request is still
+    /// in progress is no proof that it will have none.
+    pub(crate) fn is_without_effect(self, effect: EffectClass, contract: ContractClass) -> bool {
+        let uncertain = self == Self::InProgress && effect.leaves_mark();
+        self.decision(effect, contract) != RetryDecision::Reconcile && !uncertain
+    }
+
+    /// All kinds.
+    pub const ALL: [Self; 16] = [
+        Self::Validation,
+        Self::PolicyDenied,
+        Self::Unauthorized,
+        Self::RateLimited,
+        Self::Unreachable,
+        Self::TimeoutBeforeEffect,
+        Self::TimeoutDuringEffect,
+        Self::Disconnected,
+        Self::Server,
+        Self::InProgress,
+        Self::BudgetExceeded,
+        Self::ApprovalMissing,
+        Self::Duplicate,
+        Self::VersionConflict,
+        Self::Panic,
+        Self::Unknown,
+    ];
+
+    /// The kind of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The name used in rows and messages.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,5 +1,7 @@
 //! ⑥ The rims: each behind a feature of its own. They may use every module, and no module uses them.
 
+#[cfg(feature = "api")]
+pub mod api;
 #[cfg(any(feature = "http", all(feature = "webhook", any(feature = "sqlite", feature = "postgres"))))]
 mod body;
 #[cfg(feature = "cli")]
@@ -8,6 +10,8 @@ pub mod cli;
 pub mod door;
 #[cfg(feature = "fence")]
 pub mod fence;
+#[cfg(feature = "guard-service")]
+pub mod guard_service;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "sink-http")]

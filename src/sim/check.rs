@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::clock::SimClock;
 use super::family::{did, family};
+use super::history::Attempts;
 use super::machine::Told;
 use crate::clock::{Clock as _, Timestamp};
 use crate::id::{QuestionId, RecordId, RunId, Tenant};
@@ -62,6 +63,8 @@ pub enum Rule {
     ApprovalRecorded,
     /// The events of an aggregate are published in their order.
     EventsInOrder,
+    /// The history tells of each attempt.
+    HistoryWhole,
     /// A check that the user has added.
     Own(String),
 }
@@ -90,6 +93,7 @@ impl fmt::Display for Rule {
             Self::EvidenceIgnored => f.write_str("what a late answer proves is asked about"),
             Self::SilentLoss => f.write_str("no silent loss"),
             Self::WrongFailure => f.write_str("what is recorded as failed did not happen"),
+            Self::HistoryWhole => f.write_str("the history tells of each attempt"),
             Self::Own(name) => f.write_str(name),
         }
     }
@@ -131,6 +135,8 @@ struct Seen {
     /// The lives that have enrolled, and that no other life has fenced since.
     enrolled: BTreeSet<u32>,
     sent: BTreeMap<(Tenant, OperationKey), Vec<Sent>>,
+    /// The attempts that the tools have seen.
+    attempts: Attempts,
     /// The operations of which a lookup has shown nothing since they were last sent.
     missing: BTreeSet<(Tenant, OperationKey)>,
     violations: Vec<Violation>,
@@ -212,6 +218,10 @@ impl Checker {
         self.seen().missing.contains(&(record.tenant.clone(), record.key.clone()))
     }
 
+    pub(super) fn attempts(&self) -> Attempts {
+        self.seen().attempts.clone()
+    }
+
     /// Reports a simulation that does not come to rest.
     pub(super) fn is_restless(&self) {
         self.seen().violated(Rule::NothingDropped, "it is busy for ever and gets nowhere".to_owned());
@@ -246,6 +256,7 @@ impl Checker {
                 seen.window_outlives_retries(tool);
                 seen.approval_is_recorded(&place, tool);
                 seen.missing.remove(&place);
+                seen.attempts.insert((place.clone(), call.attempt()));
                 seen.sent.entry(place).or_default().push(sent);
             }
             Touch::NothingHappened => drop(seen.sent.get_mut(&place).and_then(Vec::pop)),

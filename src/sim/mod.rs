@@ -19,6 +19,7 @@ mod disk;
 mod end;
 mod explore;
 mod family;
+mod history;
 #[cfg(feature = "sqlite")]
 mod inbox;
 mod life;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{Checker, Rule, Violation};
 use super::family::{did, family};
+use super::history;
 use super::machine::Told;
 use super::outbox;
 use super::world::World;
@@ -58,6 +59,7 @@ pub(super) fn at_rest(
     }
     rest.check_evidence(world, &mut violated);
     rest.compare(world, &mut violated);
+    history::compare(&rest.records, &store.contacts(), &checker.attempts(), &mut violated);
     let known: BTreeSet<_> = rest.records.iter().map(|r| (r.tenant.clone(), r.key.clone())).collect();
     for (place, count) in counts.iter().filter(|(place, count)| **count > 1 && !known.contains(*place)) {
         if !checker.may_repeat(place) {

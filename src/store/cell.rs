@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::row::{Given, Put, Take};
 use super::table::{Column, Kind, Table};
-use super::{Answer, QuestionKind, ScheduleState, StepKind, StoreError, WaitsOn};
+use super::{Answer, ContactResult, QuestionKind, ScheduleState, StepKind, StoreError, WaitsOn};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, Fence, Name, QuestionId, RecordId, RunId, RunNumber, Tenant};
-use crate::ledger::{Approval, Basis, EffectClass, OperationKey, Reason, RequestHash, Scopes};
+use crate::ledger::{Approval, Basis, EffectClass, ErrorKind, OperationKey, Reason, RequestHash, Scopes};
 use crate::payload::{DigestKey, Payload, Stored};
 
 /// The row of a declared table.
@@ -182,6 +182,7 @@ cells! { Text by text:
     OperationKey: |key| key.text().into(), |text| Some(Self::stored(text));
     Stored: |stored| stored.column().into(), Self::from_column;
     Payload: |payload| payload.text().into(), |text| Some(Self::stored(text));
+    ErrorKind: |kind| kind.name().into(), Self::named;
     Answer: |answer| as_json(answer).into(), |text| serde_json::from_str(text).ok();
     Box<Approval>: |approval| as_json(approval).into(), |text| serde_json::from_str(text).ok();
     Box<Scopes>: |scopes| as_json(scopes).into(), |text| serde_json::from_str(text).ok();
@@ -207,6 +208,7 @@ cells! { Number by number:
     Basis: |basis| basis.code().into(), Self::from_code;
     EffectClass: |class| class.code().into(), Self::from_code;
     QuestionKind: |kind| kind.code().into(), Self::from_code;
+    ContactResult: |result| result.code().into(), Self::from_code;
     Reason: |reason| reason.code().into(), Self::from_code;
     ScheduleState: |state| state.code().into(), Self::from_code;
     WaitsOn: |on| on.code().into(), Self::from_code;

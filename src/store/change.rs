@@ -1,6 +1,7 @@
 //! Changes: a change lists all its consequences, so that "one transaction" is visible in the type.
 
 use super::Aggregate;
+use super::contact::{Contact, DroppedContact};
 use super::document::Document;
 use super::escalation::{Question, QuestionKind};
 use super::outbox::{OutboxEvent, Published};
@@ -45,6 +46,10 @@ pub struct Change {
     pub signal: Option<Box<Signal>>,
     /// A signal that its run has received. Refused as `Stale` if there is none.
     pub received: Option<Box<Signal>>,
+    /// The attempts and lookups that are over; one that is stored is left as it is.
+    pub contacts: Vec<Contact>,
+    /// The contacts that are dropped because their record has too many. No change of a batch writes one of them.
+    pub dropped_contacts: Vec<DroppedContact>,
     /// The late answer of a fenced worker.
     pub evidence: Option<Box<Evidence>>,
     /// The contract of the call whose outcome the record or the evidence holds. A store needs the contract to decide
@@ -104,7 +109,7 @@ pub struct Retired {
     /// The revision at which the record is retired.
     pub revision: u32,
     /// The rest of the record, one revision on: nothing, a tombstone, or the whole record for longer. Rows that
-    /// belong to the record are deleted with it: evidence and answered questions unless the whole record is kept, and
+    /// belong to the record are deleted with it: evidence, contacts and answered questions unless the whole record is kept, and
     /// uses if nothing is left.
     pub left: Option<Box<Record>>,
     /// The large payloads that the record no longer refers to: each has one use less.

@@ -12,6 +12,7 @@ mod cell;
 mod change;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod contact;
 mod document;
 pub(crate) mod durable;
 mod error;
@@ -64,6 +65,7 @@ use futures_util::future::BoxFuture;
 
 pub use aggregate::Aggregate;
 pub use change::{Change, OrderingKey, Refusal, Retired, RetiredRun, UnderWay, Verdict, WorkerChange};
+pub use contact::{Contact, ContactResult, DroppedContact};
 pub use document::Document;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, part};
 pub use error::{OpenError, StoreError};

@@ -41,6 +41,8 @@ macro_rules! reads {
             record_uses(tenant: &'a Tenant, id: RecordId) -> Vec<SharedEffect>;
             /// The late answers of fenced workers about a record, the earliest first.
             record_evidence(tenant: &'a Tenant, id: RecordId) -> Vec<Evidence>;
+            /// The attempts and lookups of a record that it does not tell of itself, by their ids: first the attempts.
+            record_contacts(tenant: &'a Tenant, id: RecordId) -> Vec<Contact>;
 
             /// A run by its id.
             run_find(tenant: &'a Tenant, id: RunId) -> Option<Run>;

@@ -2,8 +2,8 @@
 
 use super::cell::Declared as _;
 use super::{
-    Aggregate, Document, Evidence, OutboxEvent, PublishedValue, Question, Run, Schedule, SharedEffect,
-    Signal, Step, Worker,
+    Aggregate, Contact, Document, Evidence, OutboxEvent, PublishedValue, Question, Run, Schedule,
+    SharedEffect, Signal, Step, Worker,
 };
 use crate::ledger::{Look, Record};
 
@@ -63,7 +63,7 @@ pub(in crate::store) enum Kind {
 }
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) static TABLES: [&Table; 20] = [
+pub(in crate::store) static TABLES: [&Table; 21] = [
     Worker::TABLE,
     &Table { name: "tenant", key: &["tenant"], columns: &[text("tenant"), bytes("digest_key")], ..OWN },
     &Table {
@@ -74,6 +74,7 @@ pub(in crate::store) static TABLES: [&Table; 20] = [
     },
     Record::TABLE,
     Look::TABLE,
+    Contact::TABLE,
     Evidence::TABLE,
     Run::TABLE,
     &Table {

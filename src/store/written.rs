@@ -1,8 +1,8 @@
 //! The writes of a change, row by row: the one place that names everything a change may bring.
 
 use super::{
-    Admission, Aggregate, Change, Document, Evidence, OutboxEvent, Published, PublishedValue, Question,
-    Retired, RetiredRun, Run, Schedule, SharedEffect, Signal, Step, WorkerChange,
+    Admission, Aggregate, Change, Contact, Document, DroppedContact, Evidence, OutboxEvent, Published,
+    PublishedValue, Question, Retired, RetiredRun, Run, Schedule, SharedEffect, Signal, Step, WorkerChange,
 };
 use crate::id::Tenant;
 use crate::ledger::{Look, Record};
@@ -27,6 +27,8 @@ pub(crate) enum Written<'c> {
     Run(&'c Run),
     Record(&'c Record),
     Look(&'c Look),
+    Contact(&'c Contact),
+    DroppedContact(&'c DroppedContact),
     Step(&'c Step),
     /// The checkpoints of a run's turns up to this one are deleted.
     Prune(&'c Run, u32),
@@ -54,6 +56,8 @@ impl Change {
             escalations,
             signal,
             received,
+            contacts,
+            dropped_contacts,
             evidence,
             contract: _,
             taken_over: _,
@@ -85,6 +89,8 @@ impl Change {
         let calls =
             run.iter().map(|row| Written::Run(row)).chain(record.iter().map(|row| Written::Record(row)));
         let calls = calls.chain(look.iter().map(|row| Written::Look(row)));
+        let calls = calls.chain(contacts.iter().map(Written::Contact));
+        let calls = calls.chain(dropped_contacts.iter().map(Written::DroppedContact));
         let steps = steps.iter().map(Written::Step);
         let steps = steps.chain(run.iter().zip(*prune).map(|(run, last)| Written::Prune(run, last)));
         let told = used
@@ -108,8 +114,11 @@ impl Change {
     /// True if the change writes rows that only a worker may write: all but enrolment, evidence and the rows that
     /// those two need.
     pub(crate) fn needs_fence(&self) -> bool {
-        use Written::{Evidence, Key, Payload, Prune, Worker};
-        !self.written().all(|row| matches!(row, Prune(..) | Evidence(_) | Payload(..) | Key(..) | Worker(_)))
+        use Written::{DroppedContact, Evidence, Key, Payload, Prune, Worker};
+        let is_free = |row| {
+            matches!(row, Prune(..) | DroppedContact(_) | Evidence(_) | Payload(..) | Key(..) | Worker(_))
+        };
+        !self.written().all(is_free)
     }
 
     /// True if only a judge can decide about the change: it changes the right to write, or rows that are found by
@@ -131,6 +140,8 @@ impl<'c> Written<'c> {
         match self {
             Self::Record(row) => Some(&row.tenant),
             Self::Look(row) => Some(&row.tenant),
+            Self::Contact(row) => Some(&row.tenant),
+            Self::DroppedContact(row) => Some(&row.tenant),
             Self::Run(row) => Some(&row.tenant),
             Self::Step(row) => Some(&row.tenant),
             Self::SharedEffect(row) => Some(&row.tenant),

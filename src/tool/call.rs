@@ -36,6 +36,9 @@ pub(crate) trait Noting: Send + Sync {
     fn time_left(&self) -> Duration;
     /// Restarts the attempt's timeout.
     fn alive(&self);
+    /// Claims the one send of the attempt.
+    #[cfg(feature = "tool-http")]
+    fn claim_send(&self) -> Result<(), &'static str>;
     /// The handle that seals the record in the transaction of its effect. `None` if the attempt is over.
     #[cfg(feature = "_sealed")]
     fn seals(self: Arc<Self>, contract: crate::ledger::ContractClass) -> Option<Box<dyn super::Seals>>;
@@ -108,6 +111,20 @@ impl Call {
         if let Some(noting) = &self.noting {
             noting.alive();
         }
+    }
+
+    /// Claims the one write of the attempt, directly before it is sent.
+    ///
+    /// # Errors
+    /// If the attempt has sent already or is over, or if this is a lookup. The outcome of the attempt is then unknown,
+    /// because nothing is known of the first send.
+    #[cfg(feature = "tool-http")]
+    pub(crate) fn claim_send(&self) -> Result<(), super::ToolError> {
+        let claimed =
+            self.noting.as_ref().map_or(Err("a lookup changes nothing"), |noting| noting.claim_send());
+        claimed.map_err(|why| {
+            super::ToolError::unknown(format!("a second send was refused, and not sent: {why}"))
+        })
     }
 
     /// The provider's id that an earlier attempt noted.

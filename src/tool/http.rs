@@ -14,13 +14,39 @@ const TEXT: usize = 500;
 /// A client that sends a request once, so that only its user sends a request again. It follows no redirect, which would
 /// carry a request to another host, or turn a POST into a GET.
 pub(crate) fn sends_once() -> ClientBuilder {
-    Client::builder().retry(reqwest::retry::never()).redirect(reqwest::redirect::Policy::none())
+    never_again(Client::builder())
+}
+
+/// The same with settings of the host. Each request has a connection of its own: on one that the provider is closing, a
+/// request would be lost, and its outcome unknown.
+#[cfg(feature = "tool-http")]
+pub(crate) fn sends_once_on_new_connections(builder: ClientBuilder) -> ClientBuilder {
+    never_again(builder).pool_max_idle_per_host(0)
+}
+
+fn never_again(builder: ClientBuilder) -> ClientBuilder {
+    builder.retry(reqwest::retry::never()).redirect(reqwest::redirect::Policy::none())
 }
 
 /// The wait that a provider asks for, in seconds (RFC 9110, section 10.2.3). A date is not read.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
+}
+
+/// A text as it may be written in a path and in a query (RFC 3986, unreserved).
+#[cfg(feature = "lookup-http")]
+pub(crate) fn percent(token: &str) -> String {
+    use std::fmt::Write as _;
+    token.bytes().fold(String::new(), |mut text, byte| {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(char::from(byte));
+            }
+            _ => drop(write!(text, "%{byte:02X}")),
+        }
+        text
+    })
 }
 
 /// The error of a request that got no answer, or half of one.

@@ -14,6 +14,8 @@ mod error;
 mod guarantee;
 #[cfg(feature = "_reqwest")]
 mod http;
+#[cfg(feature = "tool-http")]
+pub mod http_tool;
 pub mod lookup;
 mod offer;
 mod once;
@@ -37,6 +39,8 @@ pub use dynamic::DynamicTool;
 pub use error::{Accepted, Done, ToolError};
 pub(crate) use error::{causes, debug_in_full, in_full};
 pub use guarantee::Guarantee;
+#[cfg(feature = "tool-http")]
+pub(crate) use http::sends_once_on_new_connections;
 #[cfg(feature = "_reqwest")]
 pub(crate) use http::{retry_after, sends_once};
 pub use offer::ToolOffer;

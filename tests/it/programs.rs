@@ -27,7 +27,11 @@ fn code(text: &str) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_tool_over_http_sorts_its_errors_and_charges_once() {
-    let (paid, bank) = http_tool::show().await.unwrap();
+    charges_once(http_tool::show().await.unwrap());
+    charges_once(http_tool::show_declared().await.unwrap());
+}
+
+fn charges_once((paid, bank): (Vec<http_tool::Paid>, http_tool::Bank)) {
     let receipt = |n| Ok(http_tool::Receipt { id: format!("ch_{n}") });
     let receipts: Vec<_> = paid.into_iter().map(|(_, _, receipt)| receipt).collect();
     assert_eq!(receipts[..3], [receipt(1), receipt(2), receipt(3)]);
@@ -43,6 +47,12 @@ async fn a_tool_over_http_sorts_its_errors_and_charges_once() {
 fn a_tool_over_http_has_twenty_lines() {
     let lines = code(include_str!("../../workflows/http_tool/charge.rs"));
     assert!(lines.len() <= 20, "{}: {lines:#?}", lines.len());
+}
+
+#[test]
+fn a_declared_tool_over_http_has_twelve_lines() {
+    let lines = code(include_str!("../../workflows/http_tool/declared.rs"));
+    assert!(lines.len() <= 12, "{}: {lines:#?}", lines.len());
 }
 
 #[tokio::test]

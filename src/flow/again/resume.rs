@@ -70,7 +70,7 @@ impl Plan {
             let mark = Mark { by: by.clone(), reason: reason.clone(), ..Mark::default() };
             let step = self.checkpoint(row.id, row.base, &id, &mark)?;
             let said = Said { because: Some(reason), ..Said::new(Resolution::Resume, by) };
-            match self.inner.answer(tenant, question, said, Some(step)).await {
+            match Box::pin(self.inner.answer(tenant, question, said, Some(step))).await {
                 Ok(()) => return Ok(Sent::New),
                 // Another answer was first, perhaps by the very same command.
                 Err(ExecError::Unanswerable { .. }) if answered != Some(question) => {

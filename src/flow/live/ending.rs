@@ -24,7 +24,6 @@ impl Live {
                 state.stop = Some(stop);
             }
         }
-        self.waker.is_own();
         self.waker.wake_by_ref();
     }
 

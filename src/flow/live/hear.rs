@@ -97,7 +97,7 @@ impl Live {
             if state.inbox.len() > heard {
                 return Poll::Ready(Ok(true));
             }
-            state.inbox.listen(cx.waker());
+            state.inbox.listen(None, cx.waker());
             drop(state);
             limit.as_mut().poll(cx).map(|()| Ok(false))
         })
@@ -119,8 +119,7 @@ impl Live {
             }
             state.inbox.deliver(signal)
         };
-        self.waker.is_own();
-        listening.into_iter().for_each(Waker::wake);
+        self.waker.by_context(|| listening.into_iter().for_each(Waker::wake));
         if command {
             self.waker.wake_by_ref(); // nothing in the run's code waits for a command
         }
@@ -144,13 +143,13 @@ impl Live {
         self.released(open, None).await;
         loop {
             {
-                let _waiting = open.wait(Wait { signal: Some(wanted.clone()), ..Wait::default() });
+                let waiting = open.wait(Wait { signal: Some(wanted.clone()), ..Wait::default() });
                 poll_fn(|cx| {
                     let mut state = self.state();
                     if state.inbox.has(wanted) {
                         return Poll::Ready(());
                     }
-                    state.inbox.listen(cx.waker());
+                    state.inbox.listen(waiting.number(), cx.waker());
                     Poll::Pending
                 })
                 .await;

@@ -177,12 +177,25 @@ enum On {
     World,
 }
 
+impl Waiting<'_> {
+    /// The number of a durable wait.
+    pub(super) const fn number(&self) -> Option<u64> {
+        match self.on {
+            On::Durable(number) => Some(number),
+            On::Others | On::World => None,
+        }
+    }
+}
+
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.live.state();
         state.busy += 1;
         match self.on {
-            On::Durable(number) => drop(state.waits.remove(&number)),
+            On::Durable(number) => {
+                state.waits.remove(&number);
+                state.inbox.unlisten(number);
+            }
             On::Others => state.behind -= 1,
             On::World => {}
         }

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::clock::Timestamp;
@@ -34,21 +34,23 @@ pub(super) enum Polled {
 /// Polls the body until there is something to be done about it.
 pub(super) async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
     let clock = live.core.clock.clone();
-    let waker = Waker::from(live.waker.clone());
-    let (mut grace, mut limit, mut forced, mut waiting) = (None, None, None, false);
+    let mut waker = live.waker.fresh();
+    let (mut grace, mut limit, mut forced) = (None, None, None);
+    let (mut waiting, mut again) = (false, false);
     poll_fn(|cx| {
         live.waker.driven_by(cx.waker());
         for _ in 0..POLLS {
             if let Some(stop) = live.take_stop() {
                 return Poll::Ready(Polled::Stopped(stop));
             }
-            let (woken, own) = (live.waker.take_woken(), live.waker.take_own());
-            if std::mem::take(&mut waiting) && woken && !own && live.waker.note_foreign() {
+            let by_other = live.waker.take_woken_by_other();
+            if std::mem::take(&mut waiting) && by_other && live.waker.note_foreign() {
                 tracing::warn!(
                     tenant = %live.tenant, run = %live.id,
                     "run waits for something outside its context, a crash loses that wait"
                 );
             }
+            let is_again = std::mem::take(&mut again);
             let begun = clock.boot();
             let polled =
                 catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut Context::from_waker(&waker))));
@@ -90,10 +92,16 @@ pub(super) async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
                     return Poll::Pending;
                 }
                 Rest::Waiting { until, on } => {
-                    waiting = true;
                     if live.waker.has_foreign() {
                         return Poll::Pending; // parking would drop that wait, which would begin anew with each resume
                     }
+                    // Whoever wakes the body from here on shall have come to it by a waker of this rest. Earlier work
+                    // that has ended may still wake it, and says nothing about what the body waits for.
+                    if !is_again {
+                        (waker, again) = (live.waker.fresh(), true);
+                        continue;
+                    }
+                    waiting = true;
                     let until = until.into_iter().chain(forced).min();
                     if until.is_some_and(|at| clock.now().until(at) <= GRACE) {
                         return Poll::Pending; // the wait ends soon

@@ -3,18 +3,28 @@
 
 #[cfg(feature = "policy")]
 mod check;
+mod commands;
+mod evidence;
 mod guarantees;
+mod ledger;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod lift;
 #[cfg(all(feature = "mcp", feature = "sqlite"))]
 mod mcp;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod move_;
+mod questions;
+mod runs;
+#[cfg(feature = "api")]
+mod serve;
+mod shown;
 mod simulate;
+#[cfg(feature = "api")]
+mod tokens;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::sim::{Options, Suite};
 
@@ -44,6 +54,50 @@ enum Command {
     /// Ends the restored mode of a ledger: first sends of a key are no longer preceded by a lookup
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     LiftRestored(lift::Options),
+    /// Lists the runs of a tenant, the oldest first
+    Runs(runs::Options),
+    /// Shows a run: its state, steps and calls
+    Run(runs::One),
+    /// Lists the open questions of a tenant, the oldest first
+    Questions(questions::Options),
+    /// Shows a question with the answers that it takes
+    Question(questions::One),
+    /// Answers a question
+    Answer(questions::Answer),
+    /// Starts a run by the name of its workflow
+    Start(commands::Start),
+    /// Sends a signal to a run
+    Signal(commands::Signal),
+    /// Pauses a run where it is durable
+    Pause(commands::Options),
+    /// Resumes a run that was paused
+    Resume(commands::Options),
+    /// Cancels a run: its effects are undone or asked about
+    Cancel(commands::Options),
+    /// Begins a run that has ended once more
+    Retry(commands::Options),
+    /// Begins a new run with what a run has done
+    Fork(commands::Options),
+    /// Tells everything that the ledger knows about a call
+    Evidence(evidence::Options),
+    /// Serves the HTTP API, until the process is told to end
+    #[cfg(feature = "api")]
+    Serve(serve::Options),
+    /// Makes, lists and revokes the tokens of the HTTP API
+    #[cfg(feature = "api")]
+    #[command(subcommand)]
+    Token(tokens::Command),
+    /// Prints the completions of these commands for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// A value that an argument names as JSON.
+fn json_value(text: &str) -> Result<serde_json::Value, String> {
+    serde_json::from_str(text)
+        .map_err(|error| format!("this is no JSON: {error}; a text needs quotes of its own"))
 }
 
 /// Runs the command that the arguments of this process name, for a program that knows these workflows.
@@ -59,5 +113,26 @@ pub fn main(suite: Suite) -> ExitCode {
         Command::Move(options) => move_::run(options),
         #[cfg(any(feature = "sqlite", feature = "postgres"))]
         Command::LiftRestored(options) => lift::run(&options),
+        Command::Runs(options) => runs::list(&options),
+        Command::Run(options) => runs::show(&options),
+        Command::Questions(options) => questions::list(&options),
+        Command::Question(options) => questions::show(&options),
+        Command::Answer(options) => questions::answer(&options),
+        Command::Start(options) => commands::start(&options),
+        Command::Signal(options) => commands::signal(&options),
+        Command::Pause(options) => commands::pause(&options),
+        Command::Resume(options) => commands::resume(&options),
+        Command::Cancel(options) => commands::cancel(&options),
+        Command::Retry(options) => commands::retry(&options),
+        Command::Fork(options) => commands::fork(&options),
+        Command::Evidence(options) => evidence::run(&options),
+        #[cfg(feature = "api")]
+        Command::Serve(options) => serve::run(&options),
+        #[cfg(feature = "api")]
+        Command::Token(command) => tokens::run(&command),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "counterfoil", &mut std::io::stdout());
+            ExitCode::SUCCESS
+        }
     }
 }

@@ -71,10 +71,11 @@ fn all(sample: &Sample) -> Vec<Change> {
     let large = sample::payload(&json!("0123456789".repeat(1_000)));
     let (step, signal) = (sample.step(&run, "load"), sample.signal(&run, "paid", "1"));
     let (used, evidence) = (sample.used(&record, &run), sample.evidence(&record, 1));
+    let contacts = vec![sample.attempt(&record, 1)];
     vec![
         Change { payloads: vec![(sample.tenant.clone(), large)], ..sample.change().record(record) },
         sample.change().record(committed),
-        Change { evidence: Some(Box::new(evidence)), ..sample.change() },
+        Change { evidence: Some(Box::new(evidence)), contacts, ..sample.change() },
         sample.change().run(run).step(step),
         Change { signal: Some(Box::new(signal)), used: Some(Box::new(used)), ..sample.change() },
         sample.change().run(ended),

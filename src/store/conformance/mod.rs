@@ -20,6 +20,7 @@
 
 pub mod batch;
 pub mod cancel;
+pub mod contact;
 pub mod document;
 pub mod due;
 pub mod erase;
@@ -67,6 +68,8 @@ macro_rules! conformance_cases {
                 the_same_change_again_is_admitted, the_same_batch_again_is_admitted,
                 a_part_of_a_change_again_is_refused, changes_of_one_row_build_on_one_another;
             cancel: nothing_is_half_written, the_next_commit_is_whole;
+            contact: come_back_as_they_were_written, the_first_of_an_id_stands, one_is_dropped_for_another,
+                a_fenced_worker_adds_none, belong_to_their_tenant;
             due: waiting_runs_whose_answer_has_come, waiting_runs_whose_time_has_come,
                 runs_whose_deadline_has_passed,
                 next_due_is_the_earliest_of_all;

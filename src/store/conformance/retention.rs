@@ -130,8 +130,9 @@ pub async fn a_tombstone_keeps_its_key(store: &dyn Store) {
     (record.sealed_at, record.approval) = (Some(Timestamp(5)), Some(Box::new(sample::approval("ann"))));
     record.scopes = Some(Box::new(Scopes::of("acct_17")));
     let committed = committed_as(store, &sample, record).await;
-    admit(store, &[Change { evidence: Some(Box::new(sample.evidence(&committed, 1))), ..Change::default() }])
-        .await;
+    let attempt = Change { contacts: vec![sample.attempt(&committed, 1)], ..sample.change() };
+    let late = Change { evidence: Some(Box::new(sample.evidence(&committed, 1))), ..Change::default() };
+    admit(store, &[attempt, late]).await;
     let left = tombstone(&committed);
     assert!(matches!(left.state, State::Gone { was: FinalState::Committed, .. }), "{left:?}");
     assert_eq!(
@@ -144,6 +145,7 @@ pub async fn a_tombstone_keeps_its_key(store: &dyn Store) {
     assert_eq!(found.as_ref(), Some(&left));
     assert_eq!(store.record_at(&sample.tenant, left.id).await.unwrap(), Some(left.clone()));
     assert_eq!(store.record_evidence(&sample.tenant, left.id).await.unwrap(), []);
+    assert_eq!(store.record_contacts(&sample.tenant, left.id).await.unwrap(), []);
     assert_eq!(expired(store).await, []);
     assert_eq!(refused(store, sample.change().record(sample.record("a"))).await, Some(Refusal::Exists));
     // The same retirement again, because its answer was lost, changes nothing.
@@ -161,6 +163,7 @@ pub async fn a_forgotten_key_is_new(store: &dyn Store) {
         sample.change().run(run.clone()),
         Change { used: Some(Box::new(used)), ..sample.change() },
         Change { evidence: Some(Box::new(sample.evidence(&committed, 1))), ..Change::default() },
+        Change { contacts: vec![sample.attempt(&committed, 1)], ..sample.change() },
     ];
     admit(store, &changes).await;
     retire(store, &sample, &committed, None).await;
@@ -168,6 +171,7 @@ pub async fn a_forgotten_key_is_new(store: &dyn Store) {
     assert_eq!(store.record_at(&sample.tenant, committed.id).await.unwrap(), None);
     assert_eq!(store.record_uses(&sample.tenant, committed.id).await.unwrap(), []);
     assert_eq!(store.record_evidence(&sample.tenant, committed.id).await.unwrap(), []);
+    assert_eq!(store.record_contacts(&sample.tenant, committed.id).await.unwrap(), []);
     let again = sample.record("a");
     admit(store, &[sample.change().record(again.clone())]).await;
     assert_eq!(store.record_find(&sample.tenant, &again.key).await.unwrap(), Some(again));

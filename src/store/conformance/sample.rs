@@ -8,13 +8,14 @@ use super::admit;
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, Fence, Ids, Name, QuestionId, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{
-    Approval, EffectClass, Intent, Key, Look, OperationKey, Owner, PolicyVersion, Reason, Record,
+    Approval, EffectClass, ErrorKind, Intent, Key, Look, OperationKey, Owner, PolicyVersion, Reason, Record,
     RequestHash, Retention, State,
 };
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Answer, Change, Document, Evidence, PublishedValue, Question, QuestionKind, Resolution, Run, RunState,
-    Schedule, ScheduleState, SharedEffect, Signal, Step, StepKind, Store, WaitsOn, WorkerChange,
+    Answer, Change, Contact, ContactResult, Document, Evidence, PublishedValue, Question, QuestionKind,
+    Resolution, Run, RunState, Schedule, ScheduleState, SharedEffect, Signal, Step, StepKind, Store, WaitsOn,
+    WorkerChange,
 };
 
 /// Text that has broken programs before.
@@ -269,6 +270,30 @@ impl Sample {
             revision: 1,
             value: payload(&json!({ "done": 1 })),
             at: Timestamp(2_700),
+        }
+    }
+
+    /// A new id.
+    pub fn id(&self) -> i64 {
+        self.ids.next()
+    }
+
+    /// An attempt of a record by this worker, which failed.
+    pub fn attempt(&self, record: &Record, number: u32) -> Contact {
+        Contact {
+            tenant: self.tenant.clone(),
+            record: record.id,
+            id: number.into(),
+            is_lookup: false,
+            number,
+            attempt: number,
+            worker: self.fence,
+            began: Some(Timestamp(3_000)),
+            ended: Timestamp(3_100),
+            result: ContactResult::Failed,
+            error: Some(ErrorKind::RateLimited),
+            message: Some(HOSTILE.join("\n")),
+            external_ref: Some("ch_1".into()),
         }
     }
 

@@ -91,6 +91,8 @@ impl Names {
                 self.signals.insert((row.run, row.name.clone(), row.id.clone()));
             }
             Written::Evidence(row) => drop(self.records.insert(row.record)),
+            Written::Contact(row) => drop(self.records.insert(row.record)),
+            Written::DroppedContact(row) => drop(self.records.insert(row.record)),
             Written::Worker(_)
             | Written::Erased(_)
             | Written::Forgotten(_)
@@ -223,6 +225,7 @@ impl State {
         for id in &names.records {
             self.note(format!("{tenant}: {id}"), &store.record_at(tenant, *id).await);
             self.note(format!("{tenant}: uses of {id}"), &store.record_uses(tenant, *id).await);
+            self.note(format!("{tenant}: contacts of {id}"), &store.record_contacts(tenant, *id).await);
             self.note(format!("{tenant}: evidence of {id}"), &store.record_evidence(tenant, *id).await);
         }
         for key in &names.keys {

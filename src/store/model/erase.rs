@@ -35,6 +35,7 @@ impl Tables {
         self.record_keys.retain(|(of, ..), _| of != tenant);
         self.looks.retain(|(of, _), _| of != tenant);
         self.evidence.retain(|(of, ..), _| of != tenant);
+        self.contacts.retain(|(of, ..), _| of != tenant);
         self.payloads.retain(|(of, ..), _| of != tenant);
         self.escalations.retain(|(of, ..), _| of != tenant);
         self.runs.retain(|_, run| run.tenant != *tenant);

@@ -22,9 +22,9 @@ use tokio::sync::Notify;
 use self::tables::Tables;
 use super::reads::reads;
 use super::{
-    Aggregate, Change, ClusterStatus, Document, Due, Evidence, History, LEDGER_ID, LEDGER_KIND, OutboxEvent,
-    Published, PublishedValue, Question, QuestionCount, QueueLoad, Run, Schedule, SharedEffect, Signal,
-    Store, StoreError, StoreFuture, Turns, Verdict, Worker,
+    Aggregate, Change, ClusterStatus, Contact, Document, Due, Evidence, History, LEDGER_ID, LEDGER_KIND,
+    OutboxEvent, Published, PublishedValue, Question, QuestionCount, QueueLoad, Run, Schedule, SharedEffect,
+    Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
@@ -207,6 +207,11 @@ impl Model {
     /// Every late answer, of all tenants: for checks.
     pub fn evidence(&self) -> Vec<Evidence> {
         self.state().tables.evidence.values().cloned().collect()
+    }
+
+    /// Every contact, of all tenants, in the order of their keys: for checks.
+    pub fn contacts(&self) -> Vec<Contact> {
+        self.state().tables.contacts.values().cloned().collect()
     }
 
     /// Every use, of all tenants, in the order of their keys: for checks.

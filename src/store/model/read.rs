@@ -8,8 +8,8 @@ use crate::id::{Fence, Name, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
-    CANCEL, COMMAND, DEADLINE, Evidence, History, PastCall, PastStep, PastUse, Question, QuestionCount,
-    QuestionKind, Run, RunState, SharedEffect, Signal, Step, Turns, Worker,
+    CANCEL, COMMAND, Contact, DEADLINE, Evidence, History, PastCall, PastStep, PastUse, Question,
+    QuestionCount, QuestionKind, Run, RunState, SharedEffect, Signal, Step, Turns, Worker,
 };
 
 impl Tables {
@@ -95,6 +95,11 @@ impl Tables {
     pub(super) fn record_evidence(&self, tenant: &Tenant, id: RecordId) -> Vec<Evidence> {
         let of_record = self.evidence.values().filter(|e| e.tenant == *tenant && e.record == id);
         earliest(u32::MAX, of_record.map(|evidence| (evidence.at, evidence)))
+    }
+
+    pub(super) fn record_contacts(&self, tenant: &Tenant, id: RecordId) -> Vec<Contact> {
+        let of_record = (tenant.clone(), id, i64::MIN)..=(tenant.clone(), id, i64::MAX);
+        self.contacts.range(of_record).map(|(_, contact)| contact.clone()).collect()
     }
 
     pub(super) fn run_find(&self, tenant: &Tenant, id: RunId) -> Option<Run> {

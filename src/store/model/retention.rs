@@ -33,6 +33,7 @@ impl Tables {
             }
             let (tenant, id, key) = (&retired.tenant, retired.id, stored.key.clone());
             self.evidence.retain(|(owner, record, ..), _| (owner, *record) != (tenant, id));
+            self.contacts.retain(|(owner, record, _), _| (owner, *record) != (tenant, id));
             self.escalations.retain(|_, q| (&q.tenant, q.record) != (tenant, Some(id)));
             self.release(tenant, &retired.payloads);
             if retired.left.is_none() {

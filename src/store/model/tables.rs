@@ -11,8 +11,8 @@ use crate::payload::{DigestKey, Payload};
 use crate::store::row::Row as _;
 use crate::store::written::Written;
 use crate::store::{
-    Aggregate, Change, Document, Evidence, OutboxEvent, PublishedValue, Question, Refusal, Run, Schedule,
-    SharedEffect, Signal, Step, StepKind, Verdict, Worker, WorkerChange,
+    Aggregate, Change, Contact, Document, Evidence, OutboxEvent, PublishedValue, Question, Refusal, Run,
+    Schedule, SharedEffect, Signal, Step, StepKind, Verdict, Worker, WorkerChange,
 };
 
 type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
@@ -29,6 +29,7 @@ pub(super) struct Tables {
     pub(super) records: BTreeMap<RecordId, Record>,
     pub(super) record_keys: BTreeMap<(Tenant, OperationKey), RecordId>,
     pub(super) looks: BTreeMap<(Tenant, RecordId), Look>,
+    pub(super) contacts: BTreeMap<(Tenant, RecordId, i64), Contact>,
     pub(super) uses: BTreeMap<(Tenant, RunId, u32, RecordId), SharedEffect>,
     pub(super) evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
     pub(super) escalations: BTreeMap<(Tenant, QuestionId), Question>,
@@ -132,6 +133,8 @@ impl Tables {
             | Written::Key(..)
             | Written::Prune(..)
             | Written::SharedEffect(_)
+            | Written::Contact(_)
+            | Written::DroppedContact(_)
             | Written::Evidence(_) => Ok(()),
         }
     }
@@ -192,6 +195,8 @@ impl Tables {
             | Written::Key(..)
             | Written::Prune(..)
             | Written::SharedEffect(_)
+            | Written::Contact(_)
+            | Written::DroppedContact(_)
             | Written::Evidence(_) => return None,
         })
     }
@@ -239,6 +244,13 @@ impl Tables {
                 self.looks.remove(&(row.tenant.clone(), row.record));
             }
             Written::Look(row) => drop(self.looks.insert((row.tenant.clone(), row.record), row.clone())),
+            Written::Contact(row) => {
+                let place = (row.tenant.clone(), row.record, row.id);
+                self.contacts.entry(place).or_insert_with(|| row.clone());
+            }
+            Written::DroppedContact(row) => {
+                self.contacts.remove(&(row.tenant.clone(), row.record, row.id));
+            }
             Written::Step(row) => {
                 let steps = self.steps.entry((row.tenant.clone(), row.run)).or_default();
                 steps.insert(step_key(row), row.clone());

@@ -28,7 +28,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations, in their order.
-pub(super) const MIGRATIONS: [Migration; 14] = [
+pub(super) const MIGRATIONS: [Migration; 15] = [
     Migration {
         number: 1,
         name: "record",
@@ -112,6 +112,12 @@ pub(super) const MIGRATIONS: [Migration; 14] = [
         name: "published",
         sql: include_str!("../../../migrations/postgres/0014_published.sql"),
         works_from: 9, // an older engine publishes nothing, and leaves the values of the runs that it retires
+    },
+    Migration {
+        number: 15,
+        name: "contact",
+        sql: include_str!("../../../migrations/postgres/0015_contact.sql"),
+        works_from: 9, // an older engine keeps no history of attempts, and leaves that of the records that it retires
     },
 ];
 

@@ -15,7 +15,9 @@ use crate::store::row::{Form, Given, Only, Put, Row, Take};
 use crate::store::sql::ask::{Reader, Session};
 use crate::store::sql::write::{self, Own, rows};
 use crate::store::table::{Chosen, Column, Kind, Law, REVISION, Table, number};
-use crate::store::{Document, Evidence, PublishedValue, Question, Run, Schedule, SharedEffect, Signal, Step};
+use crate::store::{
+    Contact, Document, Evidence, PublishedValue, Question, Run, Schedule, SharedEffect, Signal, Step,
+};
 
 macro_rules! writes {
     ($($row:ident),+) => {

@@ -36,6 +36,17 @@ static PRUNE: Insert = Insert {
     ..PLAIN
 };
 
+/// Drops contacts. A contact is never written and dropped by one statement.
+static DROP: Insert = Insert {
+    name: "contacts_dropped",
+    table: "contact",
+    columns: &[text("tenant"), number("record"), number("id")],
+    tail: "contact.tenant = gone.tenant AND contact.record = gone.record AND contact.id = gone.id",
+    holds: None,
+    deletes: true,
+    ..PLAIN
+};
+
 pub(super) static QUESTION: Insert =
     Insert { name: "question_new", table: "escalation", columns: Question::TABLE.columns, ..PLAIN };
 
@@ -106,6 +117,7 @@ pub(super) fn insert(own: Own) -> &'static Insert {
         Own::Payload => &PAYLOAD,
         Own::Key => &KEY,
         Own::Prune => &PRUNE,
+        Own::Drop => &DROP,
         Own::Received => &RECEIVED,
         Own::More => &MORE,
         Own::Event => &EVENT,

@@ -68,6 +68,8 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
         Written::Worker(_)
         | Written::Prune(..)
         | Written::SharedEffect(_)
+        | Written::Contact(_)
+        | Written::DroppedContact(_)
         | Written::Evidence(_)
         | Written::Payload(..)
         | Written::Key(..)

@@ -16,9 +16,9 @@ use crate::store::cell::Declared as _;
 use crate::store::reads::reads;
 use crate::store::row::{Given, Take as _};
 use crate::store::{
-    Aggregate, COMMAND, Change, Document, Due, Evidence, History, OutboxEvent, PastCall, PastStep, PastUse,
-    Published, PublishedValue, Question, QuestionCount, QuestionKind, QueueLoad, Run, Schedule, SharedEffect,
-    Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
+    Aggregate, COMMAND, Change, Contact, Document, Due, Evidence, History, OutboxEvent, PastCall, PastStep,
+    PastUse, Published, PublishedValue, Question, QuestionCount, QuestionKind, QueueLoad, Run, Schedule,
+    SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 
 /// The condition of a run that has not ended and is still to be cancelled at its deadline. The first part is that of
@@ -151,6 +151,10 @@ impl<D: Reader> Queries<D> {
 
     pub(super) async fn record_evidence(&self, tenant: &Tenant, id: RecordId) -> Listed<Evidence> {
         self.rows(super::judge::EVIDENCE, &[tenant.into(), id.0.into()]).await
+    }
+
+    pub(super) async fn record_contacts(&self, tenant: &Tenant, id: RecordId) -> Listed<Contact> {
+        self.rows("WHERE tenant = $1 AND record = $2 ORDER BY id", &[tenant.into(), id.0.into()]).await
     }
 }
 

@@ -101,10 +101,11 @@ fn forget<S: Session>() -> String {
     format!("DELETE FROM record WHERE tenant = $1 AND id = $2 AND revision = $3 AND {at_rest} RETURNING id")
 }
 
-/// Deletes the rows that belong to a record: the first two when its content is deleted, all when the record is.
-fn belonging<S: Session>() -> [&'static str; 3] {
+/// Deletes the rows that belong to a record: the first three when its content is deleted, all when the record is.
+fn belonging<S: Session>() -> [&'static str; 4] {
     [
         "DELETE FROM evidence WHERE tenant = $1 AND record = $2",
+        "DELETE FROM contact WHERE tenant = $1 AND record = $2",
         S::either(
             "DELETE FROM escalation INDEXED BY escalation_record WHERE tenant = $1 AND record = $2",
             "DELETE FROM escalation WHERE tenant = $1 AND record = $2",
@@ -173,7 +174,7 @@ async fn retire_record<S: Session>(session: &mut S, retired: &Retired) -> Result
         [(&retired.tenant).into(), retired.id.0.into(), i64::from(retired.revision).into()];
     let Some(left) = retired.left.as_deref() else {
         if session.finds(&forget::<S>(), &place).await? {
-            go_along(session, &place[..2], 3).await?;
+            go_along(session, &place[..2], 4).await?;
             return release(session, &place[0], &retired.payloads).await;
         }
         return Ok(());
@@ -188,7 +189,7 @@ async fn retire_record<S: Session>(session: &mut S, retired: &Retired) -> Result
     let hash = Given::Owned(left.request_hash.column());
     let said = [tenant, id, revision, status.into(), outcome, left.request.column().into(), hash];
     if session.finds(&tombstone::<S>(), &said).await? {
-        go_along(session, &place[..2], 2).await?;
+        go_along(session, &place[..2], 3).await?;
         release(session, &place[0], &retired.payloads).await?;
     }
     Ok(())

@@ -8,7 +8,19 @@ use crate::store::{Change, Question};
 /// Hands the rows that are written by the law of their table to a macro, in the order in which they are written.
 macro_rules! rows {
     ($each:ident) => {
-        $each!(Schedule, Document, PublishedValue, Run, Record, Look, Step, SharedEffect, Signal, Evidence)
+        $each!(
+            Schedule,
+            Document,
+            PublishedValue,
+            Run,
+            Record,
+            Look,
+            Contact,
+            Step,
+            SharedEffect,
+            Signal,
+            Evidence
+        )
     };
 }
 pub(in crate::store) use rows;
@@ -23,6 +35,8 @@ pub(in crate::store) enum Own {
     /// Deletes the checkpoints of a run's turns, from behind its base up to a turn. The row of the run checks the
     /// fence.
     Prune,
+    /// Drops contacts. The contacts that are written with them check the fence.
+    Drop,
     /// Marks a signal as received by its run.
     Received,
     /// Adds to the number of events of an aggregate. If nothing of the aggregate was pending, it is due from now on;
@@ -60,6 +74,11 @@ pub(in crate::store) fn write<B: Batch>(changes: &[&Change], batch: &mut B) {
     batch.rows(changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence))));
     batch.rows(changes.iter().filter_map(|c| Some((c.record.as_deref()?, c.fence))));
     batch.rows(changes.iter().filter_map(|c| Some((c.look.as_deref()?, c.fence))));
+    batch.rows(changes.iter().flat_map(|c| c.contacts.iter().map(|row| (row, c.fence))));
+    let dropped = changes.iter().flat_map(|c| c.dropped_contacts.iter().map(|row| (row, c.fence)));
+    batch.own(Own::Drop, &sorted(dropped, |row| (&row.tenant, row.record, row.id)), |dropped, row| {
+        row.cell(&dropped.tenant).cell(&dropped.record).cell(&dropped.id);
+    });
     batch.rows(changes.iter().flat_map(|c| c.steps.iter().map(|row| (row, c.fence))));
     let pruned = changes.iter().filter_map(|c| Some(((c.run.as_deref()?, c.prune?), c.fence)));
     batch.own(Own::Prune, &sorted(pruned, |(run, _)| (&run.tenant, run.id)), |(run, last), row| {

@@ -16,7 +16,7 @@ use crate::store::sql::ask::{Reader, Session};
 use crate::store::sql::write::{self, Own, rows};
 use crate::store::table::{Chosen, Law, REVISION, Table};
 use crate::store::{
-    Document, Evidence, PublishedValue, Question, Refusal, Run, Schedule, SharedEffect, Signal, Step,
+    Contact, Document, Evidence, PublishedValue, Question, Refusal, Run, Schedule, SharedEffect, Signal, Step,
 };
 
 macro_rules! writes {

@@ -25,6 +25,12 @@ static PRUNE: Insert = Insert {
            AND s.turn <= v.column4)",
 };
 
+static DROP: Insert = Insert {
+    head: "DELETE FROM contact WHERE (tenant, record, id) IN (SELECT column1, column2, column3",
+    columns: 3,
+    tail: ")",
+};
+
 /// Adds questions and answers: if an answer is not allowed, the question becomes NULL.
 pub(super) static QUESTION: Insert = Insert {
     head: "INSERT INTO escalation (id, tenant, record, run, kind, question, opened_at, answer, waiting) \
@@ -80,6 +86,7 @@ pub(super) fn insert(own: Own) -> &'static Insert {
         Own::Payload => &PAYLOAD,
         Own::Key => &KEY,
         Own::Prune => &PRUNE,
+        Own::Drop => &DROP,
         Own::Received => &RECEIVED,
         Own::More => &MORE,
         Own::Event => &EVENT,

@@ -13,6 +13,7 @@ use super::seen::{LookupTarget, Match, Tally, unclear};
 use super::web::{Web, json, refused};
 use crate::ledger::{ErrorKind, LookupOffer, LookupResult, Sight};
 use crate::tool::ToolError;
+use crate::tool::http::percent;
 
 /// A GET by our token: of a list that is searched, or of one thing.
 ///
@@ -164,6 +165,25 @@ impl HttpGet {
     #[must_use]
     pub fn authorize(mut self, authorize: impl Fn(&mut Request) + Send + Sync + 'static) -> Self {
         self.web.authorize = Some(Arc::new(authorize));
+        self
+    }
+
+    /// The lookup's URL, with the place of the token.
+    #[cfg(feature = "tool-http")]
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The same lookup at another URL.
+    #[cfg(feature = "tool-http")]
+    pub(crate) fn at(&self, url: Url) -> Self {
+        Self { url: url.into(), ..self.clone() }
+    }
+
+    /// Sets the function that authorizes requests, unless there is one.
+    #[cfg(feature = "tool-http")]
+    pub(crate) fn or_authorize(mut self, authorize: impl Fn(&mut Request) + Send + Sync + 'static) -> Self {
+        self.web.authorize.get_or_insert_with(|| Arc::new(authorize));
         self
     }
 
@@ -416,18 +436,4 @@ impl fmt::Debug for HttpGet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpGet").field("url", &self.url).field("shape", &self.shape).finish_non_exhaustive()
     }
-}
-
-/// The token as it may be written in a path and in a query (RFC 3986, unreserved).
-fn percent(token: &str) -> String {
-    use fmt::Write as _;
-    token.bytes().fold(String::new(), |mut text, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                text.push(char::from(byte));
-            }
-            _ => drop(write!(text, "%{byte:02X}")),
-        }
-        text
-    })
 }

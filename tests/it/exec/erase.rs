@@ -298,5 +298,5 @@ fn no_table_is_left_out() {
             }
         }
     }
-    assert_eq!(count, 16);
+    assert_eq!(count, 18);
 }

@@ -8,6 +8,7 @@ mod callers;
 mod declared;
 mod erase;
 mod errors;
+mod evidence;
 mod first_sent;
 mod for_model;
 mod hostile;

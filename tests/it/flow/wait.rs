@@ -2,7 +2,10 @@
 
 #![allow(clippy::unchecked_time_subtraction, reason = "of constants, the smaller from the larger")]
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use counterfoil::flow::{Failure, RunState, WorkflowFn};
@@ -15,7 +18,7 @@ use crate::flow;
 use crate::flow::store::Tapped;
 use crate::flow::tools::Ring;
 use crate::flow::world::{Process, World, counted};
-use crate::world::{TestClock, acme};
+use crate::world::{TestClock, acme, soon};
 
 const MOMENT: Duration = Duration::from_millis(1);
 /// So long a write that nobody waits for stays in the queue.
@@ -314,4 +317,110 @@ fn a_run_that_waits_for_something_else_is_kept_in_memory() {
         assert_eq!(result(&process, run), if foreign { "passed" } else { "slept" });
         assert_eq!(world.counted("lives"), if foreign { 1 } else { 2 });
     }
+}
+
+/// Work on a thread of its own, which can be slow to wake up whoever waits for the result.
+#[derive(Default)]
+struct Elsewhere {
+    done: AtomicBool,
+    waiting: Mutex<Option<Waker>>,
+}
+
+impl Elsewhere {
+    fn work(&self, world: &World, cx: &Context<'_>) -> Poll<u32> {
+        if self.done.load(Ordering::Acquire) {
+            return Poll::Ready(7);
+        }
+        *self.waiting.lock().unwrap() = Some(cx.waker().clone());
+        world.count("waited for");
+        Poll::Pending
+    }
+}
+
+/// Lets the grace period go by, after which the run must be parked.
+async fn parks(process: &Process, hands: &TestClock, run: RunId) {
+    settle().await;
+    hands.advance(GRACE);
+    let parked = async {
+        process.state(run, "waiting").await;
+        Ok::<_, ()>(())
+    };
+    soon("it is kept in memory".to_owned(), parked).await;
+}
+
+// FLOW-4: under load a thread hands its result over, and wakes the run up only when the run has gone on.
+#[test]
+fn a_run_that_is_woken_late_for_work_that_is_over_is_parked_all_the_same() {
+    let (world, hands, elsewhere) = (World::new(), TestClock::default(), Arc::new(Elsewhere::default()));
+    let known = (world.clone(), elsewhere.clone());
+    let flow = move |ctx: Ctx, input: u32| {
+        let (world, elsewhere) = known.clone();
+        async move {
+            ctx.step_async("work", &input, || poll_fn(move |cx| elsewhere.work(&world, cx))).await?;
+            ctx.sleep(2 * HOUR).await?;
+            Ok::<_, Failure>("slept".to_owned())
+        }
+    };
+    let process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 0);
+    process.on(async {
+        world.counts("waited for", 1).await;
+        let waker = elsewhere.waiting.lock().unwrap().take().unwrap();
+        elsewhere.done.store(true, Ordering::Release);
+        waker.wake_by_ref();
+        hands.asleep_for(GRACE).await;
+        waker.wake();
+        parks(&process, &hands, run).await;
+    });
+    process.crash();
+}
+
+/// A waker as a combinator in the user's code has it: it hands a wake-up on, and on the thread `clock` once more, when the
+/// run has come to its next rest.
+struct Detour {
+    outer: Waker,
+    hands: TestClock,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Wake for Detour {
+    fn wake(self: Arc<Self>) {
+        self.outer.wake_by_ref();
+        if std::thread::current().name() == Some("clock") {
+            self.runtime.block_on(self.hands.asleep_for(GRACE));
+            self.outer.wake_by_ref();
+        }
+    }
+}
+
+// FLOW-4: two timers that end together wake the run twice, and it may have gone on in between.
+#[test]
+fn a_run_that_one_of_its_timers_wakes_on_a_detour_is_parked_all_the_same() {
+    let (world, hands) = (World::new(), TestClock::default());
+    let clock = hands.clone();
+    let flow = move |ctx: Ctx, _n: u32| {
+        let hands = clock.clone();
+        async move {
+            let mut short = Box::pin(ctx.sleep_named("short", GRACE / 2));
+            poll_fn(|cx| {
+                let (outer, runtime) = (cx.waker().clone(), tokio::runtime::Handle::current());
+                let detour = Waker::from(Arc::new(Detour { outer, hands: hands.clone(), runtime }));
+                short.as_mut().poll(&mut Context::from_waker(&detour))
+            })
+            .await?;
+            ctx.sleep(2 * HOUR).await?;
+            Ok::<_, Failure>("slept".to_owned())
+        }
+    };
+    let process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 0);
+    process.on(async {
+        hands.asleep_for(GRACE / 2).await;
+        settle().await; // it is at rest
+    });
+    let clock = hands.clone();
+    let ticks = std::thread::Builder::new().name("clock".to_owned()).spawn(move || clock.advance(GRACE / 2));
+    ticks.unwrap().join().unwrap();
+    process.on(parks(&process, &hands, run));
+    process.crash();
 }

@@ -242,7 +242,7 @@ fn without_the_settle_time_a_late_request_makes_two() {
 // Found by the simulator: the second send was answered by a lookup after a crash, and nobody looked for the first.
 #[test]
 fn a_lookup_after_a_second_send_is_confirmed_too() {
-    let replay = simulation(Offer::Lookup, Looks).replay(&"too-late@1 crash@1.20".parse().unwrap());
+    let replay = simulation(Offer::Lookup, Looks).replay(&"too-late@1 crash@1.22".parse().unwrap());
     assert_eq!(replay.violations, [], "{}", replay.timeline());
     assert!(
         replay.timeline().contains("the power fails at after-call"),

@@ -54,6 +54,8 @@ enum Mutation {
     NoDoubt,
     /// That a lookup saw two is not told.
     NoDuplicated,
+    /// The history of attempts is not written.
+    NoHistory,
     /// A restart takes no run over.
     NoTakeover,
     /// A restart takes no run over that was answered.
@@ -106,6 +108,7 @@ impl Mutant {
             M::NoConfirming if change.record.is_some() => change.look = None,
             M::NoQuestions => change.escalations.clear(),
             M::NoDuplicated => change.escalations.retain(|q| q.kind != QuestionKind::Duplicated),
+            M::NoHistory => change.contacts.clear(),
             M::NoOrphans => change.escalations.retain(|q| q.kind != QuestionKind::Orphaned),
             M::NoFence => {
                 let mut newest = self.newest.lock().unwrap();
@@ -423,6 +426,7 @@ fn mutants() -> Vec<(String, Simulation, Rule)> {
         (M::NoConfirming, looks(M::NoConfirming), Rule::SilentDuplicate),
         (M::NoDoubt, looks(M::NoDoubt), Rule::SilentDuplicate),
         (M::NoDuplicated, looks(M::NoDuplicated), Rule::SilentDuplicate),
+        (M::NoHistory, looks(M::NoHistory), Rule::HistoryWhole),
         (M::NoDeclaration, mutant(M::NoDeclaration, Offer::IgnoresKey, Replays), Rule::SilentDuplicate),
         (M::NoVerdict, mutated(M::NoVerdict, policy::simulation()), Rule::ApprovalRecorded),
         (M::AmbiguousFails, blind(M::AmbiguousFails), Rule::WrongFailure),

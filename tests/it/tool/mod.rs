@@ -1,4 +1,5 @@
-//! The tools: lookups, and what an HTTP request comes back with.
+//! The tools: lookups, declared HTTP tools, and what an HTTP request comes back with.
 
 mod http;
+mod http_tool;
 mod lookup;

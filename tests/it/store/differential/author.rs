@@ -162,7 +162,9 @@ impl Author {
             2 if self.one_in(2) => (Kind::Retire, sample::retire(worker.fence)),
             1..=6 => (Kind::NewRecord, change.record(self.new_record(&worker))),
             7..=11 => {
-                let change = change.record(self.changed_record(&worker));
+                let record = self.changed_record(&worker);
+                let contacts = vec![worker.attempt(&record, record.attempts)];
+                let change = Change { contacts, ..change.record(record) };
                 let (contract, taken_over) = (self.contract(), self.one_in(2).then(Box::default));
                 (Kind::ChangeRecord, Change { contract, taken_over, ..change })
             }

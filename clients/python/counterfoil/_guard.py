@@ -1,0 +1,202 @@
+"""The guard as a decorator: begin, make the call, seal."""
+
+import asyncio
+import dataclasses
+import functools
+import inspect
+import json
+import time
+from typing import Optional
+
+from ._errors import CallFailed, GuardError, NeedsApproval, NoJson, NotRecorded, Refused, Stopped
+from ._http import Http
+
+
+class NotFound(Exception):
+    """Raised by a lookup to which the provider shows no effect of the call."""
+
+
+class Unknown(Exception):
+    """Raised by a lookup that got no answer, or none that tells."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One attempt or one lookup of a guarded call."""
+
+    #: The key for the provider: the same in each attempt.
+    idempotency_key: str
+    #: The operation, for people.
+    key: str
+    #: The number of the attempt, from 1.
+    attempt: int
+    #: The instant before which no request of the operation left (RFC 3339, UTC), if it is known.
+    first_sent: Optional[str] = None
+    #: The provider's id that an earlier attempt noted.
+    external_ref: Optional[str] = None
+
+
+class Guard:
+    """The guard service of a ledger.
+
+    ``tenant`` is needed with a token for all tenants. ``patience`` is the longest time in seconds for which a request without an
+    answer is repeated.
+    """
+
+    def __init__(self, url, token, *, tenant=None, patience=60.0):
+        self._path = f"/tenants/{tenant}/guard/" if tenant else "/guard/"
+        self._http = Http(url, token, patience)
+
+    def guarded(self, tool, *, key, lookup=None, external_ref=None, **declared):
+        """Guards a function, synchronous or asynchronous.
+
+        ``key`` names one call for ever: a format string of the arguments, such as ``"{order}"``, or a function of them. The
+        arguments are the input of the call and its output is recorded, so both are JSON. Another input under the same key is a
+        conflict. A parameter named ``call`` is given the :class:`Call`.
+
+        ``lookup`` is called with the same arguments and finds out what became of a call of unknown outcome: it returns the
+        output, or raises :class:`NotFound` or :class:`Unknown`. ``external_ref`` takes the provider's id from an output.
+
+        ``declared`` is what the tool declares to the guard: ``effect``, ``contract``, ``attempt_ms``, ``settle_ms``,
+        ``reviewers``, ``without_approval``, ``wait_ms``.
+        """
+
+        def decorate(function):
+            guarded = _Guarded(function, lookup, external_ref)
+            declares = {"tool": tool, "lookup": lookup is not None, **declared}
+
+            def begun(args, kwargs):
+                given = guarded.bound(args, kwargs)
+                named = key.format(**given.arguments) if isinstance(key, str) else key(**given.arguments)
+                return given, {**declares, "key": named, "input": dict(given.arguments)}
+
+            if inspect.iscoroutinefunction(function):
+
+                @functools.wraps(function)
+                async def asynchronous(*args, **kwargs):
+                    return await guarded.call(*begun(args, kwargs), functools.partial(asyncio.to_thread, self._post))
+
+                return asynchronous
+
+            @functools.wraps(function)
+            def synchronous(*args, **kwargs):
+                return _without_waiting(guarded.call(*begun(args, kwargs), self._post))
+
+            return synchronous
+
+        return decorate
+
+    def _post(self, verb, body):
+        return self._http.post(self._path + verb, body)
+
+
+class _Guarded:
+    """A guarded function. ``call`` serves synchronous functions, too: then it waits for nothing."""
+
+    def __init__(self, function, lookup, external_ref):
+        self._function = function
+        self._lookup = lookup
+        self._external_ref = external_ref
+        signature = inspect.signature(function)
+        kept = [parameter for name, parameter in signature.parameters.items() if name != "call"]
+        self._signature = signature.replace(parameters=kept)
+
+    def bound(self, args, kwargs):
+        given = self._signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        return given
+
+    async def call(self, given, begin, post):
+        """Takes one step after the other, until the call is done or stopped."""
+        raised = None
+        asked = time.monotonic()  # a permit's time counts from before the request that it answers
+        step = await _waited(post("begin", begin))
+        while True:
+            verb = step["step"]
+            if verb == "done":
+                if isinstance(raised, NoJson):
+                    raise raised
+                return step["output"]
+            if verb == "approve":
+                raise NeedsApproval(step["review"], step["version"])
+            if verb == "stopped":
+                raise Stopped(step["reason"], step["text"], step.get("question")) from raised
+            is_late = verb in ("send", "look") and time.monotonic() - asked > step["use_ms"] / 1000
+            if verb == "in_flight" or is_late:
+                asked = time.monotonic()
+                step = await _waited(post("begin", begin))
+            elif verb == "send":
+                outcome, raised = await self._made(given, step)
+                asked = time.monotonic()
+                step = await self._sealed(step, outcome, raised, post)
+            elif verb == "look":
+                report = {"permit": step["permit"], "finding": await self._found(given, step)}
+                asked = time.monotonic()
+                step = await _waited(post("reconcile", report))
+            else:
+                raise GuardError(f"the guard answered with an unknown step: {verb}")
+
+    async def _made(self, given, step):
+        """Makes the call. Returns its outcome, and what was raised."""
+        try:
+            output = await _waited(self._function(*given.args, **given.kwargs, **_call(self._function, step)))
+        except CallFailed as failure:
+            failed = {"kind": failure.kind, "message": str(failure)}
+            if failure.retry_after is not None:
+                failed["retry_after_ms"] = int(failure.retry_after * 1000)
+            return {"failed": failed}, failure
+        except BaseException as failure:
+            # The request may have left before it; this holds for Ctrl-C, too.
+            return {"failed": {"kind": "unknown", "message": type(failure).__name__}}, failure
+        try:
+            return {"done": self._done(output)}, None
+        except Exception as failure:
+            # The call was made, so it is sealed as done whatever its output is.
+            return {"done": {"output": None}}, NoJson(f"{step['key']} was made, and its output is no JSON: {failure}")
+
+    async def _sealed(self, step, outcome, raised, post):
+        try:
+            following = await _waited(post("seal", {"permit": step["permit"], "outcome": outcome}))
+        except Refused:
+            raise
+        except GuardError as error:
+            raise NotRecorded(f"{step['key']} was sent, and the guard could not be told: {error}") from raised
+        if raised is not None and not isinstance(raised, Exception):
+            raise raised  # the process or the task is to end
+        return following
+
+    async def _found(self, given, step):
+        """Looks the call up. Returns the finding."""
+        try:
+            output = await _waited(self._lookup(*given.args, **given.kwargs, **_call(self._lookup, step)))
+            return {"happened": self._done(output)}
+        except NotFound:
+            return "not_found"
+        except Exception:
+            return "unknown"
+
+    def _done(self, output):
+        json.dumps(output, allow_nan=False)
+        return {"output": output, "external_ref": self._external_ref(output) if self._external_ref else None}
+
+
+def _call(function, step):
+    """The :class:`Call` for a function that takes one."""
+    if "call" not in inspect.signature(function).parameters:
+        return {}
+    fields = {field.name: step.get(field.name) for field in dataclasses.fields(Call)}
+    return {"call": Call(**fields)}
+
+
+async def _waited(made):
+    return await made if inspect.isawaitable(made) else made
+
+
+def _without_waiting(coroutine):
+    """The result of a coroutine that waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        return ended.value
+    coroutine.close()
+    raise TypeError("a synchronous function has an asynchronous lookup: make the function asynchronous, too")

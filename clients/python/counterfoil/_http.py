@@ -1,0 +1,63 @@
+"""Requests to the guard. Each of them is safe to repeat, so a request without an answer is sent again."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+
+from ._errors import GuardError, Refused
+
+# Statuses after which the same request may be answered.
+LATER = {429, 502, 503, 504}
+
+
+class Http:
+    def __init__(self, url, token, patience):
+        self._url = url.rstrip("/")
+        self._token = token
+        self._patience = patience
+
+    def post(self, path, body):
+        """The answer to a request. Repeats it until there is one, for as long as the client is patient."""
+        data = json.dumps(body, allow_nan=False).encode()
+        # A request waits for its step at the guard, and somewhat longer here.
+        timeout = body.get("wait_ms", 10_000) / 1000 + 30
+        until = time.monotonic() + self._patience
+        pause = 0.05
+        while True:
+            try:
+                return self._post(path, data, timeout)
+            except urllib.error.HTTPError as error:
+                refused = _refused(error)
+                if error.code not in LATER:
+                    raise refused from None
+                pause = max(pause, _retry_after(error))
+                missed = refused
+            except (OSError, ValueError) as error:  # not reached, broken off, or no JSON
+                missed = GuardError(f"the guard at {self._url} does not answer: {error}")
+            if time.monotonic() + pause > until:
+                raise missed
+            time.sleep(pause)
+            pause = min(pause * 2, 5.0)
+
+    def _post(self, path, data, timeout):
+        headers = {"authorization": f"Bearer {self._token}", "content-type": "application/json"}
+        request = urllib.request.Request(self._url + path, data, headers, method="POST")
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return json.load(answer)
+
+
+def _refused(error):
+    try:
+        problem = json.load(error)
+        code = problem["type"].rsplit(":", 1)[-1]
+        return Refused(error.code, code, problem.get("detail") or problem["title"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return Refused(error.code, "http", f"the guard answered {error.code}")
+
+
+def _retry_after(error):
+    try:
+        return float(error.headers.get("retry-after", 0))
+    except ValueError:
+        return 0.0

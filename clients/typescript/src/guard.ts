@@ -1,0 +1,206 @@
+import { CallFailed, GuardError, NeedsApproval, NoJson, NotRecorded, Refused, Stopped } from "./errors.js";
+import { Http } from "./http.js";
+
+/** One attempt or one lookup of a guarded call. */
+export interface Call {
+  /** The key for the provider: the same in each attempt. */
+  readonly idempotencyKey: string;
+  /** The operation, for people. */
+  readonly key: string;
+  /** The number of the attempt, from 1. */
+  readonly attempt: number;
+  /** The instant before which no request of the operation left (RFC 3339, UTC), if it is known. */
+  readonly firstSent: string | undefined;
+  /** The provider's id that an earlier attempt noted. */
+  readonly externalRef: string | undefined;
+}
+
+/** Returned by a lookup to which the provider shows no effect of the call. */
+export const notFound: unique symbol = Symbol("not found");
+/** Returned by a lookup that got no answer, or none that tells. A lookup that throws says the same. */
+export const unknown: unique symbol = Symbol("unknown");
+
+/** The terms of a guarded function. */
+export interface Terms<Input, Output> {
+  /** Names one call for ever. Another input under the same key is a conflict. */
+  key: (input: Input) => string;
+  /** Finds out what became of a call of unknown outcome. */
+  lookup?: (input: Input, call: Call) => Promise<Output | typeof notFound | typeof unknown>;
+  /** The provider's id in an output. */
+  externalRef?: (output: Output) => string;
+  /** The effect of the tool on the world. Default: `internal_mutation`. */
+  effect?: string;
+  /** The offer of the provider. Default: `lookup` with a lookup, and `blind` otherwise. */
+  contract?: string;
+  /** The timeout of one attempt and of one lookup, in milliseconds. Default: 30,000. */
+  attemptMs?: number;
+  /** The time after which a request that has left can no longer take effect, in milliseconds. Default: a minute. */
+  settleMs?: number;
+  /** The people of whom one approves the call before it goes out. */
+  reviewers?: string[];
+  /** True if a notification or a deletion goes out without an approval. */
+  withoutApproval?: boolean;
+}
+
+interface Permitted {
+  permit: string;
+  idempotency_key: string;
+  key: string;
+  attempt: number;
+  use_ms: number;
+  first_sent?: string;
+  external_ref?: string;
+}
+
+type Step =
+  | ({ step: "send" | "look" } & Permitted)
+  | { step: "done"; output: unknown }
+  | { step: "in_flight" }
+  | { step: "approve"; review: string; version: number }
+  | { step: "stopped"; reason: string; text: string; question?: string };
+
+/** What a call has thrown, if it has. */
+type Thrown = { error: unknown } | undefined;
+
+/** The guard service of a ledger. */
+export class Guard {
+  private readonly http: Http;
+  private readonly path: string;
+
+  /** `tenant` is needed with a token for all tenants. `patienceMs` limits the repetition of requests without an answer. */
+  constructor(url: string, token: string, options: { tenant?: string; patienceMs?: number } = {}) {
+    this.http = new Http(url.replace(/\/+$/, ""), token, options.patienceMs ?? 60_000);
+    this.path = options.tenant === undefined ? "/guard/" : `/tenants/${encodeURIComponent(options.tenant)}/guard/`;
+  }
+
+  /**
+   * Guards a function: the same function, called once for each key. Its input and its output are JSON. Without a lookup, a call of unknown
+   * outcome is a question for a person.
+   */
+  guarded<Input, Output>(
+    tool: string,
+    terms: Terms<Input, Output>,
+    make: (input: Input, call: Call) => Promise<Output>,
+  ): (input: Input) => Promise<Output> {
+    return async (input) => {
+      const { lookup, effect, contract, attemptMs, settleMs, reviewers, withoutApproval } = terms;
+      const begin = {
+        tool,
+        key: terms.key(input),
+        input,
+        lookup: lookup !== undefined,
+        effect,
+        contract,
+        attempt_ms: attemptMs,
+        settle_ms: settleMs,
+        reviewers,
+        without_approval: withoutApproval,
+      };
+      let thrown: Thrown;
+      let asked = performance.now(); // a permit's time counts from before the request that it answers
+      let step = await this.next("begin", begin);
+      for (;;) {
+        const isLate = "use_ms" in step && performance.now() - asked > step.use_ms;
+        if (step.step === "in_flight" || isLate) {
+          asked = performance.now();
+          step = await this.next("begin", begin);
+        } else if (step.step === "send") {
+          const attempt = call(step);
+          const made = await outcome(terms, () => make(input, attempt));
+          thrown = made.thrown;
+          asked = performance.now();
+          step = await this.sealed(step, made.outcome, thrown);
+        } else if (step.step === "look") {
+          const attempt = call(step);
+          const finding = lookup ? await found(terms, () => lookup(input, attempt)) : "unknown";
+          asked = performance.now();
+          step = await this.next("reconcile", { permit: step.permit, finding });
+        } else {
+          return end(step, thrown) as Output;
+        }
+      }
+    };
+  }
+
+  private async next(verb: string, body: object): Promise<Step> {
+    return (await this.http.post(this.path + verb, body)) as Step;
+  }
+
+  private async sealed(step: Permitted, outcome: object, thrown: Thrown): Promise<Step> {
+    try {
+      return await this.next("seal", { permit: step.permit, outcome });
+    } catch (error) {
+      if (error instanceof Refused) throw error;
+      throw new NotRecorded(`${step.key} was sent, and the guard could not be told`, { cause: thrown?.error ?? error });
+    }
+  }
+}
+
+/** The end of a call without a further step. */
+function end(step: Step, thrown: Thrown): unknown {
+  switch (step.step) {
+    case "done":
+      if (thrown?.error instanceof NoJson) throw thrown.error;
+      return step.output;
+    case "approve":
+      throw new NeedsApproval(step.review, step.version);
+    case "stopped":
+      throw new Stopped(step.reason, step.text, step.question, thrown && { cause: thrown.error });
+    default:
+      throw new GuardError(`the guard answered with an unknown step: ${step.step}`);
+  }
+}
+
+/** Makes the call: its outcome, and what it has thrown. */
+async function outcome<Output>(
+  terms: { externalRef?: (output: Output) => string },
+  make: () => Promise<Output>,
+): Promise<{ outcome: object; thrown?: Thrown }> {
+  let output: Output;
+  try {
+    output = await make();
+  } catch (error) {
+    // Whatever it throws otherwise, the request may have left before it.
+    const failed =
+      error instanceof CallFailed
+        ? { kind: error.kind, message: error.message, retry_after_ms: error.retryAfterMs }
+        : { kind: "unknown", message: error instanceof Error ? error.name : typeof error };
+    return { outcome: { failed }, thrown: { error } };
+  }
+  try {
+    return { outcome: { done: done(terms, output) } };
+  } catch (cause) {
+    // The call was made, so it is sealed as done whatever its output is.
+    const error = new NoJson("the call was made, and its output is no JSON", { cause });
+    return { outcome: { done: { output: null } }, thrown: { error } };
+  }
+}
+
+/** Looks a call up: the finding. */
+async function found<Output>(
+  terms: { externalRef?: (output: Output) => string },
+  look: () => Promise<Output | typeof notFound | typeof unknown>,
+): Promise<unknown> {
+  try {
+    const output = await look();
+    if (output === notFound) return "not_found";
+    return output === unknown ? "unknown" : { happened: done(terms, output as Output) };
+  } catch {
+    return "unknown";
+  }
+}
+
+function done<Output>(terms: { externalRef?: (output: Output) => string }, output: Output): object {
+  JSON.stringify(output); // throws for what is no JSON
+  return { output: output ?? null, external_ref: terms.externalRef?.(output) };
+}
+
+function call(step: Permitted): Call {
+  return {
+    idempotencyKey: step.idempotency_key,
+    key: step.key,
+    attempt: step.attempt,
+    firstSent: step.first_sent,
+    externalRef: step.external_ref,
+  };
+}

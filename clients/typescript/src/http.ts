@@ -1,0 +1,56 @@
+import { GuardError, Refused } from "./errors.js";
+
+/** Statuses after which the same request may be answered. */
+const LATER = new Set([429, 502, 503, 504]);
+
+/** Requests to the guard. Each of them is safe to repeat, so a request without an answer is sent again. */
+export class Http {
+  constructor(
+    private readonly url: string,
+    private readonly token: string,
+    private readonly patienceMs: number,
+  ) {}
+
+  /** The answer to a request. Repeats it until there is one, for as long as the client is patient. */
+  async post(path: string, body: { wait_ms?: number }): Promise<unknown> {
+    const text = JSON.stringify(body);
+    // A request waits for its step at the guard, and somewhat longer here.
+    const timeoutMs = (body.wait_ms ?? 10_000) + 30_000;
+    const until = performance.now() + this.patienceMs;
+    for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, 5_000)) {
+      const answer = await this.once(path, text, timeoutMs);
+      if ("json" in answer) return answer.json;
+      pauseMs = Math.max(pauseMs, answer.pauseMs);
+      if (!answer.again || performance.now() + pauseMs > until) throw answer.missed;
+      await new Promise((resolve) => setTimeout(resolve, pauseMs));
+    }
+  }
+
+  private async once(path: string, text: string, timeoutMs: number): Promise<Answer> {
+    let missed: unknown;
+    try {
+      const response = await fetch(this.url + path, {
+        method: "POST",
+        headers: { authorization: `Bearer ${this.token}`, "content-type": "application/json" },
+        body: text,
+        signal: AbortSignal.timeout(timeoutMs),
+      });
+      if (!response.ok) {
+        const pauseMs = Number(response.headers.get("retry-after") ?? 0) * 1_000 || 0;
+        return { again: LATER.has(response.status), pauseMs, missed: await refused(response) };
+      }
+      return { json: await response.json() };
+    } catch (error) {
+      missed = error; // not reached, broken off, or no JSON
+    }
+    return { again: true, pauseMs: 0, missed: new GuardError(`the guard at ${this.url} does not answer`, { cause: missed }) };
+  }
+}
+
+type Answer = { json: unknown } | { again: boolean; pauseMs: number; missed: GuardError };
+
+async function refused(response: Response): Promise<Refused> {
+  const problem = (await response.json().catch(() => ({}))) as { type?: string; title?: string; detail?: string };
+  const code = problem.type?.split(":").pop() ?? "http";
+  return new Refused(response.status, code, problem.detail ?? problem.title ?? `the guard answered ${response.status}`);
+}

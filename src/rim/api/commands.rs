@@ -1,0 +1,98 @@
+//! Commands to runs. The `Idempotency-Key` is the command's own key in the ledger, so a repeated request finds the first command,
+//! whichever process took it and wherever that process died.
+
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::page::At;
+use super::problem::Failed;
+use super::runs::OfRun;
+use super::write::{Bare, Write, reasoned};
+use crate::flow::{RunStatus, Sent, TenantClient};
+
+/// A run to be started. Its key is the `Idempotency-Key`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Start {
+    reason: String,
+    workflow: String,
+    #[serde(default)]
+    input: Value,
+}
+
+/// A signal to be sent. Its id is the `Idempotency-Key`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Signal {
+    reason: String,
+    name: String,
+    #[serde(default)]
+    body: Value,
+}
+
+reasoned!(Start, Signal);
+
+/// The answer to a command, marked as the HTTP layer marks one that is given again.
+fn told(sent: Sent) -> Response {
+    match sent {
+        Sent::New => Json(json!({ "sent": "new" })).into_response(),
+        Sent::Before => {
+            ([("idempotent-replayed", "true")], Json(json!({ "sent": "before" }))).into_response()
+        }
+    }
+}
+
+pub(super) async fn start(
+    Extension(client): Extension<TenantClient>,
+    write: Write<Start>,
+) -> Result<(StatusCode, Json<RunStatus>), Failed> {
+    let Start { workflow, input, .. } = &write.body;
+    let run = client.run_named(workflow, input.clone()).key(&write.key).start().await?;
+    write.log("start", run.id());
+    Ok((StatusCode::CREATED, Json(run.status().await?)))
+}
+
+pub(super) async fn signal(
+    Extension(client): Extension<TenantClient>,
+    At(run): At<OfRun>,
+    write: Write<Signal>,
+) -> Result<Response, Failed> {
+    let run = run.handle(&client)?;
+    let Signal { name, body, .. } = &write.body;
+    let sent = run.signal(name.clone(), body.clone()).id(&write.key).await?;
+    write.log("signal", run.id());
+    Ok(told(sent))
+}
+
+/// The handler of a command that has nothing but a reason.
+macro_rules! command {
+    ($($command:ident),+) => {
+        $(pub(super) async fn $command(
+            Extension(client): Extension<TenantClient>,
+            At(run): At<OfRun>,
+            write: Write<Bare>,
+        ) -> Result<Response, Failed> {
+            let run = run.handle(&client)?;
+            let sent = run.$command(&write.by, write.reason()).key(&write.key).await?;
+            write.log(stringify!($command), run.id());
+            Ok(told(sent))
+        })+
+    };
+}
+
+command!(pause, resume, cancel, retry);
+
+/// Begins a new run, and shows it.
+pub(super) async fn fork(
+    Extension(client): Extension<TenantClient>,
+    At(run): At<OfRun>,
+    write: Write<Bare>,
+) -> Result<(StatusCode, Json<RunStatus>), Failed> {
+    let run = run.handle(&client)?;
+    let forked = run.fork(&write.by, write.reason()).key(&write.key).await?;
+    write.log("fork", forked.id());
+    Ok((StatusCode::CREATED, Json(forked.status().await?)))
+}

@@ -1,0 +1,89 @@
+//! The gate before each handler: it finds out who calls, and for which tenant, and refuses what the caller's role or tenants do not
+//! allow. Behind it a handler finds the [`Caller`] and the tenant's client among the request's extensions.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{RawPathParams, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::MethodRouter;
+
+use super::authenticate::Authenticate;
+use super::caller::{Caller, Role, TenantScope};
+use super::problem::{Failed, Problem};
+use super::rates::Rates;
+use super::routes::Reach;
+use super::token::Tokens;
+use crate::flow::TenantClient;
+use crate::id::Tenant;
+
+/// The state that all requests share.
+pub(super) struct Shared {
+    pub(super) client: TenantClient,
+    pub(super) auth: Arc<dyn Authenticate>,
+    pub(super) rates: Rates,
+}
+
+/// The gate of one route.
+#[derive(Clone)]
+pub(super) struct Gate {
+    pub(super) shared: Arc<Shared>,
+    pub(super) role: Role,
+    pub(super) reach: Reach,
+}
+
+impl Gate {
+    pub(super) fn before(&self, handler: MethodRouter) -> MethodRouter {
+        handler.layer(from_fn_with_state(self.clone(), pass))
+    }
+
+    /// The caller, if it may use the route.
+    async fn admit(&self, request: &http::request::Parts) -> Result<Caller, Failed> {
+        let nobody = || Failed::of(Problem::Unauthenticated, "Send a valid token. Nothing was done.");
+        let caller = self.shared.auth.caller(request).await?.ok_or_else(nobody)?;
+        let now = self.shared.client.core().0.clock.boot();
+        self.shared.rates.take(&caller, now).map_err(Failed::too_many)?;
+        if !caller.role.allows(self.role) {
+            let detail = format!("This needs the role {}, and the caller has {}.", self.role, caller.role);
+            return Err(Failed::of(Problem::Forbidden, detail));
+        }
+        if self.reach == Reach::Ledger && caller.tenants != TenantScope::All {
+            return Err(Failed::of(Problem::Forbidden, "This needs a caller for all tenants."));
+        }
+        Ok(caller)
+    }
+}
+
+/// The tenant of a request: the one that its path names, or the caller's only one.
+fn tenant(caller: &Caller, named: Option<&str>) -> Result<Tenant, Failed> {
+    match (&caller.tenants, named) {
+        (TenantScope::One(own), Some(name)) if own.as_str() != name => {
+            Err(Failed::of(Problem::Forbidden, "The caller belongs to another tenant."))
+        }
+        (TenantScope::One(own), _) => Ok(own.clone()),
+        (TenantScope::All, Some(name)) => Ok(Tenant::new(name)?),
+        (TenantScope::All, None) => Err(Failed::malformed("Name the tenant: `/tenants/{tenant}/…`.")),
+    }
+}
+
+async fn pass(
+    State(gate): State<Gate>,
+    params: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Failed> {
+    let (mut parts, body) = request.into_parts();
+    let caller = gate.admit(&parts).await?;
+    let params = params.map_err(Failed::malformed)?;
+    let client = &gate.shared.client;
+    if gate.reach == Reach::Tenant {
+        let named = params.iter().find_map(|(name, value)| (name == "tenant").then_some(value));
+        parts.extensions.insert(client.of_tenant(tenant(&caller, named)?));
+    } else {
+        parts.extensions.insert(client.clone());
+        parts.extensions.insert(Tokens::of(client));
+    }
+    parts.extensions.insert(caller);
+    Ok(next.run(Request::from_parts(parts, body)).await)
+}

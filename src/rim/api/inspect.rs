@@ -1,0 +1,141 @@
+//! Questions, approvals, records and schedules, as they are read.
+
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+
+use super::page::{Asked, At, Page, Paged, Window};
+use super::problem::{Failed, Problem};
+use crate::clock::Timestamp;
+use crate::exec::{QuestionCall, QuestionView};
+use crate::flow::TenantClient;
+use crate::guard::approval::OpenReview;
+use crate::id::{QuestionId, RunId, checked};
+use crate::ledger::Key;
+use crate::store::{PossibleAnswer, Question, QuestionKind};
+
+/// A question in a list.
+#[derive(Serialize)]
+pub(super) struct Listed {
+    id: QuestionId,
+    kind: QuestionKind,
+    question: String,
+    run: Option<RunId>,
+    #[serde(serialize_with = "crate::id::text")]
+    opened_at: Timestamp,
+    answers: &'static [PossibleAnswer],
+    answered_by: Option<String>,
+}
+
+impl From<Question> for Listed {
+    fn from(asked: Question) -> Self {
+        let answers = asked.answers();
+        let Question { id, kind, question, run, opened_at, answer, .. } = asked;
+        Self { id, kind, question, run, opened_at, answers, answered_by: answer.map(|answer| answer.by) }
+    }
+}
+
+/// The questions to be listed: the open ones, unless the answered ones are asked for.
+#[derive(Deserialize)]
+pub(super) struct Which {
+    #[serde(default)]
+    answered: bool,
+}
+
+/// The question that a path names.
+#[derive(Deserialize)]
+pub(super) struct OfQuestion {
+    question: String,
+}
+
+impl OfQuestion {
+    pub(super) fn id(&self) -> Result<QuestionId, Failed> {
+        Ok(self.question.parse()?)
+    }
+}
+
+/// The review that a path names.
+#[derive(Deserialize)]
+pub(super) struct OfApproval {
+    approval: String,
+}
+
+impl OfApproval {
+    pub(super) fn id(&self) -> Result<&str, Failed> {
+        checked("approval", &self.approval, Key::MAX_BYTES)?;
+        Ok(&self.approval)
+    }
+}
+
+/// The record that a query names.
+#[derive(Deserialize)]
+pub(super) struct OfRecord {
+    key: String,
+}
+
+pub(super) async fn questions(
+    Extension(client): Extension<TenantClient>,
+    Asked(window): Asked<Window>,
+    Asked(which): Asked<Which>,
+) -> Paged<Listed> {
+    let all = if which.answered { client.answered_questions() } else { client.questions() };
+    let after = window.after_id()?.unwrap_or(QuestionId(i64::MIN));
+    let page = all.after(after).limit(window.limit()).await?;
+    let listed = page.into_iter().map(Listed::from).collect();
+    Ok(Page::cut(listed, window.limit(), |asked: &Listed| asked.id.to_string()))
+}
+
+pub(super) async fn question(
+    Extension(client): Extension<TenantClient>,
+    At(of): At<OfQuestion>,
+) -> Result<Json<QuestionView>, Failed> {
+    let id = of.id()?;
+    let unknown = || Failed::of(Problem::NotFound, format!("There is no {id} of this tenant."));
+    Ok(Json(client.question(id).await?.ok_or_else(unknown)?))
+}
+
+/// The open reviews, each with the content that is to be approved.
+pub(super) async fn approvals(
+    Extension(client): Extension<TenantClient>,
+    Asked(window): Asked<Window>,
+) -> Paged<OpenReview> {
+    let open = client.reviews(window.after()?).await?;
+    Ok(Page::cut(open, window.limit(), |review| review.id.clone()))
+}
+
+pub(super) async fn approval(
+    Extension(client): Extension<TenantClient>,
+    At(of): At<OfApproval>,
+) -> Result<Json<OpenReview>, Failed> {
+    let unknown = || Failed::of(Problem::NotFound, "There is no such review of this tenant.");
+    Ok(Json(client.review(of.id()?).await?.ok_or_else(unknown)?))
+}
+
+/// The record of the operation with a key.
+pub(super) async fn record(
+    Extension(client): Extension<TenantClient>,
+    Asked(of): Asked<OfRecord>,
+) -> Result<Json<QuestionCall>, Failed> {
+    checked("key", &of.key, Key::MAX_BYTES)?;
+    let (core, tenant) = client.core();
+    let unknown = || Failed::of(Problem::NotFound, "This tenant has no operation with that key.");
+    Ok(Json(crate::exec::view_record(&core, &tenant, &of.key).await?.ok_or_else(unknown)?))
+}
+
+#[cfg(feature = "schedule")]
+pub(super) async fn schedules(
+    Extension(client): Extension<TenantClient>,
+) -> Result<Json<serde_json::Value>, Failed> {
+    let shown = client.schedules().await?.into_iter().map(|schedule| {
+        serde_json::json!({
+            "name": schedule.name,
+            "workflow": schedule.workflow,
+            "when": schedule.when,
+            "paused": schedule.paused,
+            "next": schedule.next.map(|at| at.to_string()),
+            "last": schedule.last.map(|at| at.to_string()),
+            "last_run": schedule.last_run,
+            "missed": schedule.missed,
+        })
+    });
+    Ok(Json(serde_json::json!({ "items": shown.collect::<Vec<_>>(), "next": null })))
+}

@@ -1,0 +1,88 @@
+//! Pages of lists. A cursor is the id of a page's last item: a forged one is only another place in the caller's own list.
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Query};
+use http::request::Parts;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::problem::Failed;
+use crate::id::checked;
+use crate::ledger::Key;
+
+/// The maximum number of items on a page.
+const MOST: u32 = 200;
+const DEFAULT: u32 = 50;
+
+/// The place and the size of a page.
+#[derive(Deserialize)]
+pub(super) struct Window {
+    after: Option<String>,
+    limit: Option<u32>,
+}
+
+impl Window {
+    /// The place behind which the page begins.
+    pub(super) fn after(&self) -> Result<Option<&str>, Failed> {
+        if let Some(after) = &self.after {
+            checked("cursor", after, Key::MAX_BYTES)?;
+        }
+        Ok(self.after.as_deref())
+    }
+
+    /// The same, as an id.
+    pub(super) fn after_id<I: std::str::FromStr<Err: Into<Failed>>>(&self) -> Result<Option<I>, Failed> {
+        self.after.as_deref().map(str::parse).transpose().map_err(Into::into)
+    }
+
+    /// The maximum number of items.
+    pub(super) fn limit(&self) -> u32 {
+        self.limit.unwrap_or(DEFAULT).clamp(1, MOST)
+    }
+}
+
+/// One page of a list.
+#[derive(Serialize)]
+pub(super) struct Page<T> {
+    pub(super) items: Vec<T>,
+    /// The cursor of the next page; absent on the last one.
+    pub(super) next: Option<String>,
+}
+
+/// An answer with one page.
+pub(super) type Paged<T> = Result<Json<Page<T>>, Failed>;
+
+impl<T> Page<T> {
+    /// A page of the first items of a list that was read.
+    pub(super) fn cut(mut items: Vec<T>, limit: u32, id: impl Fn(&T) -> String) -> Json<Self> {
+        let limit = limit as usize;
+        let is_more = items.len() >= limit;
+        items.truncate(limit);
+        let next = items.last().filter(|_| is_more).map(id);
+        Json(Self { items, next })
+    }
+}
+
+/// The query of a request.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = Failed;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failed> {
+        let Query(query) = Query::from_request_parts(parts, state).await.map_err(Failed::malformed)?;
+        Ok(Self(query))
+    }
+}
+
+/// The parts of a request's path.
+pub(super) struct At<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for At<T> {
+    type Rejection = Failed;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failed> {
+        let path = axum::extract::Path::from_request_parts(parts, state).await;
+        Ok(Self(path.map_err(Failed::malformed)?.0))
+    }
+}

@@ -1,0 +1,140 @@
+//! The ledger that a command works on, and the person who gives the command.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::shown;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use crate::flow::Client;
+use crate::flow::{ClientBuilder, TenantClient};
+#[cfg(all(feature = "api", feature = "guard-service"))]
+use crate::flow::{Engine, EngineBuilder};
+
+/// The end of a command: an error is printed, and the exit code is 1.
+pub(super) type Done = Result<(), Box<dyn std::error::Error>>;
+
+/// The database of a ledger.
+#[derive(Args)]
+pub(super) struct Database {
+    /// A SQLite file, or `postgres://user@host/database`
+    #[arg(long, env = "COUNTERFOIL_DB", hide_env_values = true)]
+    db: String,
+    /// The schema of a PostgreSQL database that the engines use
+    #[arg(long, default_value = "counterfoil")]
+    schema: String,
+}
+
+/// The database and the tenant that a command is about.
+#[derive(Args)]
+pub(super) struct Ledger {
+    #[command(flatten)]
+    database: Database,
+    /// The tenant; the default tenant if none is named
+    #[arg(long)]
+    tenant: Option<String>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The person who gives a command, and the reason. Both are recorded.
+#[derive(Args)]
+pub(super) struct Author {
+    /// The name of the person
+    #[arg(long, env = "USER")]
+    pub(super) author: String,
+    /// The reason
+    #[arg(long, default_value = "")]
+    pub(super) reason: String,
+}
+
+impl Database {
+    fn is_postgres(&self) -> bool {
+        self.db.starts_with("postgres:") || self.db.starts_with("postgresql:")
+    }
+
+    #[cfg(feature = "postgres")]
+    fn options(&self) -> crate::store::postgres::Options {
+        crate::store::postgres::Options { schema: Some(self.schema.clone()), ..Default::default() }
+    }
+
+    #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+    fn unknown(&self) -> String {
+        let Self { db, schema } = self;
+        if self.is_postgres() {
+            return format!("this build knows no PostgreSQL database, whose schema {schema} is named");
+        }
+        format!("{db:?} is no `postgres:` database, and this build knows no other")
+    }
+
+    /// A client on the database.
+    #[cfg_attr(
+        all(feature = "sqlite", feature = "postgres"),
+        expect(
+            clippy::unnecessary_wraps,
+            reason = "a build without one of the stores refuses its databases"
+        )
+    )]
+    pub(super) fn client(&self) -> Result<ClientBuilder, String> {
+        match self.is_postgres() {
+            #[cfg(feature = "postgres")]
+            true => Ok(Client::postgres_with(&self.db, self.options())),
+            #[cfg(feature = "sqlite")]
+            false => Ok(Client::sqlite(&self.db)),
+            #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+            _ => Err(self.unknown()),
+        }
+    }
+
+    /// An engine on the database.
+    #[cfg(all(feature = "api", feature = "guard-service"))]
+    #[cfg_attr(
+        all(feature = "sqlite", feature = "postgres"),
+        expect(
+            clippy::unnecessary_wraps,
+            reason = "a build without one of the stores refuses its databases"
+        )
+    )]
+    pub(super) fn engine(&self) -> Result<EngineBuilder, String> {
+        match self.is_postgres() {
+            #[cfg(feature = "postgres")]
+            true => Ok(Engine::postgres_with(&self.db, self.options())),
+            #[cfg(feature = "sqlite")]
+            false => Ok(Engine::sqlite(&self.db)),
+            #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+            _ => Err(self.unknown()),
+        }
+    }
+}
+
+impl Ledger {
+    /// Runs a command beside the engines that work on the database.
+    pub(super) fn run(&self, command: impl AsyncFnOnce(TenantClient) -> Done) -> ExitCode {
+        block_on(self.attached(command))
+    }
+
+    async fn attached(&self, command: impl AsyncFnOnce(TenantClient) -> Done) -> Done {
+        let client = self.database.client()?.open().await?;
+        let tenant = match &self.tenant {
+            Some(name) => client.tenant(name)?,
+            None => client.default_tenant(),
+        };
+        let done = command(tenant).await;
+        client.shutdown(Duration::from_secs(5)).await;
+        done
+    }
+}
+
+/// Carries a command out, and prints its error.
+pub(super) fn block_on(command: impl Future<Output = Done>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", shown::harmless(&error.to_string()));
+            ExitCode::FAILURE
+        }
+    }
+}

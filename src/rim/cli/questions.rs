@@ -1,0 +1,103 @@
+//! `counterfoil questions`, `question` and `answer`: what the engines ask of a person.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::ledger::{Author, Ledger};
+use super::shown;
+use crate::id::QuestionId;
+use crate::store::Resolution;
+
+/// The tenant whose open questions are listed.
+#[derive(Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    ledger: Ledger,
+}
+
+/// The question to be shown.
+#[derive(Args)]
+pub(super) struct One {
+    #[command(flatten)]
+    ledger: Ledger,
+    /// The question
+    question: QuestionId,
+}
+
+/// The answer to a question.
+#[derive(Args)]
+pub(super) struct Answer {
+    #[command(flatten)]
+    ledger: Ledger,
+    #[command(flatten)]
+    author: Author,
+    /// The question
+    question: QuestionId,
+    /// The name of one of the answers that `question` lists
+    #[arg(value_name = "ANSWER")]
+    name: String,
+    /// The value that is given with the answer, as JSON: the result of a call that happened
+    #[arg(long, value_parser = super::json_value)]
+    with: Option<Value>,
+}
+
+impl Answer {
+    fn resolution(&self) -> serde_json::Result<Resolution> {
+        let name = &self.name;
+        serde_json::from_value(match &self.with {
+            Some(value) => json!({ name: value }),
+            None if name == "send_without_looking" => json!({ name: { "reason": self.author.reason } }),
+            None => json!(name),
+        })
+    }
+}
+
+pub(super) fn list(options: &Options) -> ExitCode {
+    options.ledger.run(async |client| {
+        let questions = client.questions().await?;
+        if !options.ledger.json {
+            let rows = questions.into_iter().map(|asked| {
+                let run = asked.run.map(|run| run.to_string()).unwrap_or_default();
+                [asked.id.to_string(), asked.opened_at.to_string(), run, asked.question]
+            });
+            return Ok(shown::table(["QUESTION", "OPENED", "RUN", "TEXT"], rows.collect())?);
+        }
+        for asked in questions {
+            if let Some(view) = client.question(asked.id).await? {
+                shown::json(&view)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn show(options: &One) -> ExitCode {
+    options.ledger.run(async |client| {
+        let view = client.question(options.question).await?;
+        let view = view.ok_or_else(|| format!("there is no {} of this tenant", options.question))?;
+        Ok(if options.ledger.json { shown::json(&view) } else { shown::text(&view.to_string()) }?)
+    })
+}
+
+pub(super) fn answer(options: &Answer) -> ExitCode {
+    options.ledger.run(async |client| {
+        let Author { author, reason } = &options.author;
+        let answer = client.answer(options.question, options.resolution()?, author);
+        let given = if reason.is_empty() { answer.await } else { answer.because(reason).await };
+        given?;
+        show_after(&client, options).await
+    })
+}
+
+/// Shows the question as its answer has left it: answered, or with an answer that waits.
+async fn show_after(client: &crate::flow::TenantClient, options: &Answer) -> super::ledger::Done {
+    let view = client.question(options.question).await?;
+    let Some(view) = view else { return Ok(()) };
+    if options.ledger.json {
+        return Ok(shown::json(&view)?);
+    }
+    let state = if view.answer.is_some() { "answered" } else { "the answer waits for a worker" };
+    Ok(shown::text(&format!("{}: {state}", view.id))?)
+}

@@ -1,0 +1,233 @@
+//! The operations in hand: for each its executions, and the attempt or lookup that it offers to a client.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::{Notify, oneshot};
+
+use super::permit::{Permit, Permits};
+use super::request::{CallOutcome, Finding};
+use super::step::{Permitted, Step};
+use crate::clock::SharedClock;
+use crate::exec::{ExecError, Outcome};
+use crate::id::Tenant;
+use crate::ledger::OperationKey;
+use crate::tool::Call;
+
+/// An attempt or a lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    Send,
+    Look,
+}
+
+impl Task {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Look => "look",
+        }
+    }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        [Self::Send, Self::Look].into_iter().find(|task| task.name() == name)
+    }
+}
+
+/// The reply of a client to a task.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Outcome(CallOutcome),
+    Finding(Finding),
+}
+
+/// One request of an operation that the executor carries out.
+pub(super) struct Execution {
+    pub(super) input: Value,
+    pub(super) ended: OnceLock<Result<Outcome, ExecError>>,
+}
+
+/// An operation in hand.
+pub(super) struct Line {
+    pub(super) tenant: Tenant,
+    pub(super) key: OperationKey,
+    state: Mutex<State>,
+    /// Notified when a task is offered, and when an execution ends.
+    pub(super) changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    executions: Vec<Arc<Execution>>,
+    offered: Option<Offer>,
+    /// The permit of the task that a client has taken.
+    permit: Option<String>,
+}
+
+/// A task that waits for a client.
+pub(super) struct Offer {
+    pub(super) task: Task,
+    pub(super) tool: String,
+    pub(super) input: Value,
+    pub(super) call: Call,
+    time: Duration,
+    reply: oneshot::Sender<Reply>,
+}
+
+/// All operations in hand.
+pub(super) struct Lines {
+    clock: SharedClock,
+    in_hand: Mutex<HashMap<(Tenant, OperationKey), Weak<Line>>>,
+    pub(super) permits: Permits,
+    /// The number of the next lookup. Each has a number of its own: a finding that comes when the time of its lookup is over must not
+    /// count for the next one, because "not found" may have been true only then.
+    pub(super) looks: AtomicU32,
+    /// Notified when a task is offered.
+    pub(super) offered: Notify,
+}
+
+impl Lines {
+    pub(super) fn new(clock: SharedClock) -> Self {
+        Self {
+            clock,
+            in_hand: Mutex::default(),
+            permits: Permits::default(),
+            looks: AtomicU32::default(),
+            offered: Notify::new(),
+        }
+    }
+
+    /// The line of an operation. It stays as long as somebody holds it.
+    pub(super) fn of(&self, tenant: &Tenant, key: &OperationKey) -> Arc<Line> {
+        let mut lines = self.in_hand.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = lines.get(&(tenant.clone(), key.clone())).and_then(Weak::upgrade) {
+            return line;
+        }
+        // Twice as many as are alive at most, so that the map does not grow with the operations that have ended.
+        if lines.len() == lines.capacity() {
+            lines.retain(|_, line| line.strong_count() > 0);
+        }
+        let (tenant, key) = (tenant.clone(), key.clone());
+        let place = (tenant.clone(), key.clone());
+        let line = Arc::new(Line { tenant, key, state: Mutex::default(), changed: Notify::new() });
+        lines.insert(place, Arc::downgrade(&line));
+        line
+    }
+
+    /// A line of a tenant that offers a task of this tool.
+    pub(super) fn offering(&self, tenant: &Tenant, tool: &str) -> Option<Arc<Line>> {
+        let lines = self.in_hand.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive = lines.iter().filter(|((of, _), _)| of == tenant).filter_map(|(_, line)| line.upgrade());
+        let offers = |line: &Arc<Line>| line.state().offered.as_ref().is_some_and(|offer| offer.tool == tool);
+        alive.into_iter().find(offers)
+    }
+
+    /// Offers a task until a client takes it and replies. `None` if no client has taken it within half of its time: then
+    /// nothing was sent.
+    ///
+    /// The executor drops this future when the time of the task is over. From then on the permit counts no more.
+    pub(super) async fn offer(
+        &self,
+        task: Task,
+        tool: String,
+        call: Call,
+        input: Value,
+        time: Duration,
+    ) -> Option<Reply> {
+        let line = self.of(call.tenant(), call.operation_key());
+        let (reply, replied) = oneshot::channel();
+        let time = call.time_left().unwrap_or(time);
+        line.state().offered = Some(Offer { task, tool, input, call, time, reply });
+        line.changed.notify_waiters();
+        self.offered.notify_waiters();
+        let _withdrawn = Withdrawn { lines: self, line: &line };
+        let mut replied = std::pin::pin!(replied);
+        tokio::select! {
+            biased;
+            reply = &mut replied => return reply.ok(),
+            () = self.clock.sleep(time / 2) => {}
+        }
+        if line.state().offered.take().is_some() {
+            return None; // nobody can take it any more
+        }
+        replied.await.ok()
+    }
+}
+
+/// Withdraws a task that is over.
+struct Withdrawn<'a> {
+    lines: &'a Lines,
+    line: &'a Arc<Line>,
+}
+
+impl Drop for Withdrawn<'_> {
+    fn drop(&mut self) {
+        let permit = {
+            let mut state = self.line.state();
+            state.offered = None;
+            state.permit.take()
+        };
+        if let Some(permit) = permit {
+            self.lines.permits.forget(&permit);
+        }
+    }
+}
+
+impl Line {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The execution of this input, and whether it begins with this call.
+    pub(super) fn execution(&self, input: &Value) -> (Arc<Execution>, bool) {
+        let mut state = self.state();
+        if let Some(there) = state.executions.iter().find(|there| there.input == *input) {
+            return (there.clone(), false);
+        }
+        let begun = Arc::new(Execution { input: input.clone(), ended: OnceLock::new() });
+        state.executions.push(begun.clone());
+        (begun, true)
+    }
+
+    /// The execution of this input that is under way, if there is one.
+    pub(super) fn under_way(&self, input: &Value) -> Option<Arc<Execution>> {
+        self.state().executions.iter().find(|there| there.input == *input).cloned()
+    }
+
+    /// Ends an execution.
+    pub(super) fn end(&self, execution: &Arc<Execution>, outcome: Result<Outcome, ExecError>) {
+        let _ = execution.ended.set(outcome); // it ends once
+        self.state().executions.retain(|there| !Arc::ptr_eq(there, execution));
+        self.changed.notify_waiters();
+    }
+
+    /// Takes the task that is offered, if it is a task of this input, under a permit.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        permits: &Permits,
+        input: Option<&Value>,
+        permit: impl FnOnce(Task, &Call) -> String,
+    ) -> Option<Step> {
+        let mut state = self.state();
+        let Offer { task, tool, input, call, time, reply } =
+            state.offered.take_if(|offer| input.is_none_or(|input| offer.input == *input))?;
+        let permit = permit(task, &call);
+        state.permit = Some(permit.clone());
+        let permitted = Permitted {
+            permit: permit.clone(),
+            tool,
+            key: self.key.to_string(),
+            input: input.clone(),
+            idempotency_key: call.key().to_owned(),
+            attempt: call.attempt(),
+            use_ms: u64::try_from(call.time_left().unwrap_or(time).as_millis()).unwrap_or(u64::MAX),
+            first_sent: call.first_sent().map(|at| at.to_string()),
+            external_ref: call.external_ref().map(str::to_owned),
+        };
+        permits.open(permit, Permit { task, line: self.clone(), input, reply });
+        Some(if task == Task::Send { Step::Send(permitted) } else { Step::Look(permitted) })
+    }
+}

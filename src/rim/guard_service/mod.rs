@@ -1,0 +1,348 @@
+//! The guard service: the ledger for processes in any language that make their calls themselves. Feature
+//! `guard-service`.
+//!
+//! A client [begins](GuardService::begin) a call and is told the next [`Step`]: make the call with this key and
+//! [seal](GuardService::seal) it, look it up and [report](GuardService::reconcile) the finding, or take the first result. Each
+//! answer is such a step, so a client is a loop.
+//!
+//! Inside, the client's call is an [effect](Executor::effect) of the executor like any other. Its attempt is offered to the client under a
+//! permit, and waits for the seal as it would wait for a provider.
+//!
+//! # Crash
+//! A client that dies leaves an attempt without a seal. When its time is over, the outcome is unknown: the call is looked up by the next client that
+//! begins it or [polls](GuardService::poll) for its tool, and is a question if there is none. A service that dies leaves the record, and the next one goes
+//! on from it. A seal that comes late is kept as evidence.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! use counterfoil::guard_service::{Begin, CallOutcome, GuardService, Seal, Step};
+//! use counterfoil::{Executor, Tenant};
+//! use serde_json::json;
+//!
+//! let service = GuardService::new(&Executor::in_memory().open().await?);
+//! let acme = Tenant::new("acme")?;
+//! let begin = Begin::new("refund", "order-9", json!({ "cents": 1200 }));
+//! let Step::Send(permitted) = service.begin(&acme, begin.clone()).await? else { panic!("nobody has begun it") };
+//! // … the client sends the refund, under `permitted.idempotency_key` …
+//! let outcome = CallOutcome::done(json!({ "id": "re_7" }));
+//! let sealed = service.seal(&acme, Seal::new(permitted.permit, outcome)).await?;
+//! assert!(matches!(sealed, Step::Done { first: true, .. }));
+//! let again = service.begin(&acme, begin).await?;
+//! assert!(matches!(again, Step::Done { first: false, .. }));
+//! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod late;
+mod line;
+mod permit;
+mod request;
+mod step;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use self::line::{Execution, Line, Lines, Reply, Task};
+use self::permit::Attempt;
+use self::request::{operation, wait};
+use crate::exec::{ExecError, Executor, Outcome};
+use crate::guard::approval::AskRefused;
+use crate::id::Tenant;
+use crate::ledger::{Approval, ApprovalSubject, Contract, ErrorKind, Key, KeyError, LookupResult};
+use crate::payload::{DigestKey, PayloadError};
+use crate::store::{Resolution, StoreError};
+use crate::tool::{Call, Done, ToolError};
+
+pub use request::{Begin, CallOutcome, Finding, Poll, Reconcile, Seal};
+pub use step::{Permitted, Step, Stop};
+
+/// The name under which the service asks for lookups beside open questions.
+const AUTHOR: &str = "guard service";
+
+/// The reason why a request has no step. Nothing was changed unless the error says otherwise.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuardError {
+    /// The permit was not given by this ledger for this task and tenant.
+    #[error(
+        "the permit is not one of this ledger for this task and tenant: nothing was sealed; begin the call again [not_found]"
+    )]
+    Permit,
+    /// The contract cannot be kept by a client.
+    #[error(
+        "a client's call cannot be part of a transaction of the ledger: nothing was begun; name another contract [contract]"
+    )]
+    Transactional,
+    /// The key or the tool's name is malformed.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The approval could not be asked for.
+    #[error(transparent)]
+    Ask(#[from] AskRefused),
+    /// The result cannot be recorded or read.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The ledger did not answer.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+}
+
+/// The executor as a service for clients that make their calls themselves. A clone is the same service.
+#[derive(Clone)]
+pub struct GuardService {
+    executor: Executor,
+    lines: Arc<Lines>,
+}
+
+impl std::fmt::Debug for GuardService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GuardService").field("executor", &self.executor).finish_non_exhaustive()
+    }
+}
+
+impl GuardService {
+    /// A service on this executor. Make one for each executor: two would not know of one another's permits.
+    pub fn new(executor: &Executor) -> Self {
+        let lines = Arc::new(Lines::new(executor.core().clock.clone()));
+        Self { executor: executor.clone(), lines }
+    }
+
+    /// Begins a call, or goes on with it: tells the client what to do next.
+    ///
+    /// Dropping the future does not end the call.
+    ///
+    /// # Crash
+    /// An attempt is recorded before its permit is given out.
+    pub async fn begin(&self, tenant: &Tenant, begin: Begin) -> Result<Step, GuardError> {
+        let key = operation(&begin.tool, &begin.key)?;
+        let contract = begin.contract().ok_or(GuardError::Transactional)?;
+        let approval = match self.approval(tenant, &begin).await? {
+            Ok(approval) => approval,
+            Err(waits) => return Ok(waits),
+        };
+        let terms = Terms { contract, approval };
+        let (line, limit) = (self.lines.of(tenant, &key), wait(begin.wait_ms));
+        let (execution, is_new) = line.execution(&begin.input);
+        if is_new {
+            let (service, line, execution) = (self.clone(), line.clone(), execution.clone());
+            let tenant = tenant.clone();
+            self.executor.core().tracker.spawn(async move {
+                let outcome = service.carry_out(&tenant, &begin, &terms).await;
+                line.end(&execution, outcome);
+            });
+        }
+        self.next(&line, &execution, limit, false).await
+    }
+
+    /// Takes the outcome of an attempt, and tells the client what to do next: it is done, or it is to be sent again, or
+    /// looked up.
+    ///
+    /// # Crash
+    /// The outcome is durable before the answer. A client that gets no answer begins the call again.
+    ///
+    /// # Errors
+    /// [`GuardError::Permit`] if this ledger has not given the permit to this tenant. A seal whose time is over is no
+    /// error: it is kept as evidence, and settles the call if nobody has settled it.
+    pub async fn seal(&self, tenant: &Tenant, seal: Seal) -> Result<Step, GuardError> {
+        let Some(permit) = self.lines.permits.take(&seal.permit, Task::Send, tenant) else {
+            return self.seal_late(tenant, seal).await;
+        };
+        let is_done = matches!(seal.outcome, CallOutcome::Done { .. });
+        let execution = permit.line.under_way(&permit.input);
+        // Its time may be over at this very moment.
+        if let Err(Reply::Outcome(outcome)) = permit.reply.send(Reply::Outcome(seal.outcome)) {
+            return self.seal_late(tenant, Seal { outcome, ..seal }).await;
+        }
+        self.after_reply(&permit.line, execution, wait(seal.wait_ms), is_done).await
+    }
+
+    /// Takes the finding of a lookup, and tells the client what to do next.
+    ///
+    /// # Errors
+    /// [`GuardError::Permit`] if the permit is not that of a lookup under way: its time may be over, and the finding
+    /// may be outdated.
+    pub async fn reconcile(&self, tenant: &Tenant, report: Reconcile) -> Result<Step, GuardError> {
+        let permit = self.lines.permits.take(&report.permit, Task::Look, tenant).ok_or(GuardError::Permit)?;
+        let execution = permit.line.under_way(&permit.input);
+        permit.reply.send(Reply::Finding(report.finding)).map_err(|_| GuardError::Permit)?;
+        self.after_reply(&permit.line, execution, wait(report.wait_ms), false).await
+    }
+
+    /// Hands out a lookup or an attempt of this tool that has lost its client, or [`Step::Idle`].
+    pub async fn poll(&self, tenant: &Tenant, poll: Poll) -> Result<Step, GuardError> {
+        let secret = self.executor.core().tenant_key(tenant).await?;
+        let mut over = self.executor.clock().sleep(wait(poll.wait_ms));
+        loop {
+            let mut offered = std::pin::pin!(self.lines.offered.notified());
+            offered.as_mut().enable(); // before the look, so that no offer is missed
+            if let Some(line) = self.lines.offering(tenant, &poll.tool)
+                && let Some(step) = self.take(&line, None, &secret)
+            {
+                return Ok(step);
+            }
+            tokio::select! {
+                biased;
+                () = offered => {}
+                () = &mut over => return Ok(Step::Idle),
+            }
+        }
+    }
+
+    /// The next step of a client that has replied to a task. The execution is missing if no client waits for the call.
+    async fn after_reply(
+        &self,
+        line: &Arc<Line>,
+        execution: Option<Arc<Execution>>,
+        limit: Duration,
+        made_here: bool,
+    ) -> Result<Step, GuardError> {
+        match execution {
+            Some(execution) => self.next(line, &execution, limit, made_here).await,
+            None => Ok(Step::recorded()),
+        }
+    }
+
+    /// The next step of a client that waits for an execution.
+    async fn next(
+        &self,
+        line: &Arc<Line>,
+        execution: &Execution,
+        limit: Duration,
+        made_here: bool,
+    ) -> Result<Step, GuardError> {
+        let secret = self.executor.core().tenant_key(&line.tenant).await?;
+        let mut over = self.executor.clock().sleep(limit);
+        loop {
+            let mut changed = std::pin::pin!(line.changed.notified());
+            changed.as_mut().enable(); // before the look, so that no change is missed
+            if let Some(ended) = execution.ended.get() {
+                return Ok(Step::after(&ended.clone()?, made_here)?);
+            }
+            if let Some(step) = self.take(line, Some(&execution.input), &secret) {
+                return Ok(step);
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = &mut over => return Ok(Step::InFlight),
+            }
+        }
+    }
+
+    fn take(&self, line: &Arc<Line>, input: Option<&Value>, secret: &DigestKey) -> Option<Step> {
+        let fence = self.executor.core().fence;
+        line.take(&self.lines.permits, input, |task, call| {
+            let number = match task {
+                Task::Send => call.attempt(),
+                Task::Look => self.lines.looks.fetch_add(1, Ordering::Relaxed),
+            };
+            Attempt { task, fence, number, key: line.key.clone() }.permit(secret, &line.tenant)
+        })
+    }
+
+    /// The approval of the call, if it needs one; otherwise the step that says whom it waits for.
+    async fn approval(
+        &self,
+        tenant: &Tenant,
+        begin: &Begin,
+    ) -> Result<Result<Option<(ApprovalSubject, Approval)>, Step>, GuardError> {
+        let Some((subject, policy)) = begin.review() else { return Ok(Ok(None)) };
+        let approvals = self.executor.approvals(tenant);
+        let asked = approvals.ask(begin.key.as_str(), subject.clone(), policy).await?;
+        let approval = approvals.approval(&asked.id).await?;
+        let waits = || Step::Approve { review: asked.id, version: asked.version };
+        Ok(approval.map(|approval| Some((subject, approval))).ok_or_else(waits))
+    }
+
+    /// Carries the call out: each attempt and each lookup is offered to a client.
+    async fn carry_out(&self, tenant: &Tenant, begin: &Begin, terms: &Terms) -> Result<Outcome, ExecError> {
+        let outcome = self.execute(tenant, begin, terms).await?;
+        let Outcome::NeedsDecision { question } = outcome else { return Ok(outcome) };
+        if !begin.lookup {
+            return Ok(outcome);
+        }
+        // A client is here that can look the call up now.
+        match self.executor.answer(tenant, question, Resolution::LookNow, AUTHOR).await {
+            Ok(()) => self.execute(tenant, begin, terms).await,
+            Err(_) => Ok(outcome), // the question stands as it is, and says so
+        }
+    }
+
+    async fn execute(
+        &self,
+        tenant: &Tenant,
+        begin: &Begin,
+        Terms { contract, approval }: &Terms,
+    ) -> Result<Outcome, ExecError> {
+        let retry = begin.retry(contract);
+        let key = Key::given(begin.tool.as_str(), begin.key.as_str());
+        let mut effect = self.executor.effect::<Value, Value>(tenant, key, begin.input.clone());
+        effect = effect.class(begin.effect).contract(contract.clone()).retry(retry).lookups(begin.lookups());
+        if let Some((subject, approval)) = approval {
+            effect = effect.approved_by(subject.clone(), approval);
+        }
+        if begin.without_approval {
+            effect = effect.without_approval();
+        }
+        let time = begin.attempt();
+        if begin.lookup {
+            let (lines, tool) = (self.lines.clone(), begin.tool.clone());
+            effect = effect.lookup(move |call, input| look(lines.clone(), tool.clone(), call, input, time));
+        }
+        let (lines, tool) = (self.lines.clone(), begin.tool.clone());
+        effect.outcome(move |call, input| send(lines.clone(), tool.clone(), call, input, time)).await
+    }
+}
+
+/// The terms on which a call is carried out.
+struct Terms {
+    contract: Contract,
+    approval: Option<(ApprovalSubject, Approval)>,
+}
+
+/// Offers an attempt.
+async fn send(
+    lines: Arc<Lines>,
+    tool: String,
+    call: Call,
+    input: Value,
+    time: Duration,
+) -> Result<Done<Value>, ToolError> {
+    match lines.offer(Task::Send, tool, call, input, time).await {
+        Some(Reply::Outcome(CallOutcome::Done { output, external_ref })) => {
+            Ok(Done { external_ref, ..Done::new(output) })
+        }
+        Some(Reply::Outcome(CallOutcome::Failed { kind, message, retry_after_ms })) => {
+            let retry_after = retry_after_ms.map(Duration::from_millis);
+            Err(ToolError { retry_after, ..ToolError::new(kind, message) })
+        }
+        None => Err(ToolError::new(
+            ErrorKind::TimeoutBeforeEffect,
+            "no client has taken the attempt: nothing was sent",
+        )),
+        Some(Reply::Finding(_)) => Err(ToolError::unknown("the client has replied with a finding")),
+    }
+}
+
+/// Offers a lookup.
+async fn look(
+    lines: Arc<Lines>,
+    tool: String,
+    call: Call,
+    input: Value,
+    time: Duration,
+) -> Result<LookupResult<Value>, ToolError> {
+    Ok(match lines.offer(Task::Look, tool, call, input, time).await {
+        Some(Reply::Finding(Finding::Happened { output, external_ref })) => {
+            LookupResult::Committed { output, external_ref }
+        }
+        Some(Reply::Finding(Finding::NotFound)) => LookupResult::NotFound,
+        _ => LookupResult::Unknown,
+    })
+}

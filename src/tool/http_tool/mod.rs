@@ -1,0 +1,233 @@
+//! A tool that is one HTTP request, from a declaration. Feature `tool-http`.
+
+mod answer;
+mod builder;
+mod error;
+mod request;
+mod template;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use reqwest::{Client, Method};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use answer::HttpMeaning;
+pub use builder::HttpToolBuilder;
+pub use error::HttpToolError;
+
+use answer::Answers;
+use request::RequestTemplate;
+use template::{Json, Text, UrlTemplate, Values};
+
+use super::lookup::{Expected, HttpGet};
+use super::{Call, Done, DynamicTool, ToolError};
+use crate::ledger::{Contract, ContractClass, EffectClass, Key, LookupResult};
+
+/// A tool that is one HTTP request: the request, the meaning of its answers, and the lookup.
+///
+/// The URL, the headers and the body may have holes: `{field}` and `{/json/pointer}` are values of the input, and
+/// `{token}` is the call's key. Each value is escaped for its place. A value that does not fit, such as `..` in a path or
+/// a line break in a header, refuses the call before anything is sent.
+///
+/// Each attempt sends one request: its client follows no redirects, retries nothing, and uses each connection once, so
+/// that no request is lost on a connection that the provider is closing. A second write within one attempt is refused.
+///
+/// ```
+/// # use std::time::Duration;
+/// use counterfoil::Engine;
+/// use counterfoil::ledger::{Contract, ContractClass, EffectClass};
+/// use counterfoil::payload::Secret;
+/// use counterfoil::tool::http_tool::HttpTool;
+/// use counterfoil::tool::lookup::HttpGet;
+/// use serde_json::json;
+///
+/// let refunds = HttpGet::list("https://pay.example/charges/{charge}/refunds", "/data", Duration::from_secs(10))?;
+/// let refund = HttpTool::post("https://pay.example/charges/{charge}/refunds")
+///     .key_header("Idempotency-Key")
+///     .secret_header("authorization", Secret::new("Bearer sk_test_1".to_owned()))
+///     .body(json!({ "amount": "{cents}", "reference": "{token}" }))
+///     .key_fields(["charge", "case"])
+///     .external_id("/id")
+///     .lookup(refunds.carries_if_any("/reference"))
+///     .expects("/amount", "{cents}")
+///     .build()?
+///     .dynamic("refund", EffectClass::Payment, Contract::new(ContractClass::ReplaysKey))?;
+/// let engine = Engine::in_memory().dynamic_tool(refund);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A typed [`Tool`](super::Tool) holds an `HttpTool`, and calls [`send`](Self::send) and [`find`](Self::find).
+#[derive(Clone)]
+pub struct HttpTool(Arc<Declared>);
+
+struct Declared {
+    request: RequestTemplate,
+    answers: Answers,
+    keys: Vec<String>,
+    lookup: Option<(HttpGet, UrlTemplate)>,
+    expected: Vec<(String, Json)>,
+    client: Client,
+}
+
+impl HttpTool {
+    /// A tool that sends a POST to this URL.
+    pub fn post(url: impl Into<String>) -> HttpToolBuilder {
+        HttpToolBuilder::new(Method::POST, url.into())
+    }
+
+    /// A tool that sends a PUT to this URL.
+    pub fn put(url: impl Into<String>) -> HttpToolBuilder {
+        HttpToolBuilder::new(Method::PUT, url.into())
+    }
+
+    /// A tool that sends a PATCH to this URL.
+    pub fn patch(url: impl Into<String>) -> HttpToolBuilder {
+        HttpToolBuilder::new(Method::PATCH, url.into())
+    }
+
+    /// A tool that sends a DELETE to this URL.
+    pub fn delete(url: impl Into<String>) -> HttpToolBuilder {
+        HttpToolBuilder::new(Method::DELETE, url.into())
+    }
+
+    /// A tool that sends a GET to this URL, for an effect of class [`ReadOnly`](EffectClass::ReadOnly).
+    pub fn get(url: impl Into<String>) -> HttpToolBuilder {
+        HttpToolBuilder::new(Method::GET, url.into())
+    }
+
+    /// Sends the request of a call, once.
+    ///
+    /// # Errors
+    /// [`ToolError`], sorted by what may have reached the provider. A second write within one attempt, and a write after
+    /// its attempt has ended, are not sent: the error leaves the outcome of the attempt unknown.
+    pub fn send<I, O>(
+        &self,
+        call: &Call,
+        input: &I,
+    ) -> impl Future<Output = Result<Done<O>, ToolError>> + Send + use<I, O>
+    where
+        I: Serialize + ?Sized,
+        O: DeserializeOwned,
+    {
+        let (tool, call, input) = (self.0.clone(), call.clone(), serde_json::to_value(input));
+        async move {
+            let input = input.map_err(|error| ToolError::refused(format!("not sent: {error}")))?;
+            let Done { output, external_ref, cost } = tool.send(&call, &input).await?;
+            let misread = |error| ToolError::unknown(format!("the output is of an unknown form: {error}"));
+            Ok(Done { output: serde_json::from_value(output).map_err(misread)?, external_ref, cost })
+        }
+    }
+
+    /// Looks for the effect of a call, by the declared lookup.
+    ///
+    /// # Errors
+    /// [`ToolError`] if the provider has not clearly shown the outcome, or no lookup is declared.
+    pub fn find<I, O>(
+        &self,
+        call: &Call,
+        input: &I,
+    ) -> impl Future<Output = Result<LookupResult<O>, ToolError>> + Send + use<I, O>
+    where
+        I: Serialize + ?Sized,
+        O: DeserializeOwned + Send,
+    {
+        let (tool, call, input) = (self.0.clone(), call.clone(), serde_json::to_value(input));
+        async move {
+            let input = input.map_err(|error| ToolError::unknown(format!("not looked up: {error}")))?;
+            tool.find(&call, &input).await
+        }
+    }
+
+    /// The tool under this name, for [`Engine::dynamic_tool`](crate::flow::EngineBuilder::dynamic_tool) or
+    /// [`Executor`](crate::Executor): add there what an HTTP request does not say, such as an approval, a quota or a
+    /// description for a model. The declared lookup is added to the contract.
+    ///
+    /// # Errors
+    /// [`HttpToolError::KeyNotSent`] if the contract relies on a key that the request does not carry.
+    pub fn dynamic(
+        &self,
+        name: impl Into<String>,
+        effect: EffectClass,
+        contract: impl Into<Contract>,
+    ) -> Result<DynamicTool, HttpToolError> {
+        let (name, mut contract) = (name.into(), contract.into());
+        // The natural key of an object is in its URL.
+        let by_key = matches!(contract.class, ContractClass::ReplaysKey | ContractClass::RejectsKey);
+        if by_key && !self.0.request.has_token() {
+            return Err(HttpToolError::KeyNotSent { tool: name });
+        }
+        if self.0.lookup.is_some() && contract.blind_spots.is_empty() {
+            contract.blind_spots = HttpGet::SIGHT.blind_spots;
+        }
+        let tool = self.clone();
+        let mut dynamic = DynamicTool::new(name.clone(), effect, contract)
+            .call(move |call, input: Value| tool.send::<_, Value>(&call, &input));
+        if !self.0.keys.is_empty() {
+            let keyed = self.clone();
+            dynamic = dynamic.key(move |input| Some(keyed.key(&name, input)));
+        }
+        if self.0.lookup.is_some() {
+            let tool = self.clone();
+            dynamic = dynamic.reconcile(move |call, input: Value| tool.find::<_, Value>(&call, &input));
+        }
+        Ok(dynamic)
+    }
+
+    /// The key of an input. An input without one of the key fields has an empty key, which is refused.
+    fn key(&self, name: &str, input: &Value) -> Key {
+        let values = Values { input, token: "" };
+        let text = |field: &String| Text::parse(&format!("{{{field}}}")).ok()?.fill(values).ok();
+        match self.0.keys.iter().map(text).collect::<Option<Vec<_>>>().as_deref() {
+            Some([only]) => Key::of(name).target(only),
+            Some(several) => {
+                let fields = self.0.keys.iter().map(String::as_str).zip(several.iter().map(String::as_str));
+                Key::derived(name, fields)
+            }
+            None => Key::derived(name, []),
+        }
+    }
+}
+
+impl Declared {
+    async fn send(&self, call: &Call, input: &Value) -> Result<Done<Value>, ToolError> {
+        let mut request = self.request.fill(Values { input, token: call.key() })?;
+        if !request.method().is_safe() {
+            call.claim_send()?;
+        }
+        if let Some(left) = call.time_left() {
+            *request.timeout_mut() = Some(left);
+        }
+        let answered = match self.client.execute(request).await {
+            Ok(response) => self.answers.read(response).await,
+            Err(error) => Err(error.into()),
+        };
+        answered.map_err(|error| ToolError { message: self.request.without_secrets(&error.message), ..error })
+    }
+
+    async fn find<O>(&self, call: &Call, input: &Value) -> Result<LookupResult<O>, ToolError>
+    where
+        O: DeserializeOwned + Send,
+    {
+        let unclear = |error: ToolError| ToolError::unknown(error.message);
+        let Some((get, url)) = &self.lookup else {
+            return Err(ToolError::unknown("the HTTP tool declares no lookup"));
+        };
+        let values = Values { input, token: call.key() };
+        let mut expected = Expected::new();
+        for (pointer, value) in &self.expected {
+            expected = expected.field(pointer, value.fill(values).map_err(unclear)?);
+        }
+        let get = get.at(url.fill(values).map_err(unclear)?);
+        get.find(call, &expected, serde_json::from_value).await
+    }
+}
+
+impl std::fmt::Debug for HttpTool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let RequestTemplate { method, url, .. } = &self.0.request;
+        f.debug_struct("HttpTool").field("method", method).field("url", url).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! Writes: each takes effect once under its key, and its author is the caller.
+
+use counterfoil::ApprovalSubject;
+use counterfoil::api::Role;
+use counterfoil::ledger::ReviewPolicy;
+use reqwest::Method;
+use serde_json::json;
+
+use super::Served;
+use crate::on_both_stores;
+
+on_both_stores! {
+    async fn a_run_is_started_once_under_its_key(place) {
+        let served = Served::on(&place).await;
+        let token = served.token(Role::Operate, "acme").await;
+        let start = |name: &str| json!({ "reason": "asked for", "workflow": "greet", "input": name });
+        let (status, first) = served.post("/runs", &token, "g1", start("Ann")).await;
+        assert_eq!(status, 201, "{first}");
+        let (_, again) = served.post("/runs", &token, "g1", start("Ann")).await;
+        assert_eq!((&first["id"], &first["key"]), (&again["id"], &json!("g1")));
+        let (status, other) = served.post("/runs", &token, "g1", start("Bob")).await;
+        assert_eq!((status.as_u16(), &other["type"]), (409, &json!("urn:counterfoil:problem:conflict")));
+        let greeting = served.client.tenant("acme").unwrap().run_of_named("greet", "g1").result().await;
+        assert_eq!(greeting.unwrap(), json!("Hello, Ann"));
+        let without = reqwest::Client::new().post(format!("{}/runs", served.url)).bearer_auth(&token);
+        assert_eq!(without.json(&start("Ann")).send().await.unwrap().status(), 400);
+        served.end().await;
+    }
+
+    async fn a_run_is_paused_resumed_and_signalled_by_the_caller(place) {
+        let served = Served::on(&place).await;
+        let token = served.token(Role::Operate, "acme").await;
+        let run = served.waiting("w").await;
+        let (path, reason) = (|command: &str| format!("/runs/{run}/{command}"), json!({ "reason": "the bank is down" }));
+        let (status, told) = served.post(&path("pause"), &token, "p1", reason.clone()).await;
+        assert_eq!((status.as_u16(), &told["sent"]), (200, &json!("new")));
+        let again = served.send(Method::POST, &path("pause"), &token, Some(("p1", reason.clone()))).await;
+        assert_eq!(again.headers()["idempotent-replayed"], "true");
+        while served.get(&format!("/runs/{run}"), &token).await.1["state"] != "blocked" {}
+        let (_, open) = served.get("/questions", &token).await;
+        let question = open["items"][0]["id"].as_str().unwrap().to_owned();
+        let text = open["items"][0]["question"].as_str().unwrap();
+        assert!(text.contains("ann") && text.contains("the bank is down"), "{text}");
+        let answer = json!({ "reason": "it is up", "answer": "resume" });
+        let (status, answered) = served.post(&format!("/questions/{question}/answer"), &token, "a1", answer.clone()).await;
+        assert_eq!((status.as_u16(), &answered["answer"]["by"]), (200, &json!("ann")), "{answered}");
+        let (status, _) = served.post(&format!("/questions/{question}/answer"), &token, "a2", answer).await;
+        assert_eq!(status, 200, "the same answer of the same person");
+        let other = json!({ "reason": "no", "answer": "abandon" });
+        let (status, problem) = served.post(&format!("/questions/{question}/answer"), &token, "a3", other).await;
+        assert_eq!((status.as_u16(), &problem["type"]), (409, &json!("urn:counterfoil:problem:answer")));
+        let (status, problem) = served.post(&path("resume"), &token, "r1", reason.clone()).await;
+        assert_eq!((status.as_u16(), &problem["type"]), (409, &json!("urn:counterfoil:problem:invalid")));
+        let go = json!({ "reason": "paid", "name": "go", "body": 7 });
+        assert_eq!(served.post(&path("signals"), &token, "s1", go.clone()).await.1["sent"], "new");
+        let result = served.client.tenant("acme").unwrap().handle::<u32>(run).result().await.unwrap();
+        assert_eq!(result, 7);
+        assert_eq!(served.post(&path("cancel"), &token, "c1", reason).await.0, 409, "it is over");
+        let unknown = served.post("/runs/run-ffff/pause", &token, "p1", json!({ "reason": "r" })).await;
+        assert_eq!(unknown.0, 404);
+        served.end().await;
+    }
+
+    async fn a_cancelled_run_is_retried_and_forked(place) {
+        let served = Served::on(&place).await;
+        let token = served.token(Role::Operate, "acme").await;
+        let run = served.waiting("w").await;
+        let reason = json!({ "reason": "by mistake" });
+        assert_eq!(served.post(&format!("/runs/{run}/cancel"), &token, "c1", reason.clone()).await.0, 200);
+        while served.get(&format!("/runs/{run}"), &token).await.1["state"] != "failed" {}
+        let (status, forked) = served.post(&format!("/runs/{run}/fork"), &token, "f1", reason.clone()).await;
+        assert_eq!(status, 201, "{forked}");
+        assert_ne!(forked["id"], run.to_string());
+        let (_, again) = served.post(&format!("/runs/{run}/fork"), &token, "f1", reason.clone()).await;
+        assert_eq!(again["id"], forked["id"]);
+        let (status, told) = served.post(&format!("/runs/{run}/retry"), &token, "t1", reason).await;
+        assert_eq!((status.as_u16(), &told["sent"]), (200, &json!("new")));
+        served.end().await;
+    }
+
+    async fn an_approval_is_decided_by_the_caller_and_not_by_a_name_in_the_body(place) {
+        let served = Served::on(&place).await;
+        let token = served.token(Role::Decide, "acme").await;
+        let approvals = served.client.tenant("acme").unwrap().approvals();
+        let refund = ApprovalSubject::of("refund", &json!({ "cents": 4200 }));
+        for (id, person) in [("refund/1", "ann"), ("refund/2", "bob")] {
+            approvals.ask(id, refund.clone(), ReviewPolicy::by([person])).await.unwrap();
+        }
+        let (_, open) = served.get("/approvals", &token).await;
+        let ids: Vec<_> = open["items"].as_array().unwrap().iter().map(|open| open["id"].clone()).collect();
+        assert_eq!(ids.len(), 2, "{open}");
+        assert_eq!(open["items"][0]["content"], json!({ "cents": 4200 }));
+        let path = |id: &serde_json::Value| format!("/approvals/{}/decision", id.as_str().unwrap().replace('/', "%2F"));
+        let approve = json!({ "reason": "checked", "version": 1, "approve": true });
+        let (status, decided) = served.post(&path(&ids[0]), &token, "d1", approve.clone()).await;
+        assert_eq!((status.as_u16(), &decided["approvals"]), (200, &json!(1)), "{decided}");
+        assert_eq!(served.post(&path(&ids[0]), &token, "d2", approve.clone()).await.1, decided, "the same again");
+        let (status, problem) = served.post(&path(&ids[1]), &token, "d3", approve.clone()).await;
+        assert_eq!((status.as_u16(), &problem["type"]), (409, &json!("urn:counterfoil:problem:vote")));
+        let as_bob = json!({ "reason": "checked", "version": 1, "approve": true, "by": "bob" });
+        assert_eq!(served.post(&path(&ids[1]), &token, "d4", as_bob).await.0, 400);
+        served.end().await;
+    }
+}

@@ -1,0 +1,195 @@
+//! The Python and the TypeScript client against the real service, killed between begin and seal.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use counterfoil::api::Role;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+use super::over_http::Served;
+/// The time of an attempt in `desk.py`.
+const ATTEMPT: Duration = Duration::from_secs(10);
+/// The time after which a refund of `desk.py` can no longer take effect.
+const SETTLE: Duration = Duration::from_secs(70);
+
+/// A language with a client.
+#[derive(Clone, Copy)]
+enum Language {
+    Python,
+    TypeScript,
+}
+
+/// A desk that makes refunds under the guard, in processes of its own: `desk.py` or `desk.mjs`.
+struct Desk {
+    language: Language,
+    served: Served,
+    token: String,
+}
+
+impl Desk {
+    async fn new(language: Language) -> Self {
+        let served = Served::new().await;
+        let token = served.token(Role::Call, "acme").await;
+        Self { language, served, token }
+    }
+
+    fn start(&self, cents: u32, how: &str) -> Child {
+        let root = env!("CARGO_MANIFEST_DIR");
+        let (program, script) = match self.language {
+            Language::Python => ("python3", "desk.py"),
+            Language::TypeScript => ("node", "desk.mjs"),
+        };
+        let mut desk = Command::new(program);
+        desk.arg(format!("{root}/tests/it/rim/guard_service/{script}"));
+        desk.args([&self.served.url, &self.token]).arg(self.book()).args([
+            "order-9",
+            &cents.to_string(),
+            how,
+        ]);
+        desk.env("PYTHONPATH", format!("{root}/clients/python")).env("PYTHONDONTWRITEBYTECODE", "1");
+        desk.env("GUARD_CLIENT", std::env::var("GUARD_CLIENT").expect("`./test` builds the client"));
+        desk.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
+    }
+
+    fn book(&self) -> std::path::PathBuf {
+        self.served.dir.path().join("refunds")
+    }
+
+    /// The effects.
+    fn refunds(&self) -> usize {
+        std::fs::read_to_string(self.book()).map_or(0, |book| book.lines().count())
+    }
+
+    async fn refund(&self, cents: u32, how: &str) -> Value {
+        came(self.start(cents, how)).await
+    }
+
+    /// A process that is killed when it says that it has come to a place. The time of its attempt is over then.
+    async fn killed(&self, place: &str) {
+        let mut desk = self.start(1200, &format!("lookup,{place}"));
+        let mut said = BufReader::new(desk.stdout.take().unwrap()).lines();
+        assert_eq!(said.next_line().await.unwrap().as_deref(), Some(place));
+        desk.kill().await.unwrap();
+        self.served.clock.advance(ATTEMPT);
+    }
+}
+
+async fn came(desk: Child) -> Value {
+    let ended = desk.wait_with_output().await.unwrap();
+    serde_json::from_slice(&ended.stdout).unwrap_or_else(|_| panic!("{ended:?}"))
+}
+
+/// Tests in each language.
+macro_rules! in_each_language {
+    ($($name:ident),+ $(,)?) => {
+        mod python {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::Language::Python).await;
+            })+
+        }
+
+        mod typescript {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::Language::TypeScript).await;
+            })+
+        }
+    };
+}
+
+in_each_language! {
+    a_guarded_function_is_called_once_by_however_many_processes,
+    a_function_that_raises_after_its_effect_is_looked_up_or_asked_about,
+    a_function_that_knows_that_it_did_nothing_may_be_called_again,
+    an_output_that_is_no_json_does_not_lose_the_call,
+    a_call_that_needs_an_approval_sends_nothing_before_it,
+    a_process_that_is_killed_after_the_effect_leaves_no_second_one,
+    a_process_that_is_killed_before_the_effect_loses_nothing,
+    a_token_without_the_right_to_call_is_refused_before_the_function_runs,
+}
+
+async fn a_guarded_function_is_called_once_by_however_many_processes(language: Language) {
+    let desk = Desk::new(language).await;
+    let desks = ["lookup", "lookup,async", "lookup", "lookup,async"].map(|how| desk.start(1200, how));
+    let [first, others @ ..] = &futures_util::future::join_all(desks.map(came)).await[..] else {
+        unreachable!()
+    };
+    assert_eq!(first["done"]["refund"], "order-9");
+    assert!(others.iter().all(|other| other == first), "{first} {others:?}");
+    assert_eq!(desk.refunds(), 1);
+    assert_eq!(desk.refund(1300, "lookup").await, json!({ "stopped": "conflict" }));
+    desk.served.end().await;
+}
+
+async fn a_function_that_raises_after_its_effect_is_looked_up_or_asked_about(language: Language) {
+    for how in ["", "async,"] {
+        let desk = Desk::new(language).await;
+        assert_eq!(
+            desk.refund(1200, &format!("{how}lookup,raise")).await,
+            json!({ "done": { "refund": "order-9" } })
+        );
+        assert_eq!(desk.refunds(), 1);
+        desk.served.end().await;
+
+        let desk = Desk::new(language).await;
+        for _ in 0..2 {
+            let asked = desk.refund(1200, &format!("{how}raise")).await;
+            assert_eq!(asked, json!({ "stopped": "needs_decision" }));
+        }
+        assert_eq!(desk.refunds(), 1);
+        desk.served.end().await;
+    }
+}
+
+async fn a_function_that_knows_that_it_did_nothing_may_be_called_again(language: Language) {
+    let desk = Desk::new(language).await;
+    assert_eq!(desk.refund(1200, "refuse").await, json!({ "stopped": "failed" }));
+    assert_eq!(desk.refund(1200, "").await["done"]["refund"], "order-9");
+    assert_eq!(desk.refunds(), 1);
+    desk.served.end().await;
+}
+
+async fn an_output_that_is_no_json_does_not_lose_the_call(language: Language) {
+    let desk = Desk::new(language).await;
+    assert_eq!(desk.refund(1200, "no-json").await, json!({ "no_json": true }));
+    assert_eq!(desk.refund(1200, "").await, json!({ "done": null }));
+    assert_eq!(desk.refunds(), 1);
+    desk.served.end().await;
+}
+
+async fn a_call_that_needs_an_approval_sends_nothing_before_it(language: Language) {
+    let desk = Desk::new(language).await;
+    assert_eq!(desk.refund(1200, "review").await, json!({ "approve": 1 }));
+    assert_eq!(desk.refunds(), 0);
+    desk.served.end().await;
+}
+
+async fn a_process_that_is_killed_after_the_effect_leaves_no_second_one(language: Language) {
+    let desk = Desk::new(language).await;
+    desk.killed("after").await;
+    assert_eq!(desk.refund(1200, "lookup").await, json!({ "done": { "refund": "order-9" } }));
+    assert_eq!(desk.refunds(), 1);
+    desk.served.end().await;
+}
+
+async fn a_process_that_is_killed_before_the_effect_loses_nothing(language: Language) {
+    let desk = Desk::new(language).await;
+    desk.killed("before").await;
+    let next = desk.start(1200, "lookup");
+    desk.served.clock.slept(SETTLE).await;
+    desk.served.clock.advance(SETTLE);
+    assert_eq!(came(next).await["done"]["refund"], "order-9");
+    assert_eq!(desk.refunds(), 1);
+    desk.served.end().await;
+}
+
+async fn a_token_without_the_right_to_call_is_refused_before_the_function_runs(language: Language) {
+    let mut desk = Desk::new(language).await;
+    desk.token = desk.served.token(Role::Operate, "acme").await;
+    assert_eq!(desk.refund(1200, "").await, json!({ "refused": "forbidden" }));
+    assert_eq!(desk.refunds(), 0);
+    desk.served.end().await;
+}

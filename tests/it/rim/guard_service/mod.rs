@@ -1,0 +1,383 @@
+//! The guard service: clients in any language begin a call, make it, and seal it; a client that dies leaves no second effect.
+
+mod clients;
+mod over_http;
+
+use std::time::Duration;
+
+use counterfoil::guard_service::{
+    Begin, CallOutcome, Finding, GuardError, GuardService, Permitted, Poll, Reconcile, Seal, Step, Stop,
+};
+use counterfoil::ledger::{ContractClass, EffectClass, ErrorKind};
+use counterfoil::store::Resolution;
+use counterfoil::{Executor, Tenant};
+use serde_json::{Value, json};
+
+use crate::world::{Process, SETTLE, TestClock, acme, executor};
+
+const ATTEMPT: Duration = Duration::from_secs(10);
+
+struct Scene {
+    dir: tempfile::TempDir,
+    clock: TestClock,
+    process: Process,
+    service: GuardService,
+}
+
+/// A refund that is waited for without a pause.
+fn refund(input: Value) -> Begin {
+    let mut begin = Begin::new("refund", "order-9", input);
+    (begin.attempt_ms, begin.wait_ms) = (10_000, 0);
+    begin
+}
+
+fn looked_up(input: Value) -> Begin {
+    let mut begin = refund(input);
+    begin.lookup = true;
+    begin
+}
+
+fn done(id: &str) -> CallOutcome {
+    CallOutcome::Done { output: json!({ "id": id }), external_ref: Some(id.to_owned()) }
+}
+
+fn failed(kind: ErrorKind) -> CallOutcome {
+    CallOutcome::Failed { kind, message: "refused".to_owned(), retry_after_ms: None }
+}
+
+fn permit(step: Step) -> Permitted {
+    match step {
+        Step::Send(permitted) | Step::Look(permitted) => permitted,
+        step => panic!("no permit but {step:?}"),
+    }
+}
+
+impl Scene {
+    async fn new() -> Self {
+        Self::on(tempfile::tempdir().unwrap(), TestClock::breathing()).await
+    }
+
+    async fn on(dir: tempfile::TempDir, clock: TestClock) -> Self {
+        let process = Process::start(executor(&dir, &clock)).await.unwrap();
+        let service = GuardService::new(&process.executor());
+        Self { dir, clock, process, service }
+    }
+
+    /// The same ledger after `kill -9`, once the dead worker can no longer send.
+    async fn restarted(self) -> Self {
+        let Self { dir, clock, process, service } = self;
+        drop(service);
+        process.kill();
+        Self::on(dir, clock).await
+    }
+
+    fn executor(&self) -> Executor {
+        self.process.executor()
+    }
+
+    /// The next step of a client that does not give up.
+    async fn begin(&self, begin: &Begin) -> Step {
+        for _ in 0..1000 {
+            let (service, begin) = (self.service.clone(), begin.clone());
+            // In the process, with which its calls die.
+            let step = self.process.spawn(async move { service.begin(&acme(), begin).await });
+            match step.await.unwrap().unwrap() {
+                Step::InFlight => {}
+                step => return step,
+            }
+        }
+        panic!("in flight for ever: {begin:?}");
+    }
+
+    async fn send(&self, begin: &Begin) -> Permitted {
+        match self.begin(begin).await {
+            Step::Send(permitted) => permitted,
+            step => panic!("not to be sent but {step:?}"),
+        }
+    }
+
+    async fn look(&self, begin: &Begin) -> Permitted {
+        match self.begin(begin).await {
+            Step::Look(permitted) => permitted,
+            step => panic!("not to be looked up but {step:?}"),
+        }
+    }
+
+    /// The step after a seal, as a client that waits for it gets it.
+    async fn seal(&self, begin: &Begin, permit: &str, outcome: CallOutcome) -> Step {
+        match self.service.seal(&acme(), Seal::new(permit, outcome)).await.unwrap() {
+            Step::InFlight => self.begin(begin).await,
+            step => step,
+        }
+    }
+
+    /// The step after a report, as a client that waits for it gets it.
+    async fn report(&self, begin: &Begin, permit: &str, finding: Finding) -> Step {
+        let mut report = Reconcile::new(permit, finding);
+        report.wait_ms = 0;
+        match self.service.reconcile(&acme(), report).await.unwrap() {
+            Step::InFlight => self.begin(begin).await,
+            step => step,
+        }
+    }
+
+    /// Lets the client of an attempt die: its time passes.
+    fn client_dies(&self) {
+        self.clock.advance(ATTEMPT);
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_sent_once_and_each_later_client_gets_its_result() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let permitted = scene.send(&begin).await;
+    assert_eq!((permitted.attempt, permitted.use_ms), (1, 10_000));
+    assert_eq!(permitted.input, json!({ "cents": 1200 }));
+    let sealed = scene.seal(&begin, &permitted.permit, done("re_7")).await;
+    let result =
+        |first| Step::Done { output: json!({ "id": "re_7" }), external_ref: Some("re_7".to_owned()), first };
+    assert_eq!(sealed, result(true));
+    assert_eq!(scene.begin(&begin).await, result(false));
+}
+
+#[tokio::test]
+async fn while_one_client_has_the_call_another_one_waits() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let permitted = scene.send(&begin).await;
+    assert_eq!(scene.service.begin(&acme(), begin.clone()).await.unwrap(), Step::InFlight);
+    let (sealed, other) =
+        tokio::join!(scene.seal(&begin, &permitted.permit, done("re_7")), scene.begin(&begin));
+    assert!(matches!(sealed, Step::Done { first: true, .. }), "{sealed:?}");
+    assert!(matches!(other, Step::Done { first: false, .. }), "{other:?}");
+}
+
+#[tokio::test]
+async fn another_input_under_the_key_is_a_conflict() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let permitted = scene.send(&begin).await;
+    let _ = scene.seal(&begin, &permitted.permit, done("re_7")).await;
+    let conflict = scene.begin(&refund(json!({ "cents": 1300 }))).await;
+    assert!(
+        matches!(&conflict, Step::Stopped { reason: Stop::Conflict, text, .. } if text.contains("cents")),
+        "{conflict:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_failure_for_certain_is_sent_again_and_a_refusal_is_not() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let first = scene.send(&begin).await;
+    let second = permit(scene.seal(&begin, &first.permit, failed(ErrorKind::Unreachable)).await);
+    assert_eq!((second.attempt, second.idempotency_key), (2, first.idempotency_key));
+    let refused = scene.seal(&begin, &second.permit, failed(ErrorKind::Validation)).await;
+    assert!(matches!(refused, Step::Stopped { reason: Stop::Failed, .. }), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_call_of_a_blind_tool_that_lost_its_client_is_a_question() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let lost = scene.send(&begin).await;
+    scene.client_dies();
+    let Step::Stopped { reason: Stop::NeedsDecision, question: Some(question), .. } =
+        scene.begin(&begin).await
+    else {
+        panic!("a blind call of unknown outcome is asked about");
+    };
+    // A person's answer lets it go out once more, and the lost client is told so.
+    let answer = Resolution::SendWithoutLooking { reason: "the bank says no".to_owned() };
+    scene.executor().answer(&acme(), question, answer, "ann").await.unwrap();
+    let second = scene.send(&begin).await;
+    assert_ne!(second.permit, lost.permit);
+    let _ = scene.seal(&begin, &second.permit, done("re_8")).await;
+}
+
+#[tokio::test]
+async fn the_next_client_looks_up_the_call_of_a_dead_one() {
+    let scene = Scene::new().await;
+    let begin = looked_up(json!({ "cents": 1200 }));
+    let lost = scene.send(&begin).await;
+    scene.client_dies();
+    let look = scene.look(&begin).await;
+    assert_eq!(look.idempotency_key, lost.idempotency_key);
+    let finding = Finding::Happened { output: json!({ "id": "re_7" }), external_ref: None };
+    let found = scene.report(&begin, &look.permit, finding).await;
+    assert_eq!(found, Step::Done { output: json!({ "id": "re_7" }), external_ref: None, first: false });
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_found_is_sent_again_once_nothing_can_be_under_way() {
+    let scene = Scene::new().await;
+    let begin = looked_up(json!({ "cents": 1200 }));
+    let _lost = scene.send(&begin).await;
+    scene.client_dies();
+    let early = scene.look(&begin).await;
+    let mut early = Reconcile::new(early.permit, Finding::NotFound);
+    early.wait_ms = 0;
+    assert_eq!(scene.service.reconcile(&acme(), early).await.unwrap(), Step::InFlight);
+    scene.clock.slept(SETTLE).await;
+    scene.clock.advance(SETTLE);
+    let settled = scene.look(&begin).await;
+    let Step::Send(second) = scene.report(&begin, &settled.permit, Finding::NotFound).await else {
+        panic!("nothing can be under way any more");
+    };
+    assert_eq!(second.attempt, 2);
+}
+
+#[tokio::test]
+async fn the_finding_of_a_lookup_whose_time_is_over_does_not_count_for_the_next_one() {
+    let scene = Scene::new().await;
+    let begin = looked_up(json!({ "cents": 1200 }));
+    let _lost = scene.send(&begin).await;
+    scene.client_dies();
+    let early = scene.look(&begin).await;
+    scene.clock.advance(ATTEMPT);
+    let next = scene.look(&begin).await;
+    let outdated = scene.service.reconcile(&acme(), Reconcile::new(early.permit, Finding::NotFound)).await;
+    assert!(matches!(outdated, Err(GuardError::Permit)), "{outdated:?}");
+    let finding = Finding::Happened { output: json!(7), external_ref: None };
+    assert!(matches!(scene.report(&begin, &next.permit, finding).await, Step::Done { .. }));
+}
+
+#[tokio::test]
+async fn a_poll_takes_the_lookup_of_a_call_that_nobody_asks_for() {
+    let scene = Scene::new().await;
+    let begin = looked_up(json!({ "cents": 1200 }));
+    let _lost = scene.send(&begin).await;
+    scene.client_dies();
+    let look = permit(scene.service.poll(&acme(), Poll::new("refund")).await.unwrap());
+    assert_eq!((look.tool.as_str(), look.input), ("refund", json!({ "cents": 1200 })));
+    let finding = Finding::Happened { output: json!(7), external_ref: None };
+    assert!(matches!(scene.report(&begin, &look.permit, finding).await, Step::Done { .. }));
+
+    let mut now = Poll::new("refund");
+    now.wait_ms = 0;
+    assert_eq!(scene.service.poll(&acme(), now.clone()).await.unwrap(), Step::Idle);
+    assert_eq!(scene.service.poll(&Tenant::new("evil").unwrap(), now).await.unwrap(), Step::Idle);
+}
+
+#[tokio::test]
+async fn a_permit_counts_once_for_its_task_and_its_tenant() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let permitted = scene.send(&begin).await;
+    let seal = |permit: &str| Seal::new(permit, done("re_7"));
+    let evil = Tenant::new("evil").unwrap();
+    for (tenant, seal) in
+        [(&evil, seal(&permitted.permit)), (&acme(), seal("c2VuZC4xLjEucmVmdW5k.AAAA")), (&acme(), seal(""))]
+    {
+        let refused = scene.service.seal(tenant, seal).await;
+        assert!(matches!(refused, Err(GuardError::Permit)), "{refused:?}");
+    }
+    let report = Reconcile::new(permitted.permit.as_str(), Finding::NotFound);
+    assert!(matches!(scene.service.reconcile(&acme(), report).await, Err(GuardError::Permit)));
+    assert!(matches!(
+        scene.seal(&begin, &permitted.permit, done("re_7")).await,
+        Step::Done { first: true, .. }
+    ));
+    // Twice: the second seal tells nothing new.
+    assert!(matches!(
+        scene.seal(&begin, &permitted.permit, done("re_7")).await,
+        Step::Done { first: false, .. }
+    ));
+    assert!(scene.executor().questions(&acme()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_late_seal_answers_the_question_about_its_call() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let lost = scene.send(&begin).await;
+    scene.client_dies();
+    assert!(matches!(scene.begin(&begin).await, Step::Stopped { reason: Stop::NeedsDecision, .. }));
+    let late = scene.seal(&begin, &lost.permit, done("re_7")).await;
+    assert_eq!(
+        late,
+        Step::Done { output: json!({ "id": "re_7" }), external_ref: late_ref(&late), first: false }
+    );
+    assert!(scene.executor().questions(&acme()).await.unwrap().is_empty());
+}
+
+fn late_ref(step: &Step) -> Option<String> {
+    match step {
+        Step::Done { external_ref, .. } => external_ref.clone(),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_late_seal_of_another_effect_opens_a_question_about_the_duplicate() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let lost = scene.send(&begin).await;
+    scene.client_dies();
+    let Step::Stopped { question: Some(question), .. } = scene.begin(&begin).await else {
+        panic!("a question")
+    };
+    let answer = Resolution::SendWithoutLooking { reason: "the bank says no".to_owned() };
+    scene.executor().answer(&acme(), question, answer, "ann").await.unwrap();
+    let second = scene.send(&begin).await;
+    assert!(matches!(scene.seal(&begin, &second.permit, done("re_8")).await, Step::Done { first: true, .. }));
+    let _ = scene.seal(&begin, &lost.permit, done("re_7")).await;
+    let open = scene.executor().questions(&acme()).await.unwrap();
+    assert_eq!(open.len(), 1, "{open:?}");
+}
+
+#[tokio::test]
+async fn a_seal_counts_after_the_service_was_killed() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let lost = scene.send(&begin).await;
+    let scene = scene.restarted().await;
+    // The new process knows the tool again once a client begins a call of it.
+    let _ = scene.seal(&begin, &lost.permit, done("re_7")).await;
+    let found = scene.begin(&begin).await;
+    assert!(matches!(&found, Step::Done { output, .. } if *output == json!({ "id": "re_7" })), "{found:?}");
+}
+
+#[tokio::test]
+async fn after_the_service_was_killed_the_next_client_looks_the_call_up() {
+    let scene = Scene::new().await;
+    let begin = looked_up(json!({ "cents": 1200 }));
+    let lost = scene.send(&begin).await;
+    let scene = scene.restarted().await;
+    let look = scene.look(&begin).await;
+    assert_eq!(look.idempotency_key, lost.idempotency_key);
+    let finding = Finding::Happened { output: json!(7), external_ref: None };
+    assert!(matches!(scene.report(&begin, &look.permit, finding).await, Step::Done { .. }));
+}
+
+#[tokio::test]
+async fn a_reviewer_approves_the_call_before_it_goes_out() {
+    let scene = Scene::new().await;
+    let mut begin = refund(json!({ "cents": 1200 }));
+    (begin.effect, begin.contract) = (EffectClass::Payment, Some(ContractClass::ReplaysKey));
+    begin.reviewers = vec!["ann".to_owned()];
+    let Step::Approve { review, version } = scene.begin(&begin).await else {
+        panic!("nobody has approved it")
+    };
+    scene.executor().approvals(&acme()).decide(&review, version).approve("ann").await.unwrap();
+    let permitted = scene.send(&begin).await;
+    assert!(matches!(scene.seal(&begin, &permitted.permit, done("re_7")).await, Step::Done { .. }));
+}
+
+#[tokio::test]
+async fn a_request_that_makes_no_sense_is_refused_before_anything_is_recorded() {
+    let scene = Scene::new().await;
+    let refused = |begin: Begin| async { scene.service.begin(&acme(), begin).await.unwrap_err() };
+    let mut transactional = refund(json!({}));
+    transactional.contract = Some(ContractClass::Transactional);
+    assert!(matches!(refused(transactional).await, GuardError::Transactional));
+    assert!(matches!(refused(Begin::new("", "order-9", json!({}))).await, GuardError::Key(_)));
+    assert!(matches!(refused(Begin::new("refund", "", json!({}))).await, GuardError::Key(_)));
+    let mut notice = refund(json!({}));
+    notice.effect = EffectClass::Notification;
+    let unapproved = scene.service.begin(&acme(), notice).await;
+    assert!(!matches!(unapproved, Ok(Step::Send(_))), "{unapproved:?}");
+    let unknown = serde_json::from_value::<Begin>(json!({ "tool": "t", "key": "k", "efect": "payment" }));
+    assert!(unknown.unwrap_err().to_string().contains("efect"));
+}

@@ -133,6 +133,8 @@ pub use rim::guard_service;
 pub use rim::http;
 #[cfg(feature = "sink-http")]
 pub use rim::http_sink::{DocumentSink, HttpSink, IndexDocument};
+#[cfg(all(feature = "mcp", feature = "sqlite"))]
+pub use rim::mcp;
 #[cfg(feature = "nonce")]
 pub use rim::nonce;
 #[cfg(feature = "policy")]

@@ -22,6 +22,8 @@ use crate::rim::fence::{FenceError, FenceOnceError};
 use crate::rim::guard_service::GuardError;
 #[cfg(feature = "http")]
 use crate::rim::http::{ConfigError, KeyHeaderError, LedgerTransactionError};
+#[cfg(all(feature = "mcp", feature = "sqlite"))]
+use crate::rim::mcp::McpError;
 #[cfg(feature = "nonce")]
 use crate::rim::nonce::{NonceError, NonceFormError};
 #[cfg(feature = "policy")]
@@ -254,6 +256,13 @@ coded! {
     #[cfg(feature = "policy")]
     PolicyError {
         Malformed | Unsafe | NoSuchSource => Configuration,
+    }
+
+    #[cfg(all(feature = "mcp", feature = "sqlite"))]
+    McpError {
+        Config => Configuration,
+        Client => Invalid,
+        ; Start
     }
 
     #[cfg(feature = "http")]

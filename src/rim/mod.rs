@@ -18,6 +18,8 @@ pub mod http;
 pub(crate) mod http_sink;
 #[cfg(any(feature = "sink-http", all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres"))))]
 mod in_order;
+#[cfg(all(feature = "mcp", feature = "sqlite"))]
+pub mod mcp;
 #[cfg(feature = "nonce")]
 pub mod nonce;
 #[cfg(feature = "policy")]

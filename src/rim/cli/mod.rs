@@ -9,6 +9,8 @@ mod guarantees;
 mod ledger;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod lift;
+#[cfg(all(feature = "mcp", feature = "sqlite"))]
+mod mcp;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod move_;
 mod questions;
@@ -43,6 +45,9 @@ enum Command {
     /// Fails on unsafe settings in a policy of the doors, or in the guarantee report of an application
     #[cfg(feature = "policy")]
     Check(check::Options),
+    /// Stands between an MCP client and its servers, and records each call that writes
+    #[cfg(all(feature = "mcp", feature = "sqlite"))]
+    Mcp(mcp::Options),
     /// Moves everything from a SQLite file to an empty PostgreSQL database, checks it, and gives the file up
     #[cfg(all(feature = "sqlite", feature = "postgres"))]
     Move(move_::Options),
@@ -102,6 +107,8 @@ pub fn main(suite: Suite) -> ExitCode {
         Command::Guarantees(options) => guarantees::run(&suite, &options),
         #[cfg(feature = "policy")]
         Command::Check(options) => check::run(&options),
+        #[cfg(all(feature = "mcp", feature = "sqlite"))]
+        Command::Mcp(options) => mcp::run(&options),
         #[cfg(all(feature = "sqlite", feature = "postgres"))]
         Command::Move(options) => move_::run(options),
         #[cfg(any(feature = "sqlite", feature = "postgres"))]

@@ -164,7 +164,7 @@ pub struct PolicyFinding {
 }
 
 impl PolicyFinding {
-    pub(super) fn new(rule: PolicyRule, path: &str, place: Place, why: &str, instead: &str) -> Self {
+    pub(in crate::rim) fn new(rule: PolicyRule, path: &str, place: Place, why: &str, instead: &str) -> Self {
         let Place { line, column } = place;
         Self { rule, path: plain(path), line, column, why: plain(why), instead: plain(instead) }
     }

@@ -8,16 +8,16 @@ use serde_saphyr::Spanned;
 
 /// A line and a column, counted from 1; the column in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) line: u64,
-    pub(super) column: u64,
+pub(in crate::rim) struct Place {
+    pub(in crate::rim) line: u64,
+    pub(in crate::rim) column: u64,
 }
 
 impl Place {
     /// The beginning of a file: the place of findings about the file as a whole.
-    pub(super) const START: Self = Self { line: 1, column: 1 };
+    pub(in crate::rim) const START: Self = Self { line: 1, column: 1 };
 
-    pub(super) fn of(location: serde_saphyr::Location) -> Self {
+    pub(in crate::rim) fn of(location: serde_saphyr::Location) -> Self {
         let (line, column) = (location.line(), location.column());
         if line == 0 { Self::START } else { Self { line, column } }
     }
@@ -25,10 +25,10 @@ impl Place {
 
 /// The places of all fields, by their paths: `http.orders.ttl`, `webhooks.bank.secrets[1]`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places(BTreeMap<String, Place>);
+pub(in crate::rim) struct Places(BTreeMap<String, Place>);
 
 impl Places {
-    pub(super) fn of(tree: &Tree) -> Self {
+    pub(in crate::rim) fn of(tree: &Tree) -> Self {
         let mut places = Self::default();
         places.add(tree, "");
         places
@@ -56,12 +56,12 @@ impl Places {
     }
 
     /// True if the file has this field.
-    pub(super) fn has(&self, path: &str) -> bool {
+    pub(in crate::rim) fn has(&self, path: &str) -> bool {
         self.0.contains_key(path)
     }
 
     /// The place of a field; if the field is missing, the place of the section that it belongs to.
-    pub(super) fn find(&self, path: &str) -> Place {
+    pub(in crate::rim) fn find(&self, path: &str) -> Place {
         let mut path = path;
         loop {
             if let Some(place) = self.0.get(path) {
@@ -75,14 +75,14 @@ impl Places {
     }
 
     /// The last field that begins at or before this place.
-    pub(super) fn at(&self, place: Place) -> Option<&str> {
+    pub(in crate::rim) fn at(&self, place: Place) -> Option<&str> {
         let before = self.0.iter().filter(|(_, begins)| **begins <= place);
         before.max_by_key(|(_, begins)| **begins).map(|(path, _)| path.as_str())
     }
 }
 
 /// The structure of a file, without its values.
-pub(super) enum Tree {
+pub(in crate::rim) enum Tree {
     Map(Vec<(Spanned<String>, Self)>),
     List(Vec<Spanned<Self>>),
     Leaf,

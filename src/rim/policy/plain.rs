@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// `true` or `false`, without quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
-pub(super) struct Truth(bool);
+pub(in crate::rim) struct Truth(bool);
 
 impl Truth {
-    pub(super) const fn is_true(self) -> bool {
+    pub(in crate::rim) const fn is_true(self) -> bool {
         self.0
     }
 }
@@ -39,10 +39,10 @@ impl<'de> Deserialize<'de> for Truth {
 /// A whole number from 1 on, without quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub(super) struct Count(NonZeroU32);
+pub(in crate::rim) struct Count(NonZeroU32);
 
 impl Count {
-    pub(super) const fn get(self) -> u32 {
+    pub(in crate::rim) const fn get(self) -> u32 {
         self.0.get()
     }
 }

@@ -4,7 +4,6 @@ use serde::de::DeserializeOwned;
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 use serde_saphyr::{Error, Options};
 
-use super::file::File;
 use super::finding::{PolicyFinding, PolicyRule};
 use super::nearest::nearest;
 use super::place::{Place, Places, Tree};
@@ -16,8 +15,8 @@ pub(super) const MAX_BYTES: usize = 256 * 1024;
 /// The maximum depth of nested sections: a policy has four levels.
 const MAX_DEPTH: usize = 16;
 
-/// Reads the bytes of a policy file.
-pub(super) fn read(bytes: &[u8]) -> Result<(File, Places), PolicyFinding> {
+/// Reads the bytes of a file into its sections.
+pub(in crate::rim) fn read<F: DeserializeOwned>(bytes: &[u8]) -> Result<(F, Places), PolicyFinding> {
     let text = text(bytes)?;
     let places = places(text)?;
     let file = parse(text).map_err(|error| finding(&error, &places))?;
@@ -88,7 +87,7 @@ fn finding(error: &Error, places: &Places) -> PolicyFinding {
 }
 
 /// The advice for an error without a better one.
-const AS_DOCUMENTED: &str = "what docs/policy.md shows";
+const AS_DOCUMENTED: &str = "what the guide of the file shows";
 
 /// The rule, the reason and the advice for errors that have a rule of their own.
 fn named(error: &Error) -> Option<(PolicyRule, String, String)> {

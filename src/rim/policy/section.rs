@@ -8,7 +8,7 @@ macro_rules! section {
         $(#[$about])*
         #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields)]
-        pub(super) struct $name {
+        pub(in crate::rim) struct $name {
             $(
                 $(#[$doc])*
                 #[serde(
@@ -16,15 +16,15 @@ macro_rules! section {
                     deserialize_with = "crate::rim::policy::section::said",
                     skip_serializing_if = "Option::is_none"
                 )]
-                pub(super) $field: Option<$kind>,
+                pub(in crate::rim) $field: Option<$kind>,
             )*
         }
     };
 }
-pub(super) use section;
+pub(in crate::rim) use section;
 
 /// Reads a field that is present. It must have a value: `ttl:` with nothing after it is a mistake, and not a default.
-pub(super) fn said<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+pub(in crate::rim) fn said<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,

@@ -46,7 +46,7 @@ impl Unit {
 /// A span of time that is not empty, in the amount and the unit of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(super) struct Span {
+pub(in crate::rim) struct Span {
     amount: u32,
     unit: Unit,
 }
@@ -58,7 +58,7 @@ word!(
 );
 
 impl Span {
-    pub(super) fn duration(self) -> Duration {
+    pub(in crate::rim) fn duration(self) -> Duration {
         Duration::from_secs(u64::from(self.amount) * self.unit.seconds())
     }
 }
@@ -110,12 +110,12 @@ impl fmt::Display for Span {
 /// The time for which requests are remembered, in days or hours: a shorter window is that of a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(super) struct Ttl(Span);
+pub(in crate::rim) struct Ttl(Span);
 
 word!(Ttl, "^[1-9][0-9]{0,8} ?(h|hours?|d|days?)$", "A time in days or hours: `30 days`, `72 hours`.");
 
 impl Ttl {
-    pub(super) fn duration(self) -> Duration {
+    pub(in crate::rim) fn duration(self) -> Duration {
         self.0.duration()
     }
 }
@@ -141,7 +141,7 @@ impl From<Ttl> for String {
 }
 
 /// A duration for people, to the minute: `75 h 35 min`.
-pub(super) fn told(duration: Duration) -> String {
+pub(in crate::rim) fn told(duration: Duration) -> String {
     let exact = written(duration);
     let (hours, minutes) = (duration.as_secs() / 3600, duration.as_secs() / 60 % 60);
     let is_short = exact.split(' ').next().is_some_and(|amount| amount.len() <= 3);
@@ -149,7 +149,7 @@ pub(super) fn told(duration: Duration) -> String {
 }
 
 /// A duration in the form of the file, in the largest unit that divides it.
-pub(super) fn written(duration: Duration) -> String {
+pub(in crate::rim) fn written(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (unit, names) = UNITS
         .iter()

@@ -19,7 +19,7 @@ macro_rules! word {
         }
     };
 }
-pub(super) use word;
+pub(in crate::rim) use word;
 
 /// A text whose form is checked when it is read.
 macro_rules! checked {
@@ -27,12 +27,12 @@ macro_rules! checked {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub(super) struct $name(String);
+        pub(in crate::rim) struct $name(String);
 
         word!($name, $pattern, $about);
 
         impl $name {
-            pub(super) fn as_str(&self) -> &str {
+            pub(in crate::rim) fn as_str(&self) -> &str {
                 &self.0
             }
         }
@@ -99,7 +99,7 @@ checked!(
 );
 
 /// The beginning of the message about a secret in the file.
-pub(super) const SECRET: &str =
+pub(in crate::rim) const SECRET: &str =
     "a secret is named by its environment variable, in capitals, and never written here";
 
 checked!(
@@ -136,7 +136,7 @@ checked!(
 );
 
 /// The parts of a key that doors know by name.
-pub(super) const NAMED: [&str; 9] = [
+pub(in crate::rim) const NAMED: [&str; 9] = [
     "provider",
     "event_id",
     "version",
@@ -149,7 +149,7 @@ pub(super) const NAMED: [&str; 9] = [
 ];
 
 /// The parts that are recognized only to explain why they make no key.
-pub(super) const UNSTABLE: [&str; 8] =
+pub(in crate::rim) const UNSTABLE: [&str; 8] =
     ["now", "timestamp", "received_at", "attempt", "random", "uuid", "redelivered", "sequence"];
 
 checked!(

@@ -1,10 +1,11 @@
-//! The rims: what comes in by HTTP, by webhooks and by short windows, and what goes out.
+//! The rims: what comes in by HTTP, by MCP, by webhooks and by short windows, and what goes out.
 
 mod api;
 mod cli;
 mod guard_service;
 mod http;
 mod http_sink;
+mod mcp;
 mod nonce;
 mod one_send;
 pub(crate) mod webhook;

@@ -1,0 +1,148 @@
+//! The operation of a tool: its call and its lookup, at the server.
+
+use std::sync::Arc;
+
+use rmcp::ServiceError;
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, RequestMetaObject, ServerResult};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use super::file::{Errors, LookupSection};
+use super::lookup::{arguments, found, id, text};
+use super::policy::ToolPolicy;
+use super::progress::Heard;
+use super::template::Values;
+use super::upstream::{Unanswered, Upstream};
+use crate::ledger::{ErrorKind, LookupResult};
+use crate::tool::{Call, Done, DynamicTool, ToolError};
+
+/// The field of a request's `_meta` that names the operation.
+pub(super) const KEY: &str = "idempotencyKey";
+
+/// The tool that carries out the operations of a policy.
+pub(super) fn operation(policy: &Arc<ToolPolicy>, server: &Arc<Upstream>) -> DynamicTool {
+    let (calling, at) = (policy.clone(), server.clone());
+    let declared = policy.declared().call(move |call, input| {
+        let (policy, server) = (calling.clone(), at.clone());
+        async move { carried_out(&policy, &server, call, &input).await }
+    });
+    let Some(section) = policy.lookup.clone() else { return declared };
+    let (section, at) = (Arc::new(section), server.clone());
+    declared.reconcile(move |call, input| {
+        let (section, server) = (section.clone(), at.clone());
+        async move { looked_up(&section, &server, &call, &input).await }
+    })
+}
+
+/// Calls the tool at its server, once.
+async fn carried_out(
+    policy: &ToolPolicy,
+    server: &Upstream,
+    call: Call,
+    input: &Value,
+) -> Result<Done<Value>, ToolError> {
+    let mut arguments = input["arguments"].clone();
+    if let Some(reference) = &policy.reference {
+        put(&mut arguments, reference, call.key())?;
+    }
+    let listener = server.clients.waiting(call.operation_key().as_str());
+    let request = request(input, arguments, Some(call.key()));
+    let heard = Heard { listener, call: Some(call.clone()) };
+    let answer = server.request(request, heard, &CancellationToken::new()).await;
+    let answer = answer.map_err(|unanswered| error(policy, unanswered)).and_then(complete)?;
+    if answer["isError"] == true && policy.errors != Errors::Recorded {
+        let kind = if policy.errors == Errors::NotDone { ErrorKind::Validation } else { ErrorKind::Unknown };
+        return Err(ToolError::new(kind, text(&answer)));
+    }
+    // The id is in the answer's content, as a lookup reads it.
+    let content = match answer.get("structuredContent") {
+        Some(content) if !content.is_null() => content.clone(),
+        _ => serde_json::from_str(&text(&answer)).unwrap_or_default(),
+    };
+    let external = policy.id.as_ref().and_then(|pointer| id(content.pointer(pointer)?));
+    Ok(Done::found(answer, external))
+}
+
+async fn looked_up(
+    section: &LookupSection,
+    server: &Upstream,
+    call: &Call,
+    input: &Value,
+) -> Result<LookupResult<Value>, ToolError> {
+    let values = Values { key: call.key(), arguments: &input["arguments"] };
+    let mut params = CallToolRequestParams::new(section.tool.clone().unwrap_or_default());
+    params.arguments = Some(arguments(section, &values));
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    match server.request(request, Heard::default(), &CancellationToken::new()).await {
+        Ok(answer) => Ok(found(section, &values, &complete(answer)?)),
+        Err(unanswered) => {
+            tracing::debug!(server = server.name(), error = %unanswered, "lookup not answered");
+            Ok(LookupResult::Unknown)
+        }
+    }
+}
+
+/// The request of a tool call, as the gateway records it: the tool and its arguments.
+pub(super) fn request(input: &Value, arguments: Value, key: Option<&str>) -> ClientRequest {
+    let mut params = CallToolRequestParams::new(input["tool"].as_str().unwrap_or_default().to_owned());
+    if let Value::Object(arguments) = arguments {
+        params.arguments = Some(arguments);
+    }
+    if let Some(key) = key {
+        let mut meta = RequestMetaObject::new();
+        meta.0.insert(KEY.to_owned(), key.into());
+        params.meta = Some(meta);
+    }
+    ClientRequest::CallToolRequest(CallToolRequest::new(params))
+}
+
+/// Puts the reference of the operation into the arguments, at a place whose parent exists.
+fn put(arguments: &mut Value, pointer: &str, key: &str) -> Result<(), ToolError> {
+    let (parent, name) = pointer.rsplit_once('/').unwrap_or_default();
+    let name = name.replace("~1", "/").replace("~0", "~");
+    if arguments.is_null() {
+        *arguments = Map::new().into();
+    }
+    match arguments.pointer_mut(parent) {
+        Some(Value::Object(fields)) => {
+            fields.insert(name, key.into());
+            Ok(())
+        }
+        _ => Err(ToolError::refused(format!("the arguments have no place `{pointer}` for the reference"))),
+    }
+}
+
+/// A complete answer, as it is recorded.
+fn complete(answer: ServerResult) -> Result<Value, ToolError> {
+    let unreadable =
+        || ToolError::unknown("the server has answered with something that is no result of a tool");
+    match answer {
+        ServerResult::CallToolResult(result) => serde_json::to_value(result).map_err(|_| unreadable()),
+        ServerResult::EmptyResult(_) => Ok(serde_json::json!({ "content": [] })),
+        _ => Err(unreadable()),
+    }
+}
+
+/// What is known of a call that has no answer.
+fn error(policy: &ToolPolicy, unanswered: Unanswered) -> ToolError {
+    let error = match unanswered {
+        Unanswered::NotReady(why) => return ToolError::not_sent(why),
+        Unanswered::Cancelled => return ToolError::unknown("the request was cancelled"),
+        Unanswered::Service(error) => error,
+    };
+    let text = error.to_string();
+    let kind = match error {
+        // Method not found, invalid request, no JSON: the server has not called the tool. "Invalid params" (-32602) does not say so:
+        // servers of the TypeScript SDK also answer it when the output of a tool does not fit its schema.
+        ServiceError::McpError(error) if matches!(error.code.0, -32601 | -32600 | -32700) => {
+            ErrorKind::Validation
+        }
+        ServiceError::McpError(_) if policy.errors == Errors::NotDone => ErrorKind::Validation,
+        ServiceError::McpError(_) => ErrorKind::Server,
+        // A line that was not written to its end is no request.
+        ServiceError::TransportSend(_) => ErrorKind::Unreachable,
+        ServiceError::TransportClosed => ErrorKind::Disconnected,
+        _ => ErrorKind::Unknown,
+    };
+    ToolError::new(kind, text)
+}

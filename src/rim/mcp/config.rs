@@ -1,0 +1,131 @@
+//! The configuration of a gateway: the file, read and checked, with its defaults filled in.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::check::Check;
+use super::error::McpError;
+use super::file::{GatewayFile, ServerSection};
+use super::policy::{ToolPolicy, unguarded};
+use crate::id::Tenant;
+use crate::rim::policy::read::read;
+use crate::rim::policy::span::Span;
+
+/// The configuration of a gateway, read from its file.
+#[derive(Clone, Debug)]
+pub struct McpConfig {
+    pub(super) ledger: PathBuf,
+    pub(super) client: String,
+    pub(super) tenant: Tenant,
+    pub(super) servers: Vec<Arc<ServerConfig>>,
+}
+
+/// A server, with the policies of its tools.
+#[derive(Clone, Debug)]
+pub(super) struct ServerConfig {
+    pub(super) name: String,
+    pub(super) section: ServerSection,
+    pub(super) ready_within: Duration,
+    pub(super) tools: Vec<Arc<ToolPolicy>>,
+    /// The policy of tools without one: a call is recorded, and a person is asked when its outcome is unknown.
+    pub(super) others: Arc<ToolPolicy>,
+    /// The policy of tools whose `idempotentHint` is believed.
+    pub(super) idempotent: Arc<ToolPolicy>,
+}
+
+impl McpConfig {
+    /// Reads a configuration from the bytes of its file: UTF-8, YAML, at most 256 KiB.
+    ///
+    /// # Errors
+    /// [`McpError::Config`] if a field is unknown, missing or unsafe, with the line, the column and what to write instead.
+    ///
+    /// ```
+    /// use counterfoil::mcp::{McpConfig, McpError};
+    /// let file = "ledger: calls.db\nservers:\n  notes:\n    comand: notes-server\n";
+    /// let Err(McpError::Config(findings)) = McpConfig::parse(file) else { panic!() };
+    /// assert_eq!((findings[0].line, findings[0].instead.as_str()), (4, "`command`"));
+    /// ```
+    pub fn parse(file: impl AsRef<[u8]>) -> Result<Self, McpError> {
+        let (file, places): (GatewayFile, _) =
+            read(file.as_ref()).map_err(|finding| McpError::Config(vec![finding]))?;
+        let mut check = Check::new(places);
+        let config = config(&mut check, &file);
+        let findings = check.into_findings();
+        if findings.is_empty() { Ok(config) } else { Err(McpError::Config(findings)) }
+    }
+
+    /// The file of the ledger.
+    pub fn ledger(&self) -> &std::path::Path {
+        &self.ledger
+    }
+
+    /// The tenant that owns the operations.
+    pub const fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+}
+
+/// The time within which the same call is one operation.
+const WINDOW: Duration = Duration::from_mins(10);
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+fn config(check: &mut Check, file: &GatewayFile) -> McpConfig {
+    let ledger = file.ledger.clone().unwrap_or_default();
+    if ledger.is_empty() {
+        check.finding("ledger", "there is no ledger to record calls in", "`ledger: calls.db`");
+    }
+    let client = file.client.clone().unwrap_or_else(|| "client".to_owned());
+    if client.is_empty() || client.len() > 64 || client.chars().any(char::is_control) {
+        check.finding(
+            "client",
+            "the name of the client is empty, too long or unprintable",
+            "`client: claude`",
+        );
+    }
+    let tenant = file.tenant.as_ref().map_or_else(|| Ok(Tenant::default()), Tenant::new);
+    let tenant = tenant.unwrap_or_else(|error| {
+        check.finding("tenant", &error.to_string(), "`tenant: acme`");
+        Tenant::default()
+    });
+    let window = check.window("window", file.window.map_or(WINDOW, Span::duration));
+    let sections = file.servers.iter().flatten();
+    let servers: Vec<_> = sections
+        .map(|(name, section)| Arc::new(server(check, name.as_str(), section, &client, window)))
+        .collect();
+    if servers.is_empty() {
+        check.finding("servers", "there is no server", "`servers: { notes: { command: notes-server } }`");
+    }
+    McpConfig { ledger: ledger.into(), client, tenant, servers }
+}
+
+fn server(
+    check: &mut Check,
+    name: &str,
+    section: &ServerSection,
+    client: &str,
+    window: Duration,
+) -> ServerConfig {
+    let path = format!("servers.{name}");
+    if section.command.as_ref().is_none_or(String::is_empty) {
+        check.finding(&path, "a server is a program, and this one names none", "`command: notes-server`");
+    }
+    let window = section.window.map_or(window, Span::duration);
+    let window = check.window(&format!("{path}.window"), window);
+    let sections = section.tools.iter().flatten();
+    let tools = sections
+        .map(|(tool, section)| {
+            let path = format!("{path}.tools.{tool}");
+            Arc::new(ToolPolicy::of(check, &path, (name, tool), section, (client, window)))
+        })
+        .collect();
+    let [others, idempotent] = unguarded(name, window);
+    ServerConfig {
+        name: name.to_owned(),
+        section: section.clone(),
+        ready_within: section.ready_within.map_or(READY_WITHIN, Span::duration),
+        tools,
+        others: Arc::new(others),
+        idempotent: Arc::new(idempotent),
+    }
+}

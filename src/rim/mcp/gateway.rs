@@ -1,0 +1,90 @@
+//! The gateway: it opens the ledger, and serves clients.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rmcp::service::ServiceExt as _;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::call::operation;
+use super::catalogue::Catalogue;
+use super::config::McpConfig;
+use super::error::McpError;
+use super::inner::Inner;
+use super::lines::Lines;
+use super::progress::Clients;
+use super::session::Session;
+use super::upstream::Upstream;
+use crate::exec::{Executor, ExecutorBuilder};
+
+/// A gateway between MCP clients and MCP servers.
+#[derive(Clone)]
+pub struct McpGateway {
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for McpGateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpGateway").field("ledger", &self.inner.config.ledger).finish_non_exhaustive()
+    }
+}
+
+impl McpGateway {
+    /// Opens the ledger that the configuration names. Servers are started when a client asks for them.
+    ///
+    /// # Errors
+    /// [`McpError::Start`] if the ledger was refused, for example because another process has it open.
+    pub async fn open(config: McpConfig) -> Result<Self, McpError> {
+        let executor = Executor::sqlite(&config.ledger);
+        Self::open_on(config, executor).await
+    }
+
+    /// Opens the ledger of this executor instead: a PostgreSQL database, or one with a clock or a crash point of its own.
+    ///
+    /// # Errors
+    /// [`McpError::Start`] if the ledger was refused.
+    pub async fn open_on(config: McpConfig, executor: ExecutorBuilder) -> Result<Self, McpError> {
+        let (clients, catalogue) = (Arc::<Clients>::default(), Arc::<Catalogue>::default());
+        let server =
+            |of: &Arc<_>| Arc::new(Upstream::new(Arc::clone(of), clients.clone(), catalogue.clone()));
+        let servers: Vec<_> = config.servers.iter().map(server).collect();
+        let mut builder = executor;
+        for server in &servers {
+            let of = &server.config;
+            let recorded = of.tools.iter().filter(|policy| !policy.passes());
+            for policy in recorded.chain([&of.others, &of.idempotent]) {
+                builder = builder.dynamic_tool(operation(policy, server));
+            }
+        }
+        let executor = builder.open().await?;
+        Ok(Self { inner: Arc::new(Inner { config, executor, servers, clients, catalogue }) })
+    }
+
+    /// Serves one client until it leaves.
+    ///
+    /// # Errors
+    /// [`McpError::Client`] if the client does not begin as MCP says.
+    pub async fn serve(
+        &self,
+        input: impl AsyncRead + Send + Unpin + 'static,
+        output: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Result<(), McpError> {
+        let client = |reason: String| McpError::Client { reason };
+        let session = Session(self.inner.clone());
+        let serving = Box::pin(session.serve(Lines::new(input, output))).await;
+        let serving = serving.map_err(|error| client(error.to_string()))?;
+        serving.waiting().await.map(drop).map_err(|error| client(error.to_string()))
+    }
+
+    /// The executor of the gateway, for its questions and approvals.
+    pub fn executor(&self) -> &Executor {
+        &self.inner.executor
+    }
+
+    /// Stops the servers, waits at most `drain` for calls in flight, and closes the ledger.
+    pub async fn shutdown(self, drain: Duration) {
+        self.inner.executor.clone().shutdown(drain).await;
+        join_all(self.inner.servers.iter().map(|server| server.close())).await;
+    }
+}

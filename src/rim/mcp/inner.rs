@@ -1,0 +1,206 @@
+//! The state of a gateway, and the way of a call through it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rmcp::ErrorData;
+use rmcp::model::{CallToolResponse, CallToolResult, ClientRequest, RequestMetaObject, ServerResult};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Map, Value, json};
+
+use super::answer::{About, answer, refused};
+use super::approval::Asking;
+use super::arguments::{normalize, take_again};
+use super::call::{KEY, request};
+use super::catalogue::{Catalogue, Listed, Listing, OfServer};
+use super::config::McpConfig;
+use super::identity::{Called, Rule, identity, within_window};
+use super::progress::{Clients, Heard, Listener};
+use super::upstream::{Unanswered, Upstream};
+use crate::exec::{ExecError, Executor, Outcome, RequestError, ToolRequest};
+use crate::ledger::{ApprovalError, Key};
+
+/// What all clients of a gateway share.
+pub(super) struct Inner {
+    pub(super) config: McpConfig,
+    pub(super) executor: Executor,
+    pub(super) servers: Vec<Arc<Upstream>>,
+    pub(super) clients: Arc<Clients>,
+    pub(super) catalogue: Arc<Catalogue>,
+}
+
+/// A call of a tool that writes.
+struct Writing<'c> {
+    listing: &'c Listing,
+    arguments: Map<String, Value>,
+    again: u32,
+    key: Option<&'c str>,
+    context: &'c RequestContext<RoleServer>,
+}
+
+impl Inner {
+    /// The lists of all servers. A server that does not answer is left out, and asked again the next time.
+    pub(super) async fn listed(&self) -> Arc<Listed> {
+        if let Some(known) = self.catalogue.known() {
+            return known;
+        }
+        let lists = join_all(self.servers.iter().enumerate().map(|(number, server)| async move {
+            let peer = server.peer().await.ok()?;
+            let can = peer.peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
+            let tools = if can.tools.is_some() { peer.list_all_tools().await } else { Ok(Vec::new()) };
+            let prompts = if can.prompts.is_some() { peer.list_all_prompts().await } else { Ok(Vec::new()) };
+            match (tools, prompts) {
+                (Ok(tools), Ok(prompts)) => {
+                    Some(OfServer { server: number, config: server.config.clone(), tools, prompts })
+                }
+                (Err(error), _) | (_, Err(error)) => {
+                    tracing::warn!(server = server.name(), %error, "MCP server did not list its tools");
+                    None
+                }
+            }
+        }));
+        let lists = lists.await;
+        let is_complete = lists.iter().all(Option::is_some);
+        let listed = Arc::new(Listed::of(lists.into_iter().flatten().collect()));
+        if is_complete {
+            self.catalogue.keep(listed.clone());
+        }
+        listed
+    }
+
+    /// A call of a tool by a client.
+    pub(super) async fn call(
+        &self,
+        name: &str,
+        arguments: Option<Map<String, Value>>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let listed = self.listed().await;
+        let unknown = || ErrorData::invalid_params(format!("there is no tool {name:?}"), None);
+        let listing = listed.tool(name).ok_or_else(unknown)?;
+        let mut arguments = arguments.unwrap_or_default();
+        if listing.passes() {
+            return self.pass(&listing, arguments, context).await;
+        }
+        let again = match take_again(&mut arguments) {
+            Ok(again) => again,
+            Err(why) => return Ok(refused(&why).into()),
+        };
+        normalize(&listing.schema, &mut arguments);
+        let key = key_of(&context.meta).map_err(|why| ErrorData::invalid_params(why, None))?;
+        let writing = Writing { listing: &listing, arguments, again, key, context };
+        let answered = tokio::select! {
+            biased;
+            answered = self.write(&writing) => answered,
+            // The call itself goes on, and its outcome is recorded.
+            () = context.ct.cancelled() => Ok(refused("the request was cancelled; if the call was sent already, it goes on and is recorded")),
+        };
+        answered
+            .map(CallToolResponse::from)
+            .map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    }
+
+    /// Passes a call that reads on, without a record.
+    async fn pass(
+        &self,
+        listing: &Listing,
+        arguments: Map<String, Value>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let request = request(&json!({ "tool": listing.tool }), arguments.into(), None);
+        let heard = Heard { listener: listener(context), call: None };
+        match self.forward(listing.server, request, heard, context).await? {
+            ServerResult::CallToolResult(result) => Ok(result.into()),
+            ServerResult::EmptyResult(_) => Ok(CallToolResult::success(Vec::new()).into()),
+            _ => Err(ErrorData::internal_error(
+                "the server has answered with something that is no result of a tool",
+                None,
+            )),
+        }
+    }
+
+    /// Passes a request on to a server.
+    pub(super) async fn forward(
+        &self,
+        server: usize,
+        request: ClientRequest,
+        heard: Heard,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<ServerResult, ErrorData> {
+        let answered = self.servers[server].request(request, heard, &context.ct).await;
+        answered.map_err(Unanswered::into_error)
+    }
+
+    /// Carries a call that writes out as an operation of the ledger.
+    async fn write(&self, writing: &Writing<'_>) -> Result<CallToolResult, ExecError> {
+        let Writing { listing, arguments, again, key, context } = writing;
+        let (policy, tenant) = (&listing.policy, &self.config.tenant);
+        let client = self.config.client.as_str();
+        let called = Called { client, tool: &listing.tool, arguments, key: *key, again: *again };
+        let (key, rule) = match identity(policy, &called) {
+            Ok(identity) => identity,
+            Err(why) => return Ok(refused(&why)),
+        };
+        let key = match self.now(key, rule, policy.window).await {
+            Err(ExecError::Request(RequestError::Key(error))) => {
+                return Ok(refused(&format!("the key of the request cannot be used: {error}")));
+            }
+            key => key?,
+        };
+        let rendered = key.render()?;
+        let input = json!({ "tool": listing.tool, "arguments": arguments });
+        let request = ToolRequest::new(tenant.clone(), &policy.operation, input.clone()).key(key);
+        let _waiting = self.clients.wait(rendered.to_string(), listener(context));
+        let mut outcome = self.executor.execute(request.clone()).await?;
+        if lacks_approval(&outcome) {
+            let asking = Asking {
+                executor: &self.executor,
+                tenant,
+                policy,
+                key: &rendered,
+                input: &input,
+                client: (client, &context.peer),
+            };
+            let approval = match asking.approval().await {
+                Ok(approval) => approval,
+                Err(why) => return Ok(refused(&why)),
+            };
+            outcome = self.executor.execute(request.approved_by(&approval)).await?;
+        }
+        Ok(answer(&outcome, &About { key: rendered.as_str(), rule, again: *again }))
+    }
+
+    /// The key under which a call goes at this moment.
+    async fn now(&self, key: Key, rule: Rule, window: Duration) -> Result<Key, ExecError> {
+        key.render()?;
+        if rule != Rule::Window {
+            return Ok(key);
+        }
+        let now = self.executor.core().now();
+        within_window(&self.executor, (&self.config.tenant, key), (window, now)).await
+    }
+}
+
+/// `idempotencyKey` of a request.
+fn key_of(meta: &RequestMetaObject) -> Result<Option<&str>, String> {
+    match meta.0.get(KEY) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(key)) if !key.is_empty() => Ok(Some(key)),
+        Some(_) => Err(format!("`{KEY}` is a text that is not empty")),
+    }
+}
+
+fn lacks_approval(outcome: &Outcome) -> bool {
+    let Outcome::Refused(refused) = outcome else { return false };
+    matches!(
+        **refused,
+        RequestError::Approval(ApprovalError::Missing { .. } | ApprovalError::PersonNeeded { .. })
+    )
+}
+
+/// The client, if it has asked for the progress of its call.
+fn listener(context: &RequestContext<RoleServer>) -> Option<Listener> {
+    let token = context.meta.get_progress_token()?;
+    Some(Listener { client: context.peer.clone(), token })
+}

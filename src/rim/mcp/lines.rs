@@ -1,0 +1,131 @@
+//! A client on a stream: one JSON-RPC message a line. A line that is none is answered with an error.
+
+use std::io;
+use std::sync::Arc;
+
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ServerJsonRpcMessage};
+use rmcp::service::RoleServer;
+use rmcp::transport::Transport;
+use serde_json::{Value, json};
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
+    BufReader,
+};
+use tokio::sync::{Mutex, mpsc};
+
+use super::call::KEY;
+
+/// The longest line, in bytes. The ledger takes smaller ones, and says so by itself.
+const LONGEST: u64 = 16 * 1024 * 1024;
+/// The number of messages that are read ahead.
+const AHEAD: usize = 64;
+
+type Output = Arc<Mutex<Option<Box<dyn AsyncWrite + Send + Unpin>>>>;
+
+/// A client on a stream.
+pub(super) struct Lines {
+    messages: mpsc::Receiver<ClientJsonRpcMessage>,
+    output: Output,
+}
+
+impl Lines {
+    pub(super) fn new(
+        input: impl AsyncRead + Send + Unpin + 'static,
+        output: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Self {
+        let output: Output = Arc::new(Mutex::new(Some(Box::new(output))));
+        let (read, messages) = mpsc::channel(AHEAD);
+        // Reading must not be cut off in the middle of a line, which `receive` may be.
+        drop(tokio::spawn(read_all(input, read, output.clone())));
+        Self { messages, output }
+    }
+}
+
+async fn read_all(
+    input: impl AsyncRead + Send + Unpin,
+    messages: mpsc::Sender<ClientJsonRpcMessage>,
+    output: Output,
+) -> io::Result<()> {
+    let mut input = BufReader::new(input);
+    loop {
+        let mut line = Vec::new();
+        if (&mut input).take(LONGEST).read_until(b'\n', &mut line).await? == 0 {
+            return Ok(());
+        }
+        let parsed = if line.len() as u64 == LONGEST && line.last() != Some(&b'\n') {
+            skip_line(&mut input).await?;
+            Err((Value::Null, format!("the message has more than {LONGEST} bytes")))
+        } else if line.trim_ascii().is_empty() {
+            continue;
+        } else {
+            message(&line)
+        };
+        match parsed {
+            Ok(message) => {
+                if messages.send(message).await.is_err() {
+                    return Ok(());
+                }
+            }
+            Err((id, why)) => {
+                tracing::warn!(why, "message of an MCP client refused");
+                let error = json!({ "code": ErrorCode::INVALID_REQUEST.0, "message": why });
+                write(&output, &json!({ "jsonrpc": "2.0", "id": id, "error": error })).await?;
+            }
+        }
+    }
+}
+
+async fn skip_line(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<()> {
+    loop {
+        let available = input.fill_buf().await?;
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let (consumed, ends) = end.map_or((available.len(), available.is_empty()), |at| (at + 1, true));
+        input.consume(consumed);
+        if ends {
+            return Ok(());
+        }
+    }
+}
+
+/// The message of a line. A key that stands beside the parameters of a call, as the proposal has it, moves to the
+/// place where requests have their metadata.
+fn message(line: &[u8]) -> Result<ClientJsonRpcMessage, (Value, String)> {
+    let mut message: Value = serde_json::from_slice(line)
+        .map_err(|error| (Value::Null, format!("the message is no JSON: {error}")))?;
+    let id = message.get("id").cloned().unwrap_or_default();
+    if message["method"] == "tools/call"
+        && let Some(params) = message.get_mut("params").and_then(Value::as_object_mut)
+        && let Some(key) = params.remove(KEY)
+        && let Some(meta) = params.entry("_meta").or_insert_with(|| json!({})).as_object_mut()
+    {
+        meta.insert(KEY.to_owned(), key);
+    }
+    serde_json::from_value(message).map_err(|_| (id, "the message is not as JSON-RPC and MCP say".to_owned()))
+}
+
+async fn write<T: serde::Serialize + Sync>(output: &Output, message: &T) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    let mut output = output.lock().await;
+    let output = output.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
+    output.write_all(&line).await?;
+    output.flush().await
+}
+
+impl Transport<RoleServer> for Lines {
+    type Error = io::Error;
+
+    fn send(&mut self, item: ServerJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let output = self.output.clone();
+        async move { write(&output, &item).await }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        self.messages.recv().await
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.output.lock().await.take();
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! A gateway between MCP clients and MCP servers: it records each call that writes before it is sent, answers it from
+//! its record when it comes again, and finds out or asks when its fate is unknown. Feature `mcp`.
+//!
+//! `counterfoil mcp --config gateway.yml` is a program that takes the place of a server in a client's configuration.
+//! [`McpGateway`] is the same for a program of one's own.
+
+mod answer;
+mod approval;
+mod arguments;
+mod call;
+mod catalogue;
+mod check;
+mod config;
+mod error;
+mod file;
+mod gateway;
+mod identity;
+mod inner;
+mod lines;
+mod lookup;
+mod policy;
+mod progress;
+mod server;
+mod session;
+mod template;
+mod upstream;
+
+pub use config::McpConfig;
+pub use error::McpError;
+pub use gateway::McpGateway;

@@ -1,0 +1,94 @@
+//! What a server sends on its own: notifications and questions, which are passed on to the clients.
+#![allow(deprecated, reason = "sampling, roots and logging are passed on for as long as servers use them")]
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ClientResult, CreateMessageRequest, CreateMessageRequestParams,
+    CreateMessageResult, ElicitRequest, ElicitRequestParams, ElicitResult, Implementation, ListRootsRequest,
+    ListRootsResult, LoggingMessageNotification, LoggingMessageNotificationParam, ProgressNotificationParam,
+    PromptListChangedNotification, ResourceListChangedNotification, ResourceUpdatedNotification,
+    ResourceUpdatedNotificationParam, ServerNotification, ServerRequest, ToolListChangedNotification,
+};
+use rmcp::service::{NotificationContext, RequestContext, RoleClient};
+use rmcp::{ClientHandler, ErrorData};
+
+use super::catalogue::Catalogue;
+use super::progress::Clients;
+
+/// The gateway as one of its servers sees it.
+pub(super) struct FromServer {
+    pub(super) server: String,
+    pub(super) clients: Arc<Clients>,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) capabilities: ClientCapabilities,
+}
+
+type Context = NotificationContext<RoleClient>;
+
+fn unexpected() -> ErrorData {
+    ErrorData::internal_error("the client has answered with something else", None)
+}
+
+impl ClientHandler for FromServer {
+    fn get_info(&self) -> ClientConfig {
+        let own = Implementation::new("counterfoil", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(self.capabilities.clone(), own)
+    }
+
+    async fn create_message(
+        &self,
+        params: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        let request = ServerRequest::CreateMessageRequest(CreateMessageRequest::new(params));
+        match self.clients.ask(request).await? {
+            ClientResult::CreateMessageResult(result) => Ok(*result),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        match self.clients.ask(ServerRequest::ListRootsRequest(ListRootsRequest::default())).await? {
+            ClientResult::ListRootsResult(result) => Ok(result),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn create_elicitation(
+        &self,
+        params: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        match self.clients.ask(ServerRequest::ElicitRequest(ElicitRequest::new(params))).await? {
+            ClientResult::ElicitResult(result) => Ok(result),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn on_progress(&self, params: ProgressNotificationParam, _: Context) {
+        self.clients.progress(&self.server, params).await;
+    }
+
+    async fn on_logging_message(&self, params: LoggingMessageNotificationParam, _: Context) {
+        self.clients.tell(ServerNotification::from(LoggingMessageNotification::new(params))).await;
+    }
+
+    async fn on_resource_updated(&self, params: ResourceUpdatedNotificationParam, _: Context) {
+        self.clients.tell(ServerNotification::from(ResourceUpdatedNotification::new(params))).await;
+    }
+
+    async fn on_resource_list_changed(&self, _: Context) {
+        self.clients.tell(ServerNotification::from(ResourceListChangedNotification::default())).await;
+    }
+
+    async fn on_tool_list_changed(&self, _: Context) {
+        self.catalogue.forget();
+        self.clients.tell(ServerNotification::from(ToolListChangedNotification::default())).await;
+    }
+
+    async fn on_prompt_list_changed(&self, _: Context) {
+        self.catalogue.forget();
+        self.clients.tell(ServerNotification::from(PromptListChangedNotification::default())).await;
+    }
+}

@@ -1,0 +1,209 @@
+//! A client of the gateway: what it asks, and the server that answers.
+#![allow(
+    deprecated,
+    reason = "logging, roots and subscriptions are passed on for as long as clients use them"
+)]
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ClientNotification, ClientRequest, CompleteRequest,
+    CompleteRequestParams, CompleteResult, GetPromptRequest, GetPromptRequestParams, GetPromptResponse,
+    Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequest, ReadResourceRequestParams, ReadResourceResponse, Reference,
+    RootsListChangedNotification, ServerCapabilities, ServerConfig, ServerResult, SetLevelRequest,
+    SetLevelRequestParams, SubscribeRequest, SubscribeRequestParams, UnsubscribeRequest,
+    UnsubscribeRequestParams,
+};
+use rmcp::service::{NotificationContext, Peer, RequestContext, RoleClient, RoleServer};
+use rmcp::{ErrorData, ServerHandler};
+
+use super::inner::Inner;
+use super::progress::Heard;
+
+/// The gateway as one of its clients sees it.
+pub(super) struct Session(pub(super) Arc<Inner>);
+
+type Context = RequestContext<RoleServer>;
+type Page = Option<PaginatedRequestParams>;
+
+fn unexpected() -> ErrorData {
+    ErrorData::internal_error("the server has answered with something else", None)
+}
+
+impl Session {
+    /// The servers that are ready and have resources.
+    async fn with_resources(&self) -> Vec<(usize, Peer<RoleClient>)> {
+        let mut ready = Vec::new();
+        for (number, server) in self.0.servers.iter().enumerate() {
+            let Ok(peer) = server.peer().await else { continue };
+            if peer.peer_info().is_some_and(|info| info.capabilities.resources.is_some()) {
+                ready.push((number, peer));
+            }
+        }
+        ready
+    }
+
+    /// Asks the servers with resources one by one, until one knows the resource.
+    async fn ask_for_resource(
+        &self,
+        request: impl Fn() -> ClientRequest,
+        context: &Context,
+    ) -> Result<ServerResult, ErrorData> {
+        let mut answer = Err(ErrorData::resource_not_found("no server has this resource", None));
+        for (number, _) in self.with_resources().await {
+            answer = self.0.forward(number, request(), Heard::default(), context).await;
+            if answer.is_ok() {
+                break;
+            }
+        }
+        answer
+    }
+
+    async fn prompt(&self, name: &str) -> Result<(usize, String), ErrorData> {
+        let listed = self.0.listed().await;
+        let unknown = || ErrorData::invalid_params(format!("there is no prompt {name:?}"), None);
+        listed.prompt(name).cloned().ok_or_else(unknown)
+    }
+}
+
+impl ServerHandler for Session {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_prompts()
+            .enable_prompts_list_changed()
+            .enable_resources()
+            .enable_resources_list_changed()
+            .enable_resources_subscribe()
+            .enable_logging()
+            .enable_completions()
+            .build();
+        let own = Implementation::new("counterfoil", env!("CARGO_PKG_VERSION"));
+        ServerConfig::new(capabilities).with_server_info(own)
+    }
+
+    async fn initialize(
+        &self,
+        params: InitializeRequestParams,
+        context: Context,
+    ) -> Result<InitializeResult, ErrorData> {
+        context.peer.set_peer_info(params.clone());
+        self.0.clients.connect(&context.peer);
+        self.negotiate_initialize(&params)
+    }
+
+    async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
+        for server in &self.0.servers {
+            if let Ok(peer) = server.peer().await {
+                let notification = ClientNotification::from(RootsListChangedNotification::default());
+                drop(peer.send_notification(notification).await); // it may have ended
+            }
+        }
+    }
+
+    async fn list_tools(&self, _: Page, _: Context) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.0.listed().await.tools.clone()))
+    }
+
+    async fn call_tool(
+        &self,
+        params: CallToolRequestParams,
+        context: Context,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.0.call(&params.name, params.arguments, &context).await
+    }
+
+    async fn list_prompts(&self, _: Page, _: Context) -> Result<ListPromptsResult, ErrorData> {
+        Ok(ListPromptsResult::with_all_items(self.0.listed().await.prompts.clone()))
+    }
+
+    async fn get_prompt(
+        &self,
+        mut params: GetPromptRequestParams,
+        context: Context,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let (server, name) = self.prompt(&params.name).await?;
+        params.name = name;
+        let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
+        match self.0.forward(server, request, Heard::default(), &context).await? {
+            ServerResult::GetPromptResult(result) => Ok(result.into()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn list_resources(&self, _: Page, _: Context) -> Result<ListResourcesResult, ErrorData> {
+        let mut resources = Vec::new();
+        for (_, peer) in self.with_resources().await {
+            resources.extend(peer.list_all_resources().await.unwrap_or_default());
+        }
+        Ok(ListResourcesResult::with_all_items(resources))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Page,
+        _: Context,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let mut templates = Vec::new();
+        for (_, peer) in self.with_resources().await {
+            templates.extend(peer.list_all_resource_templates().await.unwrap_or_default());
+        }
+        Ok(ListResourceTemplatesResult::with_all_items(templates))
+    }
+
+    async fn read_resource(
+        &self,
+        params: ReadResourceRequestParams,
+        context: Context,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let request = || ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params.clone()));
+        match self.ask_for_resource(request, &context).await? {
+            ServerResult::ReadResourceResult(result) => Ok(result.into()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn subscribe(&self, params: SubscribeRequestParams, context: Context) -> Result<(), ErrorData> {
+        let request = || ClientRequest::SubscribeRequest(SubscribeRequest::new(params.clone()));
+        self.ask_for_resource(request, &context).await.map(drop)
+    }
+
+    async fn unsubscribe(&self, params: UnsubscribeRequestParams, context: Context) -> Result<(), ErrorData> {
+        let request = || ClientRequest::UnsubscribeRequest(UnsubscribeRequest::new(params.clone()));
+        self.ask_for_resource(request, &context).await.map(drop)
+    }
+
+    async fn complete(
+        &self,
+        mut params: CompleteRequestParams,
+        context: Context,
+    ) -> Result<CompleteResult, ErrorData> {
+        let answer = if let Reference::Prompt(prompt) = &mut params.r#ref {
+            let (server, name) = self.prompt(&prompt.name).await?;
+            prompt.name = name;
+            let request = ClientRequest::CompleteRequest(CompleteRequest::new(params));
+            self.0.forward(server, request, Heard::default(), &context).await?
+        } else {
+            let request = || ClientRequest::CompleteRequest(CompleteRequest::new(params.clone()));
+            self.ask_for_resource(request, &context).await?
+        };
+        match answer {
+            ServerResult::CompleteResult(result) => Ok(result),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn set_level(&self, params: SetLevelRequestParams, context: Context) -> Result<(), ErrorData> {
+        for (number, server) in self.0.servers.iter().enumerate() {
+            let Ok(peer) = server.peer().await else { continue };
+            if peer.peer_info().is_some_and(|info| info.capabilities.logging.is_some()) {
+                let request = ClientRequest::SetLevelRequest(SetLevelRequest::new(params.clone()));
+                self.0.forward(number, request, Heard::default(), &context).await?;
+            }
+        }
+        Ok(())
+    }
+}

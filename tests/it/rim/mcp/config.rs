@@ -1,0 +1,57 @@
+//! The configuration file: what is wrong in it is named by its line, with what to write instead.
+
+use counterfoil::mcp::{McpConfig, McpError};
+
+fn refused(file: &str) -> (u64, String, String) {
+    let Err(McpError::Config(findings)) = McpConfig::parse(file) else { panic!("{file}") };
+    let finding = &findings[0];
+    (finding.line, finding.path.clone(), finding.to_string())
+}
+
+#[test]
+fn the_example_is_a_configuration() {
+    let config = McpConfig::parse(include_str!("../../../../docs/gateway.yml")).unwrap();
+    assert_eq!(config.ledger().to_str(), Some("calls.db"));
+}
+
+#[test]
+fn the_guide_shows_the_example() {
+    let guide = include_str!("../../../../docs/mcp.md");
+    assert!(
+        guide.contains(include_str!("../../../../docs/gateway.yml").trim()),
+        "copy docs/gateway.yml into docs/mcp.md"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_named_by_its_line() {
+    let server = "ledger: calls.db\nservers:\n  notes:\n    command: notes\n    tools:\n      x:\n";
+    for (file, line, told) in [
+        ("servers:\n  notes: { command: notes }\n".to_owned(), 1, "ledger"),
+        ("ledger: calls.db\n".to_owned(), 1, "no server"),
+        ("ledger: calls.db\nservers:\n  notes: {}\n".to_owned(), 3, "is a program"),
+        ("ledger: calls.db\nwindow: 8 days\nservers:\n  notes: { command: a }\n".to_owned(), 2, "7 days"),
+        (format!("{server}        efect: payment\n"), 7, "`effect`"),
+        (format!("{server}        effect: paymend\n"), 7, "`payment`"),
+        (format!("{server}        effect: payment\n"), 6, "lookup"),
+        (format!("{server}        effect: deletion\n"), 6, "reviewers"),
+        (format!("{server}        contract: lookup\n"), 7, "lookup"),
+        (format!("{server}        key: []\n"), 7, "all calls one"),
+        (format!("{server}        lookup: {{ at: /notes }}\n"), 7, "another tool"),
+        (format!("{server}        key: [order]\n"), 7, "slash"),
+    ] {
+        let (found, _, text) = refused(&file);
+        assert!(found == line && text.contains(told), "{file}\n{text}");
+    }
+}
+
+#[test]
+fn a_notification_that_nobody_can_look_up_is_asked_for_by_name() {
+    let notice = |contract: &str| {
+        McpConfig::parse(format!(
+            "ledger: calls.db\nservers:\n  mail:\n    command: mail\n    tools:\n      send: {{ effect: notification, approval: nobody{contract} }}\n"
+        ))
+    };
+    assert!(notice("").is_err());
+    assert!(notice(", contract: blind").is_ok());
+}

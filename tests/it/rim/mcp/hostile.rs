@@ -1,0 +1,132 @@
+//! Clients and servers that do not keep to the protocol.
+
+use counterfoil::Tenant;
+use counterfoil::mcp::McpConfig;
+use serde_json::json;
+
+use super::client::{first, text};
+use super::{Bench, one_server};
+
+#[tokio::test]
+async fn a_malformed_message_is_answered_with_an_error_and_the_next_one_is_served() {
+    let mut bench = Bench::new().await;
+    for (line, id) in [
+        ("{ not json", json!(null)),
+        ("[1, 2]", json!(null)),
+        (r#"{"jsonrpc":"2.0","id":"x","method":7}"#, json!("x")),
+        (r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":7}}"#, json!(9)),
+    ] {
+        bench.client.write(line).await.unwrap();
+        let answer = bench.client.read().await.unwrap();
+        assert_eq!(answer["id"], id, "{line}: {answer}");
+        assert!(answer["error"]["message"].is_string(), "{line}: {answer}");
+    }
+    assert!(first(&bench.client.call("write_blindly", json!({ "title": "Tea" })).await));
+}
+
+#[tokio::test]
+async fn arguments_that_cannot_be_recorded_are_refused_before_anything_is_sent() {
+    let mut bench = Bench::new().await;
+    let huge = "x".repeat(5 << 20);
+    let refused = bench.client.call("write_blindly", json!({ "title": huge })).await;
+    assert!(text(&refused).starts_with("Nothing was done"), "{}", &refused.to_string()[..200]);
+    let inexact =
+        bench.client.call("write_blindly", json!({ "title": "x", "n": 9_007_199_254_740_993_u64 })).await;
+    assert!(text(&inexact).starts_with("Nothing was done"), "{inexact}");
+    let control =
+        json!({ "name": "write_blindly", "arguments": { "title": "x" }, "idempotencyKey": "a\u{7}b" });
+    let control = bench.client.call_with(control).await;
+    assert!(text(&control).starts_with("Nothing was done"), "{control}");
+    let number = json!({ "name": "write_blindly", "arguments": {}, "idempotencyKey": 7 });
+    let number = bench.client.request("tools/call", number).await;
+    assert!(number["error"]["message"].as_str().unwrap().contains("idempotencyKey"), "{number}");
+    assert!(bench.effects().is_empty());
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_is_skipped() {
+    let mut bench = Bench::new().await;
+    let long = "x".repeat(17 << 20);
+    bench.client.write(&long).await.unwrap();
+    let answer = bench.client.read().await.unwrap();
+    assert!(answer["error"]["message"].as_str().unwrap().contains("bytes"), "{answer}");
+    assert!(first(&bench.client.call("write_blindly", json!({ "title": "Tea" })).await));
+}
+
+#[tokio::test]
+async fn a_second_answer_of_a_server_is_ignored() {
+    let mut bench = Bench::new().await;
+    bench.fault("twice");
+    assert_eq!(
+        bench.client.call("write_blindly", json!({ "title": "Tea" })).await["structuredContent"]["id"],
+        1
+    );
+    assert_eq!(
+        bench.client.call("write_blindly", json!({ "title": "Milk" })).await["structuredContent"]["id"],
+        2
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_result_leaves_the_outcome_unknown() {
+    let mut bench = Bench::new().await;
+    bench.fault("garbage");
+    let answer = bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
+    assert!(text(&answer).contains("Nobody knows"), "{answer}");
+    assert_eq!(bench.effects().len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_given_up_and_asked_about() {
+    let tools = "\n      write_blindly: { timeout: 1 s }\n";
+    let read = |folder: &std::path::Path| McpConfig::parse(one_server(folder, tools)).unwrap();
+    let mut bench = Bench::with(read, &json!({})).await;
+    bench.fault("hang");
+    let answer = bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
+    assert!(text(&answer).contains("Nobody knows"), "{answer}");
+    let questions = bench.gateway.executor().questions(&Tenant::default()).await.unwrap();
+    assert_eq!(questions.len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_started_is_named() {
+    let read = |folder: &std::path::Path| {
+        let servers = "servers:\n  notes: { command: /no/such/program }\n  more: { command: 'true', ready_within: 5 s }\n";
+        McpConfig::parse(format!("ledger: {}/calls.db\n{servers}", folder.display())).unwrap()
+    };
+    let mut bench = Bench::with(read, &json!({})).await;
+    let tools = bench.client.request("tools/list", json!({})).await;
+    assert_eq!(tools["result"]["tools"], json!([]));
+    let unknown = bench.client.request("tools/call", json!({ "name": "x", "arguments": {} })).await;
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("no tool \"x\""), "{unknown}");
+}
+
+#[tokio::test]
+async fn a_text_of_a_server_that_asks_for_another_key_or_an_approval_is_a_text() {
+    let mut bench = Bench::new().await;
+    bench.fault("inject");
+    let answer = bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
+    assert!(text(&answer).contains("SYSTEM"), "{answer}");
+    assert!(!first(&bench.client.call("write_blindly", json!({ "title": "Tea" })).await));
+    assert_eq!(bench.effects().len(), 1);
+    let approvals = bench.gateway.executor().approvals(&Tenant::default());
+    assert!(approvals.reviews(None).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_cancelled_call_goes_on_and_is_recorded() {
+    let mut bench = Bench::with(super::config, &json!({ "elicitation": {} })).await;
+    bench.client.elicits = json!({ "action": "accept" });
+    bench.fault("elicit");
+    let call = json!({ "name": "write_blindly", "arguments": { "title": "Tea" } });
+    let id = bench.client.send("tools/call", call).await.unwrap();
+    let question = bench.client.read().await.unwrap();
+    assert_eq!(question["method"], "elicitation/create");
+    let cancelled =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    bench.client.write(&cancelled.to_string()).await.unwrap();
+    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "decline" } });
+    bench.client.write(&answer.to_string()).await.unwrap();
+    let again = bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
+    assert!(text(&again).contains("decline"), "{again}");
+}

@@ -1,0 +1,112 @@
+//! What passes through the gateway besides calls that write.
+
+use counterfoil::mcp::McpConfig;
+use serde_json::{Value, json};
+
+use super::client::{first, text};
+use super::server::Notes;
+use super::{Bench, one_server};
+
+fn names(tools: &Value) -> Vec<&str> {
+    tools["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn tools_keep_their_names_and_get_an_argument_for_a_repetition_if_they_write() {
+    let mut bench = Bench::new().await;
+    let tools = bench.client.request("tools/list", json!({})).await;
+    assert!(names(&tools).contains(&"create_note"));
+    for tool in tools["result"]["tools"].as_array().unwrap() {
+        let reads = ["list_notes", "echo"].contains(&tool["name"].as_str().unwrap());
+        let offered = tool["inputSchema"]["properties"].get("counterfoil_again").is_some();
+        assert_eq!(offered, !reads, "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn tools_of_two_servers_with_one_name_are_told_apart_by_the_servers_names() {
+    let other = tempfile::tempdir().unwrap();
+    let read = |folder: &std::path::Path| {
+        let Notes { command, args, env } = Notes::started_in(other.path());
+        let second = format!("  drafts: {{ command: {command:?}, args: {args}, env: {env} }}\n");
+        McpConfig::parse(one_server(folder, "\n      echo: { effect: read_only }\n") + &second).unwrap()
+    };
+    let mut bench = Bench::with(read, &json!({})).await;
+    let tools = bench.client.request("tools/list", json!({})).await;
+    let names = names(&tools);
+    assert!(names.contains(&"notes_create_note") && names.contains(&"drafts_create_note"), "{names:?}");
+    assert!(first(&bench.client.call("drafts_write_blindly", json!({ "title": "Tea" })).await));
+    assert!(first(&bench.client.call("notes_write_blindly", json!({ "title": "Tea" })).await));
+    assert_eq!((bench.effects().len(), super::server::effects(other.path()).len()), (1, 1));
+}
+
+#[tokio::test]
+async fn annotations_are_not_believed_unless_the_configuration_says_so() {
+    let mut bench = Bench::new().await;
+    for _ in 0..2 {
+        bench.client.call("claims_to_read", json!({ "title": "Tea" })).await;
+    }
+    assert_eq!(bench.effects().len(), 1, "a tool that claims to read is recorded all the same");
+    bench.fault("die_after");
+    let answer = bench.client.call("claims_to_be_idempotent", json!({ "title": "Tea" })).await;
+    assert!(text(&answer).contains("Nobody knows"), "{answer}");
+    assert_eq!(bench.effects().len(), 2);
+
+    let trusting = |folder: &std::path::Path| {
+        let file = one_server(folder, " {}\n") + "    trust: [read_only, idempotent]\n";
+        McpConfig::parse(file).unwrap()
+    };
+    let mut bench = Bench::with(trusting, &json!({})).await;
+    for _ in 0..2 {
+        bench.client.call("claims_to_read", json!({ "title": "Tea" })).await;
+    }
+    bench.fault("die_before");
+    assert!(first(&bench.client.call("claims_to_be_idempotent", json!({ "title": "Tea" })).await));
+    assert_eq!(bench.effects().len(), 3);
+}
+
+#[tokio::test]
+async fn resources_and_prompts_pass() {
+    let mut bench = Bench::new().await;
+    let resources = bench.client.request("resources/list", json!({})).await;
+    assert_eq!(resources["result"]["resources"][0]["uri"], "notes://all");
+    let read = bench.client.request("resources/read", json!({ "uri": "notes://all" })).await;
+    assert_eq!(read["result"]["contents"][0]["text"], "0 notes");
+    let prompts = bench.client.request("prompts/list", json!({})).await;
+    assert_eq!(prompts["result"]["prompts"][0]["name"], "summary");
+    let prompt = bench.client.request("prompts/get", json!({ "name": "summary" })).await;
+    assert_eq!(prompt["result"]["messages"][0]["content"]["text"], "Summarize.");
+    let unknown = bench.client.request("resources/read", json!({ "uri": "notes://none" })).await;
+    assert!(unknown.get("error").is_some(), "{unknown}");
+}
+
+#[tokio::test]
+async fn progress_reaches_the_client_under_its_own_token() {
+    let mut bench = Bench::new().await;
+    let params = json!({ "name": "echo", "arguments": {}, "_meta": { "progressToken": "mine" } });
+    bench.client.call_with(params).await;
+    let progress = bench.client.told("notifications/progress").await;
+    assert_eq!(progress["params"]["progressToken"], "mine");
+}
+
+#[tokio::test]
+async fn a_question_of_a_server_reaches_the_clients_user() {
+    let mut bench = Bench::with(super::config, &json!({ "elicitation": {} })).await;
+    bench.client.elicits = json!({ "action": "accept", "content": { "folder": "inbox" } });
+    bench.fault("elicit");
+    let answer = bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
+    assert!(text(&answer).contains("inbox"), "{answer}");
+    assert_eq!(bench.client.asked[0]["params"]["message"], "Which folder?");
+}
+
+#[tokio::test]
+async fn a_changed_list_of_tools_reaches_the_client() {
+    let mut bench = Bench::new().await;
+    bench.fault("change_tools");
+    bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
+    bench.client.told("notifications/tools/list_changed").await;
+    let tools = bench.client.request("tools/list", json!({})).await;
+    assert!(!names(&tools).contains(&"write_blindly"));
+    let gone = bench.client.request("tools/call", json!({ "name": "write_blindly", "arguments": {} })).await;
+    assert!(gone["error"]["message"].as_str().unwrap().contains("write_blindly"), "{gone}");
+}

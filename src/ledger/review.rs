@@ -174,7 +174,7 @@ pub enum ReviewOutcome {
 
 impl ReviewOutcome {
     /// The outcome in a few words.
-    fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         match self {
             Self::Approved { .. } => "it was approved".into(),
             Self::Rejected { by, .. } => format!("{by} has rejected it"),

@@ -1,6 +1,7 @@
 //! The command line: a file for each command. The program that calls [`main`] names its workflows, because the
 //! library knows none.
 
+mod approvals;
 #[cfg(feature = "policy")]
 mod check;
 mod commands;
@@ -64,6 +65,14 @@ enum Command {
     Question(questions::One),
     /// Answers a question
     Answer(questions::Answer),
+    /// Lists what waits for the approval of people
+    Approvals(approvals::Options),
+    /// Shows the content that is to be approved
+    Approval(approvals::One),
+    /// Approves a version of what waits
+    Approve(approvals::Decision),
+    /// Rejects a version of what waits
+    Reject(approvals::Decision),
     /// Starts a run by the name of its workflow
     Start(commands::Start),
     /// Sends a signal to a run
@@ -118,6 +127,10 @@ pub fn main(suite: Suite) -> ExitCode {
         Command::Questions(options) => questions::list(&options),
         Command::Question(options) => questions::show(&options),
         Command::Answer(options) => questions::answer(&options),
+        Command::Approvals(options) => approvals::list(&options),
+        Command::Approval(options) => approvals::show(&options),
+        Command::Approve(options) => approvals::approve(&options),
+        Command::Reject(options) => approvals::reject(&options),
         Command::Start(options) => commands::start(&options),
         Command::Signal(options) => commands::signal(&options),
         Command::Pause(options) => commands::pause(&options),

@@ -91,7 +91,7 @@ fn waiting(review: &OpenReview) -> String {
     let people = review.review.reviewers.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     format!(
         "this needs an approval, and has none yet. It may be given by: {people}. Ask for it: \
-         `counterfoil approve '{}'`. Make the same call after that; it is carried out then, once",
-        review.id
+         `counterfoil approve '{}' {}`. Make the same call after that; it is carried out then, once",
+        review.id, review.version
     )
 }

@@ -47,8 +47,7 @@ impl Recorded {
     pub(super) async fn until(&self, series: &str, holds: impl Fn(f64) -> bool) {
         let mut values = self.0.subscribe();
         let come = values.wait_for(|values| values.get(series).is_some_and(|value| holds(*value)));
-        let come =
-            tokio::time::timeout(std::time::Duration::from_secs(30), come).await.map(|come| drop(come));
+        let come = tokio::time::timeout(std::time::Duration::from_secs(30), come).await.map(drop);
         assert!(come.is_ok(), "{series} in {:#?}", self.0.borrow());
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use counterfoil::Failure;
-use counterfoil::ledger::Key;
+use counterfoil::ledger::{ApprovalSubject, Key, ReviewPolicy};
 use counterfoil::tool::Done;
 use serde_json::{Value, json};
 
@@ -192,6 +192,37 @@ fn the_evidence_of_a_call_is_shown_beside_the_engine() {
         assert!(line.text(&["evidence", &key]).contains("committed"));
         assert_eq!(line.json(&["evidence", &key])[0]["tool"], "charge");
         assert_eq!(line.run(&["evidence", "none"]).status.code(), Some(1));
+        process.shut_down();
+    }
+}
+
+#[test]
+fn what_waits_for_people_is_shown_and_a_version_of_it_is_approved() {
+    for place in Place::both() {
+        let world = World::new();
+        let process = Process::start(&world, place.engine(&world));
+        let tenant = process.engine().tenant("acme").unwrap();
+        process.on(async move {
+            for id in ["refund/1", "refund/2"] {
+                let refund = ApprovalSubject::of("refund", &json!({ "cents": 1200 }));
+                tenant.approvals().ask(id, refund, ReviewPolicy::by(["ann"])).await.unwrap();
+            }
+        });
+        let line = Line::at(&place, &world);
+        let open = line.json(&["approvals"]);
+        let ids: Vec<_> = open.iter().map(|open| open["id"].as_str().unwrap()).collect();
+        assert!(line.text(&["approvals"]).contains(ids[0]));
+        assert!(line.text(&["approval", ids[0]]).contains("1200"));
+        assert_eq!(
+            line.run(&["approve", ids[0], "2"]).status.code(),
+            Some(1),
+            "nobody has seen that version"
+        );
+        assert_eq!(line.run(&["approve", ids[0], "1", "--author", "eve"]).status.code(), Some(1));
+        assert!(line.text(&["approve", ids[0], "1"]).contains("1 of 1"));
+        assert!(line.text(&["reject", ids[1], "1", "--reason", "too much"]).contains("rejected"));
+        assert_eq!(line.text(&["approvals", "--json"]), "");
+        assert_eq!(line.run(&["approval", "none"]).status.code(), Some(1));
         process.shut_down();
     }
 }

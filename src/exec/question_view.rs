@@ -15,7 +15,7 @@ use crate::clock::Timestamp;
 use crate::id::{Fence, QuestionId, RunId, Tenant, text};
 #[cfg(feature = "api")]
 use crate::ledger::OperationKey;
-use crate::ledger::{Record, RecordedFailure, State};
+use crate::ledger::{LookupOffer, Record, RecordedFailure, State};
 use crate::store::{
     Answer, Evidence, PossibleAnswer, Question, QuestionKind, Resolution, Store as _, StoreError,
 };
@@ -39,7 +39,8 @@ pub struct QuestionView {
     /// The instant at which the question was opened (UTC).
     #[serde(serialize_with = "text")]
     pub opened_at: Timestamp,
-    /// The answers that the question takes, each with its consequence.
+    /// The answers that the question takes, each with its consequence. `look_now` is left out if the provider has no
+    /// lookup.
     pub answers: Vec<PossibleAnswer>,
     /// An answer that takes effect later: see [`Question::waiting`].
     pub waiting: Option<QuestionAnswer>,
@@ -189,11 +190,16 @@ pub(crate) async fn view(
         state: run.state.name(),
         key: run.key,
     });
+    let mut answers = asked.answers().to_vec();
     let call = match record {
-        Some(record) => Some(call(core, &record).await?),
+        Some(record) => {
+            let contract = core.contract_of(&record).await.map_err(store_failed)?;
+            let can_look = contract.lookup != LookupOffer::None;
+            answers.retain(|answer| can_look || answer.name != Resolution::LookNow.name());
+            Some(call(core, &record).await?)
+        }
         None => None,
     };
-    let answers = asked.answers().to_vec();
     let Question { id, tenant, kind, question, opened_at, waiting, answer, .. } = asked;
     let (waiting, answer) = (waiting.map(QuestionAnswer::from), answer.map(QuestionAnswer::from));
     Ok(Some(QuestionView { id, tenant, kind, question, opened_at, answers, waiting, answer, run, call }))

@@ -98,7 +98,7 @@ impl Ctx {
                 if let Some(failure) = live.unmended() {
                     return Err(failure);
                 }
-                let payload = Payload::of(&Ok::<_, Failure>(&output))?;
+                let payload = Payload::of(&Ok::<_, Failure>(&output))?.within(&live.core.limits)?;
                 live.core.registry.probe().at(CrashPoint::BeforeTransaction);
                 Ok((output, payload))
             })

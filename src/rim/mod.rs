@@ -30,6 +30,8 @@ mod problem;
 pub mod queue;
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 mod reaction;
+#[cfg(any(feature = "api", feature = "cli"))]
+mod run_filter;
 #[cfg(feature = "_sealed")]
 mod sealed;
 #[cfg(all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres")))]

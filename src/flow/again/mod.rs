@@ -34,8 +34,8 @@ use super::label::Label;
 use super::signal::Sent;
 use crate::clock::Timestamp;
 use crate::exec::{Core, to_the_end};
-use crate::id::{RunId, Tenant, checked};
-use crate::ledger::{Key, OperationKey, Record, State};
+use crate::id::{RunId, Tenant};
+use crate::ledger::{OperationKey, Record, State};
 use crate::payload::Payload;
 use crate::store::{Change, Run, RunState, Step, Store as _, Turns};
 
@@ -117,13 +117,14 @@ impl<How> BeginAgain<How> {
         self
     }
 
-    /// The idempotency key of the command: the same command under the same key is not a second one.
+    /// The idempotency key of the command: the same command under the same key is not a second one. A key that begins
+    /// with `~` is refused.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.plan.key = Some(key.into());
         self
     }
 
-    /// Does this operation again, on purpose: under the next [revision](Key::revision) of its key. The first record is
+    /// Does this operation again, on purpose: under the next [revision](crate::Key::revision) of its key. The first record is
     /// kept beside the new one.
     pub fn reissue(mut self, effect: &OperationKey) -> Self {
         self.plan.anew.push(effect.clone());
@@ -277,13 +278,7 @@ impl Plan {
 
     /// The id of the command: its key, or a unique id.
     fn id(&self) -> Result<String, RunError> {
-        match &self.key {
-            Some(key) => {
-                checked("command's key", key, Key::MAX_BYTES)?;
-                Ok(key.clone())
-            }
-            None => Ok(self.inner.unique()),
-        }
+        Ok(self.inner.command_id(self.key.clone())?)
     }
 
     fn change(&self, large: Option<Payload>) -> Change {

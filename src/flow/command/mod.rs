@@ -20,9 +20,9 @@ use super::inbox::Wanted;
 use super::inner::Inner;
 use super::label::Label;
 use super::live::Live;
-use super::signal::{NewSignal, Sent};
+use super::signal::{NewSignal, OWN, Sent};
 use crate::exec::{Answers as _, ExecError, Said, to_the_end};
-use crate::id::{QuestionId, RunId, Tenant, checked};
+use crate::id::{IdError, QuestionId, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::Payload;
 use crate::store::{CANCEL, QuestionKind, Resolution, Run, RunState, Store as _};
@@ -102,7 +102,8 @@ impl<O> RunHandle<O> {
 }
 
 impl GiveCommand {
-    /// The idempotency key of the command: the same command under the same key is not a second one.
+    /// The idempotency key of the command: the same command under the same key is not a second one. A key that begins
+    /// with `~` is refused.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
@@ -122,12 +123,9 @@ impl IntoFuture for GiveCommand {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let Self { inner, tenant, run, verb, by, reason, key, grace } = self;
-            if let Some(key) = &key {
-                checked("command's key", key, Key::MAX_BYTES)?;
-            }
+            let id = inner.command_id(key)?;
             let until = (verb == Verb::Cancel).then(|| inner.core.now().after(grace));
             let command = Command { by, reason, until };
-            let id = key.unwrap_or_else(|| inner.unique());
             let tracker = inner.core.tracker.clone();
             to_the_end(&tracker, async move { inner.command(Order { tenant, run, verb, id, command }).await })
                 .await
@@ -146,6 +144,17 @@ struct Order {
 }
 
 impl Inner {
+    /// The id of a command: its author's key, or a unique one.
+    pub(super) fn command_id(&self, key: Option<String>) -> Result<String, IdError> {
+        let Some(key) = key else { return Ok(self.unique()) };
+        checked("command's key", &key, Key::MAX_BYTES)?;
+        // Under a key of the engine's, such as that of a parent which cancels its child, another command could be lost.
+        if key.starts_with(OWN) {
+            return Err(IdError::Reserved { what: "command's key" });
+        }
+        Ok(key)
+    }
+
     async fn command(self: &Arc<Self>, order: Order) -> Result<Sent, RunError> {
         let Order { tenant, run, verb, id, command } = order;
         let (name, body) = (verb.signal(), Payload::of(&command)?);
@@ -210,8 +219,7 @@ impl Inner {
         let told = Box::pin(self.command(order)).await;
         match told {
             // An error if the child was cancelled before, for another reason, or has ended meanwhile.
-            Ok(_)
-            | Err(RunError::SignalConflict { .. } | RunError::Over { .. } | RunError::Expired { .. }) => {}
+            Ok(_) | Err(RunError::Over { .. } | RunError::Expired { .. }) => {}
             Err(error) => tracing::warn!(%tenant, run = %child, %error, "child run not cancelled"),
         }
     }

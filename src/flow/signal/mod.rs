@@ -12,8 +12,9 @@ mod wait;
 use serde::Serialize;
 
 use self::aside::Reads;
+pub(super) use self::name::OWN;
+use self::name::usable;
 pub use self::name::{NamesSignal, SignalName};
-use self::name::{OWN, usable};
 pub(super) use self::send::{Addressee, NewSignal};
 pub use self::send::{SendSignal, Sent};
 pub use self::wait::SignalWait;

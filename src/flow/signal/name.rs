@@ -7,7 +7,7 @@ use crate::flow::label::Label;
 use crate::id::{IdError, Name, checked};
 
 /// The character that begins the engine's own names.
-pub(super) const OWN: char = '~';
+pub(in crate::flow) const OWN: char = '~';
 /// Checks that users may give a signal this name.
 pub(in crate::flow) fn usable(name: &str) -> Result<(), IdError> {
     checked("signal", name, Name::MAX_BYTES)?;

@@ -20,6 +20,10 @@ pub(super) fn run(options: &Options) -> ExitCode {
     options.ledger.run(async |client| {
         let evidence = client.evidence(&options.key).await?;
         let evidence = evidence.ok_or_else(|| format!("this tenant has no call {}", options.key))?;
-        Ok(if options.ledger.json { shown::json(&evidence) } else { shown::text(&evidence.to_string()) }?)
+        Ok(if options.ledger.json {
+            shown::json(&evidence)
+        } else {
+            shown::text(evidence.to_string().trim_end())
+        }?)
     })
 }

@@ -59,6 +59,8 @@ enum Command {
     Runs(runs::Options),
     /// Shows a run: its state, steps and calls
     Run(runs::One),
+    /// Exports a run as lines of JSON: its turns, and the evidence of its calls
+    Export(runs::One),
     /// Lists the open questions of a tenant, the oldest first
     Questions(questions::Options),
     /// Shows a question with the answers that it takes
@@ -124,6 +126,7 @@ pub fn main(suite: Suite) -> ExitCode {
         Command::LiftRestored(options) => lift::run(&options),
         Command::Runs(options) => runs::list(&options),
         Command::Run(options) => runs::show(&options),
+        Command::Export(options) => runs::export(&options),
         Command::Questions(options) => questions::list(&options),
         Command::Question(options) => questions::show(&options),
         Command::Answer(options) => questions::answer(&options),

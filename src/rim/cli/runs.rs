@@ -1,4 +1,4 @@
-//! `counterfoil runs`: the runs of a tenant, the oldest first. `counterfoil run`: one of them.
+//! `counterfoil runs`: the runs of a tenant, the oldest first. `counterfoil run` and `export`: one of them.
 
 use std::process::ExitCode;
 
@@ -7,23 +7,17 @@ use serde_json::{Value, json};
 
 use super::ledger::Ledger;
 use super::shown;
-use crate::flow::{PastTurn, RunStatus, TenantClient};
+use crate::flow::{PastTurn, RunError, RunHandle, RunStatus, TenantClient};
 use crate::id::RunId;
+use crate::rim::run_filter::RunFilter;
 
 /// The runs to be listed.
 #[derive(Args)]
 pub(super) struct Options {
     #[command(flatten)]
     ledger: Ledger,
-    /// Only runs in this state: queued, active, waiting, succeeded, failed, expired or blocked
-    #[arg(long)]
-    state: Option<String>,
-    /// Only runs of this workflow
-    #[arg(long)]
-    workflow: Option<String>,
-    /// Only runs whose key begins so
-    #[arg(long)]
-    key_prefix: Option<String>,
+    #[command(flatten)]
+    filter: RunFilter,
     /// Only runs behind this one
     #[arg(long)]
     after: Option<RunId>,
@@ -42,20 +36,13 @@ pub(super) struct One {
 }
 
 impl Options {
-    fn shows(&self, run: &RunStatus) -> bool {
-        let key = run.key.as_deref().unwrap_or_default();
-        self.state.as_deref().is_none_or(|state| run.state.name() == state)
-            && self.workflow.as_deref().is_none_or(|workflow| run.workflow == workflow)
-            && self.key_prefix.as_deref().is_none_or(|prefix| key.starts_with(prefix))
-    }
-
-    async fn find(&self, client: &TenantClient) -> Result<Vec<RunStatus>, crate::flow::RunError> {
+    async fn find(&self, client: &TenantClient) -> Result<Vec<RunStatus>, RunError> {
         let (mut found, mut after) = (Vec::new(), self.after);
         while found.len() < self.limit {
             let page = client.runs(after).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.id);
-            found.extend(page.into_iter().filter(|run| self.shows(run)));
+            found.extend(page.into_iter().filter(|run| self.filter.takes(run)));
         }
         found.truncate(self.limit);
         Ok(found)
@@ -81,14 +68,8 @@ pub(super) fn list(options: &Options) -> ExitCode {
 
 pub(super) fn show(options: &One) -> ExitCode {
     options.ledger.run(async |client| {
-        let run = client.handle::<Value>(options.run);
-        let (status, mut turns, mut after) = (run.status().await?, Vec::new(), None);
-        loop {
-            let page = run.history(after).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.turn);
-            turns.extend(page);
-        }
+        let run = client.handle(options.run);
+        let (status, turns) = (run.status().await?, turns(&run).await?);
         if options.ledger.json {
             return Ok(shown::json(&json!({ "run": status, "turns": turns }))?);
         }
@@ -98,6 +79,33 @@ pub(super) fn show(options: &One) -> ExitCode {
         }
         Ok(())
     })
+}
+
+/// Prints a run as lines of JSON: the run, its turns, and the evidence of each of its calls.
+pub(super) fn export(options: &One) -> ExitCode {
+    options.ledger.run(async |client| {
+        let run = client.handle(options.run);
+        shown::json(&json!({ "run": run.status().await? }))?;
+        for turn in turns(&run).await? {
+            shown::json(&json!({ "turn": turn }))?;
+            for call in &turn.calls {
+                let evidence = client.evidence(&call.key.to_string()).await?;
+                evidence.map_or(Ok(()), |evidence| shown::json(&json!({ "evidence": evidence })))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// All turns of a run.
+async fn turns(run: &RunHandle<Value>) -> Result<Vec<PastTurn>, RunError> {
+    let (mut turns, mut after) = (Vec::new(), None);
+    loop {
+        let page = run.history(after).await?;
+        let Some(last) = page.last() else { return Ok(turns) };
+        after = Some(last.turn);
+        turns.extend(page);
+    }
 }
 
 /// Prints what a run did in a turn.

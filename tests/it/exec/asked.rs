@@ -287,6 +287,8 @@ async fn look_now_looks_at_once() {
     scene.fails(1);
     let executor = process.executor();
     let asked = open(&executor).await.remove(0);
+    let view = executor.question(&acme(), asked.id).await.unwrap().unwrap();
+    assert!(view.answers.iter().any(|answer| answer.name == "look_now"), "{view}");
     let look_now = async || {
         let answer = executor.answer(&acme(), asked.id, Resolution::LookNow, "ann");
         process.spawn(answer.into_future()).await.unwrap()

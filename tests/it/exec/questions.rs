@@ -165,10 +165,13 @@ async fn a_question_shows_everything_that_its_answer_takes() {
     let shown = serde_json::to_value(&view).unwrap();
     assert_eq!((&shown["id"], &shown["kind"]), (&json!(question.to_string()), &json!("ambiguous")));
     assert!(shown["opened_at"].as_str().unwrap().ends_with('Z'), "{shown}");
-    assert!(
-        shown["answers"].as_array().unwrap().iter().any(|answer| answer["name"] == "happened"),
-        "{shown}"
+    let names: Vec<_> = view.answers.iter().map(|answer| answer.name).collect();
+    assert_eq!(
+        names,
+        ["happened", "did_not_happen", "send_without_looking", "abandon"],
+        "no lookup: no look"
     );
+    assert_eq!(shown["answers"][0]["name"], "happened", "{shown}");
     let text = view.to_string();
     for part in ["pay_out:c1", &call.wire_key, "answer        `happened`", "attempts      1"] {
         assert!(text.contains(part), "{part}: {text}");

@@ -57,6 +57,8 @@ fn a_retry_goes_on_from_what_failed() {
     process.on(async {
         let asked = process.questions(QuestionKind::Orphaned).await;
         assert_eq!(asked.len(), 1, "the payment of the failed run");
+        let key_of_engine = run.retry("ann", "they have money now").key("~0").await;
+        assert!(matches!(key_of_engine, Err(RunError::Id(_))), "the engine's own form of key");
         assert_eq!(run.retry("ann", "they have money now").key("1").await.unwrap(), Sent::New);
         assert!(run.result().await.is_err(), "not yet");
         // Given again, it is not a second command: not even when the run has failed again.

@@ -159,6 +159,8 @@ fn who_cancels_a_run_cancels_its_children_and_not_those_that_stand_alone() {
         }
         let handle = process.acme().handle::<String>(run);
         let cancel = || async { handle.cancel("ann", "the customer left").key("c1").await };
+        let key_of_engine = async { handle.cancel("ann", "the customer left").key(format!("~{run}")).await };
+        assert!(matches!(process.on(key_of_engine), Err(RunError::Id(_))), "the engine's own form of key");
         assert_eq!(process.on(cancel()).unwrap(), Sent::New);
         for run in [run, mine] {
             let failure = failure(&process, run);
@@ -181,7 +183,7 @@ fn who_cancels_a_run_cancels_its_children_and_not_those_that_stand_alone() {
     }
 }
 
-// A parent that fails cancels its children. One that was cancelled before, for another reason, ends all the same.
+// A parent that fails cancels its children. Those of a parent that was cancelled itself were told so before, in other words.
 #[test]
 fn a_child_that_is_already_cancelled_is_no_trouble() {
     let (world, hands, log) = (World::new(), TestClock::default(), Log::default());
@@ -192,23 +194,21 @@ fn a_child_that_is_already_cancelled_is_no_trouble() {
         Ok::<_, Failure>("done".to_owned())
     });
     let parent = parent!(world, child, |ctx, kind, _input| {
-        let _child = ctx.child(kind, 1).start().await?;
-        ctx.signal::<u32>("fail").await?;
-        Err::<String, _>(Failure::new("given up"))
+        let child = ctx.child(kind, 1).start().await?;
+        child.result().await
     });
     let engine = world.engine_on(hands.clone());
     let engine = engine.workflow("parent", 1, parent.clone()).workflow("child", 1, child);
     let process = Process::start_logged(&world, engine, &log);
     let run = begin(&process, &parent, 0);
     process.on(async {
-        let child = process.acme().handle::<String>(child_of(&process, run).await);
-        child.cancel("ann", "enough").key(format!("~{run}")).grace(HOUR).await.unwrap();
+        child_of(&process, run).await;
+        process.acme().handle::<String>(run).cancel("ann", "enough").grace(HOUR).await.unwrap();
         hands.asleep_for(MINUTE).await;
-        process.acme().handle::<String>(run).signal("fail", 1).await.unwrap();
         hands.asleep_for(Duration::from_secs(1)).await; // the parent waits for its child to end
         hands.advance(MINUTE);
     });
-    assert_eq!(failure(&process, run).message, "given up");
+    assert_eq!(failure(&process, run).message, "ann cancelled the run: enough");
     process.shut_down();
     assert!(!log.counts(Level::WARN).contains_key("child run not cancelled"));
 }

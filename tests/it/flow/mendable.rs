@@ -11,6 +11,7 @@ use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Tool, ToolError, c
 use counterfoil::{Ctx, Engine, Failure, Key, Payload, RunId};
 use futures_util::join;
 use serde::{Deserialize, Serialize};
+use sqlx::sqlite::SqliteConnection;
 
 use crate::flow;
 use crate::flow::lives::NAME;
@@ -203,9 +204,14 @@ fn a_run_waits_for_code_that_uses_no_name_twice_at_once() {
     assert_eq!((result, world.counted("handled"), world.effects("post").len()), (3, 0, 2));
 }
 
+async fn transacted(ctx: &Ctx, output: &str) -> Result<String, Failure> {
+    let output = output.to_owned();
+    ctx.transaction("long", |_: &mut SqliteConnection| Box::pin(async move { Ok(output) })).await
+}
+
 #[test]
 fn a_run_waits_for_a_higher_limit() {
-    for at in 0..5 {
+    for at in 0..6 {
         let world = World::new();
         let code = flow!(world, |ctx, _n: ()| {
             let charged = ctx.call::<Charge>("ann".to_owned()).await?;
@@ -215,12 +221,15 @@ fn a_run_waits_for_a_higher_limit() {
                 1 => ctx.step_async("later", &1, || async { long.clone() }).await?.len(),
                 2 => post(&ctx, &long).await.map(|_| long.len())?,
                 3 => ctx.emit("letter/1", "long", &long).await.map(|()| long.len())?,
-                _ => ctx.send(ctx.run_id(), "long", &long).await.map(|()| long.len())?,
+                4 => ctx.send(ctx.run_id(), "long", &long).await.map(|()| long.len())?,
+                _ => transacted(&ctx, &long).await?.len(),
             };
             Ok::<_, Failure>(charged + u32::try_from(length).unwrap())
         });
         let (question, result) = mended(&world, code.clone(), code, roomy);
-        assert!(question.contains("2002 bytes, 1000 at most"), "{question}");
+        // The record of a transaction says that it ended well.
+        let bytes = if at == 5 { 2009 } else { 2002 };
+        assert!(question.contains(&format!("{bytes} bytes, 1000 at most")), "{question}");
         assert_eq!(result, 2001);
     }
 }

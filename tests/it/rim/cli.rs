@@ -6,14 +6,13 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use counterfoil::Failure;
-use counterfoil::ledger::{ApprovalSubject, Key, ReviewPolicy};
-use counterfoil::tool::Done;
+use counterfoil::ledger::{ApprovalSubject, ReviewPolicy};
 use serde_json::{Value, json};
 
 use crate::flow;
 use crate::flow::answers::Place;
+use crate::flow::tools::Ring;
 use crate::flow::world::{Process, World};
-use crate::world::acme;
 
 /// The command line at a place, for the tenant `acme`.
 struct Line(Vec<String>);
@@ -83,7 +82,7 @@ fn a_person_starts_a_run_finds_it_and_answers_its_question_beside_the_engine() {
         };
         assert_eq!(only(&[]), format!("{good} {bad}"));
         assert_eq!(only(&["--state", "blocked"]), bad);
-        assert_eq!(only(&["--key-prefix", "order/"]), good);
+        assert_eq!(only(&["--key", "order/"]), good);
         assert_eq!(only(&["--limit", "1"]), good);
         assert_eq!(only(&["--after", &good]), bad);
         assert_eq!(only(&["--workflow", "other"]), "");
@@ -177,21 +176,29 @@ fn what_is_not_there_and_what_is_no_command_end_with_codes_of_their_own() {
 }
 
 #[test]
-fn the_evidence_of_a_call_is_shown_beside_the_engine() {
+fn the_evidence_of_a_call_is_shown_and_an_exported_run_brings_it() {
     for place in Place::both() {
         let world = World::new();
-        let process = Process::start(&world, place.engine(&world));
-        let executor = process.engine().executor();
-        process.on(async move {
-            let key = Key::given("charge", "order-9");
-            let charge = executor.effect::<Value, Value>(&acme(), key, json!({ "cents": 1200 }));
-            charge.run(|_, _| async { Ok(Done::new(json!("ok"))) }).await.unwrap();
-        });
+        let code = flow!(world, |ctx, _input: ()| ctx.call::<Ring>("door".into()).await);
+        let process = Process::start(&world, place.engine(&world).workflow("ring", 1, code));
         let line = Line::at(&place, &world);
-        let key = Key::given("charge", "order-9").render().unwrap().to_string();
-        assert!(line.text(&["evidence", &key]).contains("committed"));
-        assert_eq!(line.json(&["evidence", &key])[0]["tool"], "charge");
-        assert_eq!(line.run(&["evidence", "none"]).status.code(), Some(1));
+        let run = line.json(&["start", "ring"]).remove(0)["id"].as_str().unwrap().to_owned();
+        process.on(process.state(run.parse().unwrap(), "succeeded"));
+
+        let exported = line.json(&["export", &run]);
+        let (told, turn, evidence) = match &exported[..] {
+            [run, turn, evidence] => (&run["run"], &turn["turn"], &evidence["evidence"]),
+            _ => panic!("{exported:?}"),
+        };
+        assert_eq!((&told["id"], &told["state"]), (&json!(run), &json!("succeeded")));
+        let key = turn["calls"][0]["key"].as_str().unwrap();
+        assert_eq!(evidence["outcome"]["state"], "committed");
+        assert_eq!(&line.json(&["evidence", key])[0], evidence);
+        let text = line.text(&["evidence", key]);
+        assert!(text.contains(&run) && text.contains("attempt       1") && !text.ends_with("\n\n"), "{text}");
+
+        let nothing = line.run(&["evidence", "nothing"]);
+        assert_eq!((nothing.status.code(), &nothing.stdout[..]), (Some(1), &b""[..]));
         process.shut_down();
     }
 }

@@ -219,7 +219,8 @@ impl Inner {
         let told = Box::pin(self.command(order)).await;
         match told {
             // An error if the child was cancelled before, for another reason, or has ended meanwhile.
-            Ok(_) | Err(RunError::Over { .. } | RunError::Expired { .. }) => {}
+            Ok(_)
+            | Err(RunError::SignalConflict { .. } | RunError::Over { .. } | RunError::Expired { .. }) => {}
             Err(error) => tracing::warn!(%tenant, run = %child, %error, "child run not cancelled"),
         }
     }

@@ -82,7 +82,7 @@ impl Engine {
 }
 
 impl EngineBuilder {
-    fn on(executor: ExecutorBuilder) -> Self {
+    pub(crate) fn on(executor: ExecutorBuilder) -> Self {
         #[cfg_attr(not(feature = "schedule"), allow(unused_mut, reason = "there is none of its own"))]
         let (workflows, mut queues) = (Workflows::default(), Queues::default());
         #[cfg(feature = "schedule")]

@@ -67,24 +67,24 @@ impl Client {
     /// A client on a SQLite file, beside the process that has an engine on it. An engine must have made the file.
     #[cfg(feature = "sqlite")]
     pub fn sqlite(path: impl Into<std::path::PathBuf>) -> ClientBuilder {
-        ClientBuilder { executor: ExecutorBuilder::sqlite(path) }
+        ClientBuilder::on(ExecutorBuilder::sqlite(path))
     }
 
     /// A client on a PostgreSQL database. The URL may name several hosts, one of which is the primary.
     #[cfg(feature = "postgres")]
     pub fn postgres(url: impl Into<String>) -> ClientBuilder {
-        ClientBuilder { executor: ExecutorBuilder::postgres(url) }
+        ClientBuilder::on(ExecutorBuilder::postgres(url))
     }
 
     /// A client on a PostgreSQL database with these options instead of the default ones.
     #[cfg(feature = "postgres")]
     pub fn postgres_with(url: impl Into<String>, options: crate::store::postgres::Options) -> ClientBuilder {
-        ClientBuilder { executor: ExecutorBuilder::postgres_with(url, options) }
+        ClientBuilder::on(ExecutorBuilder::postgres_with(url, options))
     }
 
     /// A client on any [`Store`], such as the one of an engine of this process.
     pub fn store(store: Arc<dyn Store>) -> ClientBuilder {
-        ClientBuilder { executor: ExecutorBuilder::store(store) }
+        ClientBuilder::on(ExecutorBuilder::store(store))
     }
 
     /// The operations of one tenant.
@@ -106,6 +106,11 @@ impl Client {
 }
 
 impl ClientBuilder {
+    /// A client beside the engines on the database of this executor.
+    pub(crate) const fn on(executor: ExecutorBuilder) -> Self {
+        Self { executor }
+    }
+
     /// Sets the rule that says who may decide about approvals. Default: the people whom a review names. Give a client the
     /// rule of the engine, which asks once more directly before the effect.
     pub fn reviewers(self, reviewers: impl Reviewers) -> Self {

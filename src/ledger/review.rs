@@ -172,6 +172,13 @@ pub enum ReviewOutcome {
     Withdrawn,
 }
 
+impl Review {
+    /// The names of the people who may decide, for a person.
+    pub(crate) fn people(&self) -> String {
+        self.reviewers.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+}
+
 impl ReviewOutcome {
     /// The outcome in a few words.
     pub(crate) fn told(&self) -> String {

@@ -380,7 +380,6 @@ async fn published(core: &Core, event: &OutboxEvent) -> Result<Event, StoreError
 }
 
 /// Counts events of an aggregate by what became of them.
-#[cfg_attr(not(feature = "metrics"), allow(unused_variables, reason = "nothing is counted"))]
 fn count(core: &Core, due: &Due, events: usize, result: &str) {
     count!(by events as u64; core.meter, EVENTS of &due.aggregate.tenant, result);
 }

@@ -24,34 +24,17 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Guard {
 /// The next step, as the answer to a client.
 type Next = Result<Json<Step>, Failed>;
 
-pub(super) async fn begin(
-    Extension(client): Extension<TenantClient>,
-    Guard(guard): Guard,
-    Body(begin): Body<Begin>,
-) -> Next {
-    Ok(Json(guard.begin(&client.core().1, begin).await?))
+/// The handler of this request of the service.
+macro_rules! step {
+    ($($request:ident: $body:ty),+) => {
+        $(pub(super) async fn $request(
+            Extension(client): Extension<TenantClient>,
+            Guard(guard): Guard,
+            Body(body): Body<$body>,
+        ) -> Next {
+            Ok(Json(guard.$request(&client.core().1, body).await?))
+        })+
+    };
 }
 
-pub(super) async fn seal(
-    Extension(client): Extension<TenantClient>,
-    Guard(guard): Guard,
-    Body(seal): Body<Seal>,
-) -> Next {
-    Ok(Json(guard.seal(&client.core().1, seal).await?))
-}
-
-pub(super) async fn reconcile(
-    Extension(client): Extension<TenantClient>,
-    Guard(guard): Guard,
-    Body(report): Body<Reconcile>,
-) -> Next {
-    Ok(Json(guard.reconcile(&client.core().1, report).await?))
-}
-
-pub(super) async fn poll(
-    Extension(client): Extension<TenantClient>,
-    Guard(guard): Guard,
-    Body(poll): Body<Poll>,
-) -> Next {
-    Ok(Json(guard.poll(&client.core().1, poll).await?))
-}
+step!(begin: Begin, seal: Seal, reconcile: Reconcile, poll: Poll);

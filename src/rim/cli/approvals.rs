@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::ledger::{Author, Ledger};
 use super::shown;
-use crate::guard::approval::OpenReview;
 
 /// The tenant whose open reviews are listed.
 #[derive(Args)]
@@ -39,35 +38,19 @@ pub(super) struct Decision {
 
 pub(super) fn list(options: &Options) -> ExitCode {
     options.ledger.run(async |client| {
-        let (mut rows, mut after) = (Vec::new(), None::<String>);
+        let (mut found, mut after) = (Vec::new(), None::<String>);
         loop {
             let page = client.reviews(after.as_deref()).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.id.clone());
-            for open in page {
-                if options.ledger.json {
-                    shown::json(&open)?;
-                    continue;
-                }
-                let people = people(&open);
-                rows.push([
-                    open.id,
-                    open.version.to_string(),
-                    open.since.to_string(),
-                    people,
-                    open.review.what,
-                ]);
-            }
+            found.extend(page);
         }
-        if options.ledger.json {
-            return Ok(());
-        }
-        Ok(shown::table(["APPROVAL", "VERSION", "OPENED", "BY", "WHAT"], rows)?)
+        let heads = ["APPROVAL", "VERSION", "OPENED", "BY", "WHAT"];
+        Ok(shown::list(options.ledger.json, found, heads, |open| {
+            let people = open.review.people();
+            [open.id, open.version.to_string(), open.since.to_string(), people, open.review.what]
+        })?)
     })
-}
-
-fn people(open: &OpenReview) -> String {
-    open.review.reviewers.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn show(options: &One) -> ExitCode {
@@ -79,7 +62,7 @@ pub(super) fn show(options: &One) -> ExitCode {
         }
         shown::text(&format!("{} of {}, opened {}", open.review.what, open.id, open.since))?;
         shown::text(&format!("version       {}", open.version))?;
-        shown::text(&format!("reviewers     {}; {} of them", people(&open), open.review.quorum))?;
+        shown::text(&format!("reviewers     {}; {} of them", open.review.people(), open.review.quorum))?;
         Ok(shown::text(&format!("{:#}", open.review.content))?)
     })
 }

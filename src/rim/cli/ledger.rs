@@ -6,11 +6,10 @@ use std::time::Duration;
 use clap::Args;
 
 use super::shown;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-use crate::flow::Client;
-use crate::flow::{ClientBuilder, TenantClient};
+use crate::exec::ExecutorBuilder;
 #[cfg(all(feature = "api", feature = "guard-service"))]
-use crate::flow::{Engine, EngineBuilder};
+use crate::flow::EngineBuilder;
+use crate::flow::{ClientBuilder, TenantClient};
 
 /// The end of a command: an error is printed, and the exit code is 1.
 pub(super) type Done = Result<(), Box<dyn std::error::Error>>;
@@ -51,25 +50,7 @@ pub(super) struct Author {
 }
 
 impl Database {
-    fn is_postgres(&self) -> bool {
-        self.db.starts_with("postgres:") || self.db.starts_with("postgresql:")
-    }
-
-    #[cfg(feature = "postgres")]
-    fn options(&self) -> crate::store::postgres::Options {
-        crate::store::postgres::Options { schema: Some(self.schema.clone()), ..Default::default() }
-    }
-
-    #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
-    fn unknown(&self) -> String {
-        let Self { db, schema } = self;
-        if self.is_postgres() {
-            return format!("this build knows no PostgreSQL database, whose schema {schema} is named");
-        }
-        format!("{db:?} is no `postgres:` database, and this build knows no other")
-    }
-
-    /// A client on the database.
+    /// An executor on the database, from which a client or an engine is made.
     #[cfg_attr(
         all(feature = "sqlite", feature = "postgres"),
         expect(
@@ -77,35 +58,34 @@ impl Database {
             reason = "a build without one of the stores refuses its databases"
         )
     )]
-    pub(super) fn client(&self) -> Result<ClientBuilder, String> {
-        match self.is_postgres() {
+    fn executor(&self) -> Result<ExecutorBuilder, String> {
+        match self.db.starts_with("postgres:") || self.db.starts_with("postgresql:") {
             #[cfg(feature = "postgres")]
-            true => Ok(Client::postgres_with(&self.db, self.options())),
+            true => {
+                let schema = Some(self.schema.clone());
+                let options = crate::store::postgres::Options { schema, ..Default::default() };
+                Ok(ExecutorBuilder::postgres_with(&self.db, options))
+            }
+            #[cfg(not(feature = "postgres"))]
+            true => {
+                Err(format!("this build knows no PostgreSQL database, whose schema {} is named", self.schema))
+            }
             #[cfg(feature = "sqlite")]
-            false => Ok(Client::sqlite(&self.db)),
-            #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
-            _ => Err(self.unknown()),
+            false => Ok(ExecutorBuilder::sqlite(&self.db)),
+            #[cfg(not(feature = "sqlite"))]
+            false => Err(format!("{:?} is no `postgres:` database, and this build knows no other", self.db)),
         }
+    }
+
+    /// A client on the database.
+    pub(super) fn client(&self) -> Result<ClientBuilder, String> {
+        self.executor().map(ClientBuilder::on)
     }
 
     /// An engine on the database.
     #[cfg(all(feature = "api", feature = "guard-service"))]
-    #[cfg_attr(
-        all(feature = "sqlite", feature = "postgres"),
-        expect(
-            clippy::unnecessary_wraps,
-            reason = "a build without one of the stores refuses its databases"
-        )
-    )]
     pub(super) fn engine(&self) -> Result<EngineBuilder, String> {
-        match self.is_postgres() {
-            #[cfg(feature = "postgres")]
-            true => Ok(Engine::postgres_with(&self.db, self.options())),
-            #[cfg(feature = "sqlite")]
-            false => Ok(Engine::sqlite(&self.db)),
-            #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
-            _ => Err(self.unknown()),
-        }
+        self.executor().map(EngineBuilder::on)
     }
 }
 

@@ -52,17 +52,11 @@ impl Options {
 pub(super) fn list(options: &Options) -> ExitCode {
     options.ledger.run(async |client| {
         let runs = options.find(&client).await?;
-        if options.ledger.json {
-            for run in &runs {
-                shown::json(run)?;
-            }
-            return Ok(());
-        }
-        let rows = runs.into_iter().map(|run| {
+        let heads = ["RUN", "WORKFLOW", "KEY", "STARTED", "STATE"];
+        Ok(shown::list(options.ledger.json, runs, heads, |run| {
             let key = run.key.unwrap_or_default();
             [run.id.to_string(), run.workflow, key, run.started_at.to_string(), run.state.to_string()]
-        });
-        Ok(shown::table(["RUN", "WORKFLOW", "KEY", "STARTED", "STATE"], rows.collect())?)
+        })?)
     })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use clap::Args;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::ledger::{Database, block_on};
 use crate::clock::{Clock as _, SystemClock};
@@ -71,21 +71,18 @@ async fn with_guard(options: &Options) -> super::ledger::Done {
 /// Serves until the process is told to end.
 async fn serve(listen: SocketAddr, app: Router) -> io::Result<()> {
     let listener = TcpListener::bind(listen).await?;
-    let (stop, stopped) = watch::channel(false);
-    let ends = |mut stopped: watch::Receiver<bool>| async move {
-        let _ = stopped.wait_for(|is_stopped| *is_stopped).await; // the sender lives as long as this
-    };
+    let stop = CancellationToken::new();
     let mut stdout = io::stdout();
     writeln!(stdout, "listening at http://{}", listener.local_addr()?)?;
     stdout.flush()?;
-    let serving = axum::serve(listener, app).with_graceful_shutdown(ends(stopped));
+    let serving = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
     let mut serving = tokio::spawn(serving.into_future());
     tokio::select! {
         biased;
         ended = &mut serving => return ended?,
         told = told_to_end() => told?,
     }
-    let _ = stop.send(true); // the server may have ended by itself
+    stop.cancel();
     // A client that waits for its step does not keep the server.
     tokio::select! {
         biased;

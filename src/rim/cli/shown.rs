@@ -30,6 +30,19 @@ pub(super) fn json(value: &impl Serialize) -> io::Result<()> {
     writeln!(io::stdout(), "{}", serde_json::to_string(value)?)
 }
 
+/// Prints a list: as lines of JSON, or as rows under their heads.
+pub(super) fn list<T: Serialize, const N: usize>(
+    as_json: bool,
+    items: Vec<T>,
+    heads: [&str; N],
+    row: impl FnMut(T) -> [String; N],
+) -> io::Result<()> {
+    if as_json {
+        return items.iter().try_for_each(json);
+    }
+    table(heads, items.into_iter().map(row).collect())
+}
+
 /// Prints rows under their heads.
 pub(super) fn table<const N: usize>(heads: [&str; N], rows: Vec<[String; N]>) -> io::Result<()> {
     let mut table = Table::new();

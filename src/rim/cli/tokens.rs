@@ -76,29 +76,23 @@ fn create(options: &Create) -> ExitCode {
 
 fn list(options: &List) -> ExitCode {
     options.ledger.run(async |client| {
-        let (tokens, mut rows, mut after) = (Tokens::of(&client), Vec::new(), None::<String>);
+        let (tokens, mut found, mut after) = (Tokens::of(&client), Vec::new(), None::<String>);
         loop {
             let page = tokens.list(after.as_deref(), PAGE).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.id.clone());
-            for token in page {
-                if options.ledger.json {
-                    shown::json(&token)?;
-                    continue;
-                }
-                let tenants = match &token.caller.tenants {
-                    TenantScope::One(tenant) => tenant.to_string(),
-                    TenantScope::All => "all".to_owned(),
-                };
-                let revoked = token.revoked_by.unwrap_or_default();
-                let (role, made) = (token.caller.role.to_string(), token.created_at.to_string());
-                rows.push([token.id, token.caller.name, role, tenants, made, revoked]);
-            }
+            found.extend(page);
         }
-        if options.ledger.json {
-            return Ok(());
-        }
-        Ok(shown::table(["TOKEN", "NAME", "ROLE", "TENANT", "MADE", "REVOKED BY"], rows)?)
+        let heads = ["TOKEN", "NAME", "ROLE", "TENANT", "MADE", "REVOKED BY"];
+        Ok(shown::list(options.ledger.json, found, heads, |token| {
+            let Caller { name, role, tenants, .. } = token.caller;
+            let tenants = match tenants {
+                TenantScope::One(tenant) => tenant.to_string(),
+                TenantScope::All => "all".to_owned(),
+            };
+            let revoked = token.revoked_by.unwrap_or_default();
+            [token.id, name, role.to_string(), tenants, token.created_at.to_string(), revoked]
+        })?)
     })
 }
 

@@ -38,10 +38,12 @@ impl Asking<'_> {
         }
         match &review.review.outcome {
             None => Err(waiting(&review)),
-            Some(ReviewOutcome::Rejected { by, reason }) if reason.is_empty() => {
-                Err(format!("{by} has rejected it"))
+            Some(outcome @ ReviewOutcome::Rejected { reason, .. }) if reason.is_empty() => {
+                Err(outcome.told())
             }
-            Some(ReviewOutcome::Rejected { by, reason }) => Err(format!("{by} has rejected it: {reason}")),
+            Some(outcome @ ReviewOutcome::Rejected { reason, .. }) => {
+                Err(format!("{}: {reason}", outcome.told()))
+            }
             Some(_) => {
                 let approvals = self.executor.approvals(self.tenant);
                 let approval = approvals.approval(&review.id).await.map_err(|error| error.to_string())?;
@@ -88,7 +90,7 @@ impl Asking<'_> {
 
 /// What a caller is told whose call waits for an approval.
 fn waiting(review: &OpenReview) -> String {
-    let people = review.review.reviewers.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let people = review.review.people();
     format!(
         "this needs an approval, and has none yet. It may be given by: {people}. Ask for it: \
          `counterfoil approve '{}' {}`. Make the same call after that; it is carried out then, once",

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::file::{Errors, LookupSection};
-use super::lookup::{arguments, found, id, text};
+use super::lookup::{arguments, content, found, id, text};
 use super::policy::ToolPolicy;
 use super::progress::Heard;
 use super::template::Values;
@@ -54,11 +54,7 @@ async fn carried_out(
         let kind = if policy.errors == Errors::NotDone { ErrorKind::Validation } else { ErrorKind::Unknown };
         return Err(ToolError::new(kind, text(&answer)));
     }
-    // The id is in the answer's content, as a lookup reads it.
-    let content = match answer.get("structuredContent") {
-        Some(content) if !content.is_null() => content.clone(),
-        _ => serde_json::from_str(&text(&answer)).unwrap_or_default(),
-    };
+    let content = content(&answer).unwrap_or_default();
     let external = policy.id.as_ref().and_then(|pointer| id(content.pointer(pointer)?));
     Ok(Done::found(answer, external))
 }

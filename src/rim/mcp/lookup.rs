@@ -25,10 +25,7 @@ pub(super) fn found(section: &LookupSection, values: &Values<'_>, answer: &Value
     if section.contains.as_ref().is_some_and(|contains| !text.contains(&values.fill_text(contains))) {
         return LookupResult::NotFound;
     }
-    let content = match answer.get("structuredContent") {
-        Some(content) if !content.is_null() => content.clone(),
-        _ => serde_json::from_str(&text).unwrap_or(Value::String(text)),
-    };
+    let content = content(answer).unwrap_or(Value::String(text));
     let at = section.at.as_ref().map_or("", |pointer| pointer.as_str());
     let candidates = match content.pointer(at) {
         None | Some(Value::Null) => Vec::new(),
@@ -60,6 +57,14 @@ pub(super) fn id(value: &Value) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         _ => None,
+    }
+}
+
+/// The content of an answer: the structured one, or its text as JSON. `None` if the text is no JSON.
+pub(super) fn content(answer: &Value) -> Option<Value> {
+    match answer.get("structuredContent") {
+        Some(content) if !content.is_null() => Some(content.clone()),
+        _ => serde_json::from_str(&text(answer)).ok(),
     }
 }
 

@@ -45,9 +45,8 @@ async fn carried_out(
     if let Some(reference) = &policy.reference {
         put(&mut arguments, reference, call.key())?;
     }
-    let listener = server.clients.waiting(call.operation_key().as_str());
     let request = request(input, arguments, Some(call.key()));
-    let heard = Heard { listener, call: Some(call.clone()) };
+    let heard = Heard { listener: None, call: Some(call.clone()) };
     let answer = server.request(request, heard, &CancellationToken::new()).await;
     let answer = answer.map_err(|unanswered| error(policy, unanswered)).and_then(complete)?;
     if answer["isError"] == true && policy.errors != Errors::Recorded {
@@ -135,9 +134,9 @@ fn error(policy: &ToolPolicy, unanswered: Unanswered) -> ToolError {
         }
         ServiceError::McpError(_) if policy.errors == Errors::NotDone => ErrorKind::Validation,
         ServiceError::McpError(_) => ErrorKind::Server,
-        // A line that was not written to its end is no request.
-        ServiceError::TransportSend(_) => ErrorKind::Unreachable,
-        ServiceError::TransportClosed => ErrorKind::Disconnected,
+        // A request whose line was not written to its end may have been carried out: what is missing may be the line's end alone,
+        // and servers also read a last line without one.
+        ServiceError::TransportSend(_) | ServiceError::TransportClosed => ErrorKind::Disconnected,
         _ => ErrorKind::Unknown,
     };
     ToolError::new(kind, text)

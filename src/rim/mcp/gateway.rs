@@ -46,9 +46,10 @@ impl McpGateway {
     /// [`McpError::Start`] if the ledger was refused.
     pub async fn open_on(config: McpConfig, executor: ExecutorBuilder) -> Result<Self, McpError> {
         let (clients, catalogue) = (Arc::<Clients>::default(), Arc::<Catalogue>::default());
-        let server =
-            |of: &Arc<_>| Arc::new(Upstream::new(Arc::clone(of), clients.clone(), catalogue.clone()));
-        let servers: Vec<_> = config.servers.iter().map(server).collect();
+        let server = |(number, of): (usize, &Arc<_>)| {
+            Arc::new(Upstream::new(number, Arc::clone(of), clients.clone(), catalogue.clone()))
+        };
+        let servers: Vec<_> = config.servers.iter().enumerate().map(server).collect();
         let mut builder = executor;
         for server in &servers {
             let of = &server.config;

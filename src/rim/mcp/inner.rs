@@ -13,7 +13,7 @@ use super::answer::{About, answer, refused};
 use super::approval::Asking;
 use super::arguments::{normalize, take_again};
 use super::call::{KEY, request};
-use super::catalogue::{Catalogue, Listed, Listing, OfServer};
+use super::catalogue::{Catalogue, Listed, Listing};
 use super::config::McpConfig;
 use super::identity::{Called, Rule, identity, within_window};
 use super::progress::{Clients, Heard, Listener};
@@ -40,33 +40,25 @@ struct Writing<'c> {
 }
 
 impl Inner {
-    /// The lists of all servers. A server that does not answer is left out, and asked again the next time.
+    /// The lists of all servers. Those that are not known are asked for, of a server that is down not more often than it is started.
     pub(super) async fn listed(&self) -> Arc<Listed> {
-        if let Some(known) = self.catalogue.known() {
-            return known;
-        }
-        let lists = join_all(self.servers.iter().enumerate().map(|(number, server)| async move {
-            let peer = server.peer().await.ok()?;
-            let can = peer.peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
-            let tools = if can.tools.is_some() { peer.list_all_tools().await } else { Ok(Vec::new()) };
-            let prompts = if can.prompts.is_some() { peer.list_all_prompts().await } else { Ok(Vec::new()) };
-            match (tools, prompts) {
-                (Ok(tools), Ok(prompts)) => {
-                    Some(OfServer { server: number, config: server.config.clone(), tools, prompts })
-                }
-                (Err(error), _) | (_, Err(error)) => {
-                    tracing::warn!(server = server.name(), %error, "MCP server did not list its tools");
-                    None
-                }
+        let unknown = self.servers.iter().filter(|server| !self.catalogue.knows(server.number));
+        join_all(unknown.map(|server| async move {
+            let changes = self.catalogue.changes(server.number);
+            if let Some(lists) = server.lists().await {
+                self.catalogue.keep(lists, changes);
             }
-        }));
-        let lists = lists.await;
-        let is_complete = lists.iter().all(Option::is_some);
-        let listed = Arc::new(Listed::of(lists.into_iter().flatten().collect()));
-        if is_complete {
-            self.catalogue.keep(listed.clone());
+        }))
+        .await;
+        self.catalogue.listed()
+    }
+
+    /// The tool that clients call by this name. A tool that is known does not wait for servers that are down.
+    async fn listing(&self, name: &str) -> Option<Arc<Listing>> {
+        match self.catalogue.listed().tool(name) {
+            Some(known) => Some(known),
+            None => self.listed().await.tool(name),
         }
-        listed
     }
 
     /// A call of a tool by a client.
@@ -76,9 +68,8 @@ impl Inner {
         arguments: Option<Map<String, Value>>,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let listed = self.listed().await;
         let unknown = || ErrorData::invalid_params(format!("there is no tool {name:?}"), None);
-        let listing = listed.tool(name).ok_or_else(unknown)?;
+        let listing = self.listing(name).await.ok_or_else(unknown)?;
         let mut arguments = arguments.unwrap_or_default();
         if listing.passes() {
             return self.pass(&listing, arguments, context).await;

@@ -21,17 +21,23 @@ pub(super) struct Listener {
 #[derive(Default)]
 pub(super) struct Clients {
     connected: Mutex<Vec<Peer<RoleServer>>>,
-    /// The listeners of recorded calls, by the keys of their operations: the call itself knows no client.
-    waiting: Mutex<HashMap<String, Listener>>,
+    /// The listeners of recorded calls, by the keys of their operations: the call itself knows no client, and several may wait for it.
+    waiting: Mutex<Waiting>,
     /// The requests in flight, by server and the token that the server was given.
     in_flight: Mutex<HashMap<(String, ProgressToken), Heard>>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    next: u64,
+    by_operation: HashMap<String, Vec<(u64, Listener)>>,
 }
 
 /// Who hears of the progress of a request.
 #[derive(Clone, Default)]
 pub(super) struct Heard {
     pub(super) listener: Option<Listener>,
-    /// The attempt whose timeout begins anew with each sign of progress.
+    /// The attempt whose timeout begins anew with each sign of progress. The clients that wait for its operation hear of it.
     pub(super) call: Option<Call>,
 }
 
@@ -45,6 +51,28 @@ pub(super) struct Until<F: FnMut()>(F);
 impl<F: FnMut()> Drop for Until<F> {
     fn drop(&mut self) {
         (self.0)();
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, key: String, listener: Listener) -> u64 {
+        self.next += 1;
+        self.by_operation.entry(key).or_default().push((self.next, listener));
+        self.next
+    }
+
+    fn remove(&mut self, key: &str, number: u64) {
+        if let Some(listeners) = self.by_operation.get_mut(key) {
+            listeners.retain(|(other, _)| *other != number);
+            if listeners.is_empty() {
+                self.by_operation.remove(key);
+            }
+        }
+    }
+
+    fn of(&self, key: &str) -> Vec<Listener> {
+        let listeners = self.by_operation.get(key).into_iter().flatten();
+        listeners.map(|(_, listener)| listener.clone()).collect()
     }
 }
 
@@ -74,15 +102,13 @@ impl Clients {
         key: String,
         listener: Option<Listener>,
     ) -> Until<impl FnMut() + use<>> {
-        if let Some(listener) = listener {
-            lock(&self.waiting).insert(key.clone(), listener);
-        }
+        let number = listener.map(|listener| lock(&self.waiting).add(key.clone(), listener));
         let clients = self.clone();
-        Until(move || drop(lock(&clients.waiting).remove(&key)))
-    }
-
-    pub(super) fn waiting(&self, key: &str) -> Option<Listener> {
-        lock(&self.waiting).get(key).cloned()
+        Until(move || {
+            if let Some(number) = number {
+                lock(&clients.waiting).remove(&key, number);
+            }
+        })
     }
 
     /// Passes the progress of a request on for as long as the result is kept.
@@ -101,12 +127,14 @@ impl Clients {
     pub(super) async fn progress(&self, server: &str, mut progress: ProgressNotificationParam) {
         let key = (server.to_owned(), progress.progress_token.clone());
         let Some(Heard { listener, call }) = lock(&self.in_flight).get(&key).cloned() else { return };
+        let mut listeners = Vec::from_iter(listener);
         if let Some(call) = call {
             call.alive();
+            listeners.extend(lock(&self.waiting).of(call.operation_key().as_str()));
         }
-        if let Some(Listener { client, token }) = listener {
+        for Listener { client, token } in listeners {
             progress.progress_token = token;
-            let notification = ServerNotification::from(ProgressNotification::new(progress));
+            let notification = ServerNotification::from(ProgressNotification::new(progress.clone()));
             drop(client.send_notification(notification).await); // it may have left
         }
     }

@@ -19,6 +19,8 @@ use super::progress::Clients;
 /// The gateway as one of its servers sees it.
 pub(super) struct FromServer {
     pub(super) server: String,
+    /// The position of the server in the configuration.
+    pub(super) number: usize,
     pub(super) clients: Arc<Clients>,
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) capabilities: ClientCapabilities,
@@ -83,12 +85,12 @@ impl ClientHandler for FromServer {
     }
 
     async fn on_tool_list_changed(&self, _: Context) {
-        self.catalogue.forget();
+        self.catalogue.forget(self.number);
         self.clients.tell(ServerNotification::from(ToolListChangedNotification::default())).await;
     }
 
     async fn on_prompt_list_changed(&self, _: Context) {
-        self.catalogue.forget();
+        self.catalogue.forget(self.number);
         self.clients.tell(ServerNotification::from(PromptListChangedNotification::default())).await;
     }
 }

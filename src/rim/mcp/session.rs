@@ -36,10 +36,10 @@ impl Session {
     /// The servers that are ready and have resources.
     async fn with_resources(&self) -> Vec<(usize, Peer<RoleClient>)> {
         let mut ready = Vec::new();
-        for (number, server) in self.0.servers.iter().enumerate() {
-            let Ok(peer) = server.peer().await else { continue };
+        for server in &self.0.servers {
+            let Some(peer) = server.peer_unless_down().await else { continue };
             if peer.peer_info().is_some_and(|info| info.capabilities.resources.is_some()) {
-                ready.push((number, peer));
+                ready.push((server.number, peer));
             }
         }
         ready
@@ -97,7 +97,7 @@ impl ServerHandler for Session {
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
         for server in &self.0.servers {
-            if let Ok(peer) = server.peer().await {
+            if let Some(peer) = server.peer_unless_down().await {
                 let notification = ClientNotification::from(RootsListChangedNotification::default());
                 drop(peer.send_notification(notification).await); // it may have ended
             }
@@ -197,11 +197,11 @@ impl ServerHandler for Session {
     }
 
     async fn set_level(&self, params: SetLevelRequestParams, context: Context) -> Result<(), ErrorData> {
-        for (number, server) in self.0.servers.iter().enumerate() {
-            let Ok(peer) = server.peer().await else { continue };
+        for server in &self.0.servers {
+            let Some(peer) = server.peer_unless_down().await else { continue };
             if peer.peer_info().is_some_and(|info| info.capabilities.logging.is_some()) {
                 let request = ClientRequest::SetLevelRequest(SetLevelRequest::new(params.clone()));
-                self.0.forward(number, request, Heard::default(), &context).await?;
+                self.0.forward(server.number, request, Heard::default(), &context).await?;
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `counterfoil serve`: serves the HTTP API.
+//! `counterfoil serve`: serves the HTTP API, and the dashboard.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
             return with_guard(options).await;
         }
         let client = options.database.client()?.open().await?;
-        let served = serve(options.listen, Api::new(&client).router()).await;
+        let served = serve(options.listen, Api::new(&client)).await;
         client.shutdown(DRAIN).await;
         Ok(served?)
     })
@@ -62,20 +62,31 @@ async fn with_guard(options: &Options) -> super::ledger::Done {
 
     let engine = options.database.engine()?.start().await?;
     let api = Api::of_engine(&engine).guard(&GuardService::new(&engine.executor()));
-    let served = serve(options.listen, api.router()).await;
+    let served = serve(options.listen, api).await;
     // A call that a client has in hand cannot be sealed here any more: its permit counts at the next process.
     engine.shutdown(Duration::ZERO).await;
     Ok(served?)
 }
 
+/// The API, and the dashboard beside it.
+fn app(api: Api) -> Router {
+    #[cfg(feature = "dashboard")]
+    let router = Router::new().nest_service("/ui", api.dashboard().router());
+    #[cfg(not(feature = "dashboard"))]
+    let router = Router::new();
+    router.merge(api.router())
+}
+
 /// Serves until the process is told to end.
-async fn serve(listen: SocketAddr, app: Router) -> io::Result<()> {
+async fn serve(listen: SocketAddr, api: Api) -> io::Result<()> {
     let listener = TcpListener::bind(listen).await?;
-    let stop = CancellationToken::new();
+    let (stop, streams) = (CancellationToken::new(), api.streams());
     let mut stdout = io::stdout();
     writeln!(stdout, "listening at http://{}", listener.local_addr()?)?;
+    #[cfg(feature = "dashboard")]
+    writeln!(stdout, "the dashboard is at http://{}/ui", listener.local_addr()?)?;
     stdout.flush()?;
-    let serving = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let serving = axum::serve(listener, app(api)).with_graceful_shutdown(stop.clone().cancelled_owned());
     let mut serving = tokio::spawn(serving.into_future());
     tokio::select! {
         biased;
@@ -83,6 +94,7 @@ async fn serve(listen: SocketAddr, app: Router) -> io::Result<()> {
         told = told_to_end() => told?,
     }
     stop.cancel();
+    streams.over.cancel(); // a page that is open somewhere does not keep the server
     // A client that waits for its step does not keep the server.
     tokio::select! {
         biased;

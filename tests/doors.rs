@@ -6,6 +6,8 @@ mod own_server;
 #[path = "doors/queue/mod.rs"]
 mod queue;
 
+#[path = "doors/dashboard/mod.rs"]
+mod dashboard;
 #[path = "doors/fence/mod.rs"]
 mod fence;
 #[path = "doors/mcp/mod.rs"]

@@ -80,7 +80,11 @@ async fn at_an_address(config: McpConfig, listen: SocketAddr, options: &Http) ->
     let gateway = McpGateway::open(config).await.map_err(|error| error.to_string())?;
     let others = gateway.accept_others().map_err(|error| error.to_string())?;
     let hosts: Vec<&str> = options.host.iter().map(String::as_str).collect();
-    let served = super::serve::serve(listen, gateway.router(&hosts)).await;
+    let served = async {
+        let listener = super::serve::bound(listen).await?;
+        super::serve::serve(listener, gateway.router(&hosts), &CancellationToken::new()).await
+    };
+    let served = served.await;
     drop(others);
     gateway.shutdown(DRAIN).await;
     served.map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! `counterfoil serve`: serves the HTTP API.
+//! `counterfoil serve`: serves the HTTP API, and the dashboard.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
             return with_guard(options).await;
         }
         let client = options.database.client()?.open().await?;
-        let served = serve(options.listen, Api::new(&client).router()).await;
+        let served = serve_api(options.listen, Api::new(&client)).await;
         client.shutdown(DRAIN).await;
         Ok(served?)
     })
@@ -55,7 +55,7 @@ async fn with_guard(options: &Options) -> super::ledger::Done {
 
     let engine = options.database.engine()?.start().await?;
     let api = Api::of_engine(&engine).guard(&GuardService::new(&engine.executor()));
-    let served = serve(options.listen, api.router()).await;
+    let served = serve_api(options.listen, api).await;
     // A call that a client has in hand cannot be sealed here any more: its permit counts at the next process.
     engine.shutdown(Duration::ZERO).await;
     Ok(served?)
@@ -72,13 +72,31 @@ pub(super) fn not_in_the_clear(at: SocketAddr, behind_tls: bool) -> Result<(), S
     ))
 }
 
-/// Serves until the process is told to end.
-pub(super) async fn serve(listen: SocketAddr, app: Router) -> io::Result<()> {
+/// Serves the API, and the dashboard beside it.
+async fn serve_api(listen: SocketAddr, api: Api) -> io::Result<()> {
+    let listener = bound(listen).await?;
+    let over = api.streams().over.clone();
+    let router = Router::new();
+    #[cfg(feature = "dashboard")]
+    let router = {
+        writeln!(io::stdout(), "the dashboard is at http://{}/ui", listener.local_addr()?)?;
+        router.nest_service("/ui", api.dashboard().router())
+    };
+    serve(listener, router.merge(api.router()), &over).await
+}
+
+/// Listens at an address, and says which one it is.
+pub(super) async fn bound(listen: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(listen).await?;
-    let stop = CancellationToken::new();
     let mut stdout = io::stdout();
     writeln!(stdout, "listening at http://{}", listener.local_addr()?)?;
     stdout.flush()?;
+    Ok(listener)
+}
+
+/// Serves until the process is told to end. Then `over` ends the streams that would keep the server.
+pub(super) async fn serve(listener: TcpListener, app: Router, over: &CancellationToken) -> io::Result<()> {
+    let stop = CancellationToken::new();
     let serving = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
     let mut serving = tokio::spawn(serving.into_future());
     tokio::select! {
@@ -87,6 +105,7 @@ pub(super) async fn serve(listen: SocketAddr, app: Router) -> io::Result<()> {
         told = told_to_end() => told?,
     }
     stop.cancel();
+    over.cancel(); // a page that is open somewhere does not keep the server
     // A client that waits for its step does not keep the server.
     tokio::select! {
         biased;

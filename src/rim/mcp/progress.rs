@@ -27,7 +27,7 @@ pub(super) struct Clients {
     in_flight: Mutex<HashMap<(String, ProgressToken), Heard>>,
 }
 
-/// Who hears of the progress of a request.
+/// The listeners to the progress of a request.
 #[derive(Clone, Default)]
 pub(super) struct Heard {
     pub(super) listener: Option<Listener>,

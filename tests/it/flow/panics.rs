@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::clock::{Boot, Clock, SystemClock, Timestamp};
 use counterfoil::outbox::{Event, PublishResult, Sink, SinkError};
 use counterfoil::store::{QuestionKind, StoreError};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
+use counterfoil::{Boot, Clock, SystemClock, Timestamp};
 use counterfoil::{Ctx, Failure, Key, RunId};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;

@@ -6,9 +6,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::mcp::{McpConfig, McpGateway};
 use counterfoil::sim::{CrashPoint, KillAt};
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Executor, Tenant};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};

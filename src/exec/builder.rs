@@ -141,6 +141,7 @@ impl ExecutorBuilder {
     }
 
     /// An executor on any [`Store`].
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn store(store: Arc<dyn Store>) -> Self {
         Self::at(Place::Store(store))
     }
@@ -203,6 +204,7 @@ impl ExecutorBuilder {
 
     /// Puts a wrapper between the queue and the store, such as a simulator's crash points. An earlier wrapper stays,
     /// behind the new one.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn wrap_store(
         mut self,
         wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static,
@@ -228,6 +230,7 @@ impl ExecutorBuilder {
     }
 
     /// Sets a source of randomness other than the machine's.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn entropy(mut self, entropy: impl Entropy + 'static) -> Self {
         self.entropy = Arc::new(entropy);
         self

@@ -25,10 +25,10 @@ use super::shield::to_the_end;
 use super::throttle::ThrottleReport;
 use super::undo::{self, Compensated};
 use crate::clock::Timestamp;
-use crate::id::{DeclarationId, QuestionId, Tenant};
-use crate::ledger::{Declaration, Key, Look, OperationKey, Record};
+use crate::id::{QuestionId, Tenant};
+use crate::ledger::{Key, OperationKey};
 use crate::payload::{Payload, PayloadError};
-use crate::store::{Evidence, QuestionCount, Resolution, SharedEffect, Store};
+use crate::store::{QuestionCount, Resolution, Store};
 use crate::tool::{
     Once, Prepared, Tool, ToolError, ToolOffer, ToolSpec, canonical, given_or_stable, stable_key,
 };
@@ -89,6 +89,7 @@ impl Executor {
     }
 
     /// A builder of an executor on any [`Store`].
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn store(store: Arc<dyn Store>) -> ExecutorBuilder {
         ExecutorBuilder::store(store)
     }
@@ -243,41 +244,6 @@ impl Executor {
         }
     }
 
-    /// The record of an operation and the late answers of fenced workers: the proof that the operation happened once.
-    pub async fn record(
-        &self,
-        tenant: &Tenant,
-        key: &OperationKey,
-    ) -> Result<Option<(Record, Vec<Evidence>)>, ExecError> {
-        let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
-        let evidence = self.core.group.record_evidence(tenant, record.id).await;
-        let evidence = evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
-        Ok(Some((*record, evidence)))
-    }
-
-    /// The runs that were answered from an operation's record without owning it, and so rest on its effect.
-    pub async fn uses(&self, tenant: &Tenant, key: &OperationKey) -> Result<Vec<SharedEffect>, ExecError> {
-        let Some(record) = self.core.find(tenant, key).await? else { return Ok(Vec::new()) };
-        let uses = self.core.group.record_uses(tenant, record.id).await;
-        uses.map_err(|source| ExecError::Store { key: key.to_string(), source })
-    }
-
-    /// The declaration of an operation's tool from the time of its call: effect, contract, the fields that its key is
-    /// bound to. `None` for a person's vote, which belongs to no tool.
-    pub async fn declaration(
-        &self,
-        tenant: &Tenant,
-        key: &OperationKey,
-    ) -> Result<Option<Declaration>, ExecError> {
-        let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
-        if record.declaration == DeclarationId(0) {
-            return Ok(None);
-        }
-        let declaration = self.core.declaration(&record).await;
-        let declaration = declaration.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
-        Ok(Some((*declaration).clone()))
-    }
-
     /// Records an effect that is older than this ledger and was made by another system. The request's key is answered
     /// with this outcome from now on, and nothing is sent. The request is bound to the key in the same way as a later
     /// call.
@@ -310,13 +276,6 @@ impl Executor {
         let named = tenant.clone();
         let looking = async move { looks::audit(&core, &tenant, since).await };
         unless_panicked(&named, to_the_end(&self.core.tracker, looking)).await
-    }
-
-    /// The next look at an operation's record, if there will be one.
-    pub async fn next_look(&self, tenant: &Tenant, key: &OperationKey) -> Result<Option<Look>, ExecError> {
-        let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
-        let look = self.core.group.look_find(tenant, record.id).await;
-        look.map_err(|source| ExecError::Store { key: key.to_string(), source })
     }
 
     /// Undoes an effect on purpose, by its tool's [`Compensate`](crate::tool::Compensate), once its outcome is known.

@@ -72,6 +72,8 @@ mod result;
 mod retire;
 mod reviewed;
 mod reviewers;
+#[cfg(feature = "unstable-core")]
+mod rows;
 mod ruling;
 mod seal;
 #[cfg(feature = "_sealed")]

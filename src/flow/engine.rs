@@ -28,6 +28,11 @@ impl Engine {
         Ok(TenantClient::new(self.inner.clone(), Tenant::new(name)?))
     }
 
+    /// The operations of a tenant whose name has been checked.
+    pub fn as_tenant(&self, tenant: &Tenant) -> TenantClient {
+        TenantClient::new(self.inner.clone(), tenant.clone())
+    }
+
     /// Everything of the [default tenant](Tenant::default): for programs that have one tenant only.
     pub fn default_tenant(&self) -> TenantClient {
         TenantClient::new(self.inner.clone(), Tenant::default())
@@ -46,12 +51,12 @@ impl Engine {
         self.inner.core.fenced().await;
     }
 
-    /// What the registered tools declare.
+    /// The declarations of the registered tools.
     pub fn tools(&self) -> Vec<&ToolSpec> {
         self.inner.core.registry.specs()
     }
 
-    /// What may be promised of the calls of the registered workflows and tools.
+    /// The guarantees of the calls of the registered workflows and tools.
     pub fn guarantees(&self) -> Guarantees {
         Guarantees::of(&self.inner.workflows, &self.inner.core.registry)
     }

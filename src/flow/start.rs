@@ -86,7 +86,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         self
     }
 
-    /// What the run is counted under by [`Queue::per_key`](crate::Queue::per_key), beside its tenant.
+    /// The key that [`Queue::per_key`](crate::Queue::per_key) counts the run under, beside its tenant.
     pub fn queue_key(mut self, key: impl Into<String>) -> Self {
         self.choice.key = Some(key.into());
         self
@@ -98,7 +98,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         self
     }
 
-    /// How long the run may take, from now on; this, and not what is said [of its workflow](crate::flow::Workflow::deadline). A
+    /// The time that the run may take, from now on. It replaces the one [of its workflow](crate::flow::Workflow::deadline). A
     /// run that has not ended by then is cancelled, as by [`RunHandle::cancel`]: whether it is under way, waits, is queued, paused or
     /// blocked. A call that is under way is followed to its end first. A start whose key was used before is given the run that there
     /// is, with the deadline that this one has.
@@ -174,7 +174,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         }
     }
 
-    /// What is to be started, if it can be.
+    /// The run to be started, or the error that prevents it.
     pub(super) async fn checked(self) -> Result<(Arc<Inner>, NewRun), RunError> {
         let Self { inner, tenant, workflow, input, key, reject, choice, deadline, .. } = self;
         let workflow = workflow?;

@@ -77,7 +77,7 @@ impl TenantClient {
         (self.inner.clone(), self.tenant.clone())
     }
 
-    /// What carries out, and for whom.
+    /// The engine and the tenant of these operations.
     pub(crate) fn core(&self) -> (Arc<crate::exec::Core>, Tenant) {
         (self.inner.core.clone(), self.tenant.clone())
     }
@@ -146,7 +146,7 @@ impl TenantClient {
         self.questions().answered()
     }
 
-    /// How many questions of each kind there are, open and answered.
+    /// The number of questions of each kind, open and answered.
     pub async fn count_questions(&self) -> Result<Vec<QuestionCount>, RunError> {
         Ok(count_questions(&self.inner.core, &self.tenant).await?)
     }

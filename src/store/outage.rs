@@ -13,7 +13,7 @@ use crate::panics::quietly;
 const REMINDER: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_mins(10);
 
-/// What was asked of the database. A full disk takes no writes and answers all reads.
+/// The kind of request to the database. A full disk takes no writes and answers all reads.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
     not(feature = "postgres"),
@@ -24,7 +24,7 @@ pub(crate) enum Side {
     Write,
 }
 
-/// Whether a database is away.
+/// The state of a database that may be away.
 #[derive(Debug)]
 pub struct Outage {
     clock: SharedClock,
@@ -46,7 +46,7 @@ struct Away {
     writes: bool,
 }
 
-/// What is to be logged.
+/// The event to be logged.
 enum Report {
     Begins,
     Lasts { away: Duration, tries: u64 },

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+#[cfg(feature = "mcp-http")]
+use tokio_util::sync::CancellationToken;
 
 use crate::rim::mcp::{McpConfig, McpGateway};
 

@@ -7,7 +7,7 @@ use super::arguments::AGAIN;
 use super::identity::Rule;
 use crate::exec::Outcome;
 
-/// What a client is told besides the outcome.
+/// The part of an answer beside the outcome.
 pub(super) struct About<'a> {
     pub(super) key: &'a str,
     pub(super) rule: Rule,
@@ -67,7 +67,7 @@ fn of_text(text: &str, is_error: bool) -> CallToolResult {
     if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }
 
-/// What a person can do about an outcome, for a caller who passes it on.
+/// The steps that a person can take after an outcome, for a caller who passes it on.
 fn what_to_do(outcome: &Outcome) -> String {
     match outcome {
         Outcome::NeedsDecision { question } => {

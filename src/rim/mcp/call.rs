@@ -118,7 +118,7 @@ fn complete(answer: ServerResult) -> Result<Value, ToolError> {
     }
 }
 
-/// What is known of a call that has no answer.
+/// The state of a call that has no answer.
 fn error(policy: &ToolPolicy, unanswered: Unanswered) -> ToolError {
     let error = match unanswered {
         Unanswered::NotReady(why) => return ToolError::not_sent(why),

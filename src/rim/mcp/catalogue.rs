@@ -157,7 +157,7 @@ impl Listing {
     }
 }
 
-/// How often each name occurs.
+/// The number of occurrences of each name.
 fn names<'n>(all: impl Iterator<Item = &'n str>) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
     for name in all {

@@ -21,7 +21,7 @@ use super::upstream::{Unanswered, Upstream};
 use crate::exec::{ExecError, Executor, Outcome, RequestError, ToolRequest};
 use crate::ledger::{ApprovalError, Key};
 
-/// What all clients of a gateway share.
+/// The state that all clients of a gateway share.
 pub(super) struct Inner {
     pub(super) config: McpConfig,
     pub(super) executor: Executor,

@@ -36,7 +36,7 @@ struct Waiting {
     by_operation: HashMap<String, Vec<(u64, Waiter)>>,
 }
 
-/// Who hears of the progress of a request.
+/// The listeners to the progress of a request.
 #[derive(Clone, Default)]
 pub(super) struct Heard {
     pub(super) waiter: Option<Waiter>,

@@ -72,7 +72,7 @@ impl Scene {
     }
 
     fn clock_after(&self, pause: Duration) -> counterfoil::Timestamp {
-        counterfoil::clock::Clock::now(&self.clock).after(pause)
+        counterfoil::Clock::now(&self.clock).after(pause)
     }
 
     fn lookups(&self) -> usize {

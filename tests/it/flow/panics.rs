@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::clock::{Boot, Clock, SystemClock, Timestamp};
 use counterfoil::flow::Turn;
 use counterfoil::outbox::{Event, PublishResult, Sink, SinkError};
 use counterfoil::store::{QuestionKind, Resolution, StoreError};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
+use counterfoil::{Boot, Clock, SystemClock, Timestamp};
 use counterfoil::{Ctx, Failure, Key, RunId};
 use futures_util::future::BoxFuture;
 use sqlx::SqliteConnection;

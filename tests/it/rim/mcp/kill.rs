@@ -5,11 +5,11 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::mcp::{McpConfig, McpGateway};
 use counterfoil::sim::{CrashPoint, KillAt};
 use counterfoil::store::postgres::Options;
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Executor, Tenant};
 use serde_json::{Value, json};
 use tempfile::TempDir;

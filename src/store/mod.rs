@@ -45,6 +45,7 @@ mod resolution;
 )]
 mod row;
 mod run;
+mod run_filter;
 mod schedule;
 mod signal;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -76,6 +77,7 @@ pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub(crate) use outage::{Outage, Side};
 pub(crate) use read_only::ReadOnly;
 pub use resolution::{PossibleAnswer, Resolution};
+pub use run_filter::{RunCursor, RunFilter, RunPage, RunStateName};
 #[doc(hidden)]
 pub use signal::{CANCEL, COMMAND, DEADLINE};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]

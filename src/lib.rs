@@ -77,7 +77,7 @@
 // On docs.rs each item names the features that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The codes and columns of rows are read and written by the SQL stores alone.
-#![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+#![cfg_attr(all(not(feature = "sqlite"), feature = "unstable-core"), allow(dead_code))]
 // Without `unstable-core` a part of the core has no users: they are tests and stores outside of this crate.
 #![cfg_attr(
     not(feature = "unstable-core"),

@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use super::reads::reads;
 use super::{
     Aggregate, Change, ClusterStatus, Contact, Document, Due, Evidence, History, OutboxEvent, Published,
-    PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, Run, Schedule, SharedEffect, Signal,
-    StoreError, StoreLoad, Turns, Verdict, Worker,
+    PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, Run, RunCursor, RunFilter, RunPage,
+    Schedule, SharedEffect, Signal, StoreError, StoreLoad, Turns, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};

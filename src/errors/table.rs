@@ -260,7 +260,7 @@ coded! {
 
     #[cfg(all(feature = "mcp", feature = "sqlite"))]
     McpError {
-        Config => Configuration,
+        Config | Server | Joined | Socket => Configuration,
         Client => Invalid,
         ; Start
     }

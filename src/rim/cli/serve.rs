@@ -36,14 +36,7 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> ExitCode {
     block_on(async {
-        if !options.listen.ip().is_loopback() && !options.behind_tls {
-            let at = options.listen;
-            return Err(format!(
-                "{at} can be reached from elsewhere, and this server speaks no TLS, so that tokens could be read on their way. \
-                 Put a proxy in front of it that speaks TLS, and say --behind-tls."
-            )
-            .into());
-        }
+        not_in_the_clear(options.listen, options.behind_tls)?;
         #[cfg(feature = "guard-service")]
         if options.guard {
             return with_guard(options).await;
@@ -68,8 +61,19 @@ async fn with_guard(options: &Options) -> super::ledger::Done {
     Ok(served?)
 }
 
+/// Refuses an address at which tokens could be read on their way.
+pub(super) fn not_in_the_clear(at: SocketAddr, behind_tls: bool) -> Result<(), String> {
+    if at.ip().is_loopback() || behind_tls {
+        return Ok(());
+    }
+    Err(format!(
+        "{at} can be reached from elsewhere, and this server speaks no TLS, so that tokens could be read on their way. \
+         Put a proxy in front of it that speaks TLS, and say --behind-tls."
+    ))
+}
+
 /// Serves until the process is told to end.
-async fn serve(listen: SocketAddr, app: Router) -> io::Result<()> {
+pub(super) async fn serve(listen: SocketAddr, app: Router) -> io::Result<()> {
     let listener = TcpListener::bind(listen).await?;
     let stop = CancellationToken::new();
     let mut stdout = io::stdout();

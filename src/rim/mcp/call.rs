@@ -46,7 +46,7 @@ async fn carried_out(
         put(&mut arguments, reference, call.key())?;
     }
     let request = request(input, arguments, Some(call.key()));
-    let heard = Heard { listener: None, call: Some(call.clone()) };
+    let heard = Heard { waiter: None, call: Some(call.clone()) };
     let answer = server.request(request, heard, &CancellationToken::new()).await;
     let answer = answer.map_err(|unanswered| error(policy, unanswered)).and_then(complete)?;
     if answer["isError"] == true && policy.errors != Errors::Recorded {
@@ -126,6 +126,12 @@ fn error(policy: &ToolPolicy, unanswered: Unanswered) -> ToolError {
         Unanswered::Service(error) => error,
     };
     let text = error.to_string();
+    #[cfg(feature = "mcp-http")]
+    if let ServiceError::TransportSend(failed) = &error
+        && let Some(kind) = super::remote::kind(&*failed.error)
+    {
+        return ToolError::new(kind, crate::tool::in_full(&*failed.error));
+    }
     let kind = match error {
         // Method not found, invalid request, no JSON: the server has not called the tool. "Invalid params" (-32602) does not say so:
         // servers of the TypeScript SDK also answer it when the output of a tool does not fit its schema.

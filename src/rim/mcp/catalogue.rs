@@ -101,6 +101,8 @@ impl Listed {
                 let name = exposed(&tools, &config.name, &tool.name);
                 if !listing.passes() {
                     tool.input_schema = Arc::new(with_again(&tool.input_schema));
+                    // An effect that was found, or that a person knows of, has no answer of this form, and clients refuse another one.
+                    tool.output_schema = None;
                 }
                 tool.name = name.clone().into();
                 listed.tools.push(tool);

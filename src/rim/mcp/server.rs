@@ -44,14 +44,18 @@ impl ClientHandler for FromServer {
         _: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
         let request = ServerRequest::CreateMessageRequest(CreateMessageRequest::new(params));
-        match self.clients.ask(request).await? {
+        match self.clients.ask(&self.server, request).await? {
             ClientResult::CreateMessageResult(result) => Ok(*result),
             _ => Err(unexpected()),
         }
     }
 
     async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        match self.clients.ask(ServerRequest::ListRootsRequest(ListRootsRequest::default())).await? {
+        match self
+            .clients
+            .ask(&self.server, ServerRequest::ListRootsRequest(ListRootsRequest::default()))
+            .await?
+        {
             ClientResult::ListRootsResult(result) => Ok(result),
             _ => Err(unexpected()),
         }
@@ -62,7 +66,8 @@ impl ClientHandler for FromServer {
         params: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        match self.clients.ask(ServerRequest::ElicitRequest(ElicitRequest::new(params))).await? {
+        match self.clients.ask(&self.server, ServerRequest::ElicitRequest(ElicitRequest::new(params))).await?
+        {
             ClientResult::ElicitResult(result) => Ok(result),
             _ => Err(unexpected()),
         }

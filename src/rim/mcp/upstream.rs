@@ -1,5 +1,7 @@
 //! A server behind the gateway: started when it is needed, and again when it has died.
 
+#[cfg(feature = "mcp-http")]
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalogue::{Catalogue, OfServer};
 use super::config::ServerConfig;
+use super::file::ServerSection;
 use super::progress::{Clients, Heard};
+#[cfg(feature = "mcp-http")]
+use super::remote::goes_on;
 use super::server::FromServer;
 use crate::clock::{Boot, Clock as _, SystemClock};
 
@@ -30,9 +35,35 @@ pub(super) struct Upstream {
     /// The position of the server in the configuration.
     pub(super) number: usize,
     pub(super) config: Arc<ServerConfig>,
+    way: Way,
     clients: Arc<Clients>,
     catalogue: Arc<Catalogue>,
     state: Mutex<State>,
+}
+
+/// The way to a server.
+pub(super) enum Way {
+    /// A program that is started.
+    Program,
+    /// A URL, and the headers of each request.
+    #[cfg(feature = "mcp-http")]
+    Url(String, HashMap<http::HeaderName, http::HeaderValue>),
+}
+
+impl Way {
+    /// The way that a section names, with secrets from the environment.
+    pub(super) fn of(section: &ServerSection) -> Result<Self, String> {
+        match &section.url {
+            None => Ok(Self::Program),
+            #[cfg(feature = "mcp-http")]
+            Some(url) => {
+                let headers = super::remote::headers(section, |name| std::env::var(name).ok())?;
+                Ok(Self::Url(url.clone(), headers))
+            }
+            #[cfg(not(feature = "mcp-http"))]
+            Some(_) => Err("this program is built without the feature `mcp-http`".to_owned()),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -40,6 +71,12 @@ struct State {
     running: Option<Running>,
     /// The reading of the clock at which the server could not be started last.
     failed_at: Option<Boot>,
+}
+
+/// True if the server takes requests after one that could not be sent to its end. A program that reads nothing more has ended.
+#[cfg(not(feature = "mcp-http"))]
+const fn goes_on(_: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    false
 }
 
 type Running = RunningService<RoleClient, FromServer>;
@@ -87,13 +124,14 @@ impl std::fmt::Display for Unanswered {
 }
 
 impl Upstream {
+    /// The server at this position of the configuration.
     pub(super) fn new(
-        number: usize,
-        config: Arc<ServerConfig>,
+        (number, config): (usize, Arc<ServerConfig>),
+        way: Way,
         clients: Arc<Clients>,
         catalogue: Arc<Catalogue>,
     ) -> Self {
-        Self { number, config, clients, catalogue, state: Mutex::default() }
+        Self { number, config, way, clients, catalogue, state: Mutex::default() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -161,12 +199,23 @@ impl Upstream {
             catalogue: self.catalogue.clone(),
             capabilities: self.capabilities(),
         };
+        let started = match &self.way {
+            Way::Program => handler.serve(self.program()?).await,
+            #[cfg(feature = "mcp-http")]
+            Way::Url(url, headers) => {
+                let transport = super::remote::transport(url, headers.clone());
+                handler.serve(transport.map_err(|error| error.to_string())?).await
+            }
+        };
+        started.map_err(|error| crate::tool::in_full(&error))
+    }
+
+    fn program(&self) -> Result<TokioChildProcess, String> {
         let section = &self.config.section;
         let program = section.command.as_deref().unwrap_or_default();
         let mut command = Command::new(program);
         command.args(section.args.iter().flatten()).envs(section.env.iter().flatten());
-        let child = TokioChildProcess::new(command).map_err(|error| format!("{program:?}: {error}"))?;
-        handler.serve(child).await.map_err(|error| error.to_string())
+        TokioChildProcess::new(command).map_err(|error| format!("{program:?}: {error}"))
     }
 
     /// What the client behind the gateway can do for a server.
@@ -188,7 +237,9 @@ impl Upstream {
         let (id, token) = (handle.id.clone(), handle.progress_token.clone());
         let answer = async {
             let answer = handle.await_response().await;
-            if matches!(answer, Err(ServiceError::TransportSend(_))) {
+            if let Err(ServiceError::TransportSend(error)) = &answer
+                && !goes_on(&*error.error)
+            {
                 end.cancel(); // it takes no more requests: the next one starts it anew
             }
             answer

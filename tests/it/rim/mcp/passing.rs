@@ -20,6 +20,7 @@ async fn tools_keep_their_names_and_get_an_argument_for_a_repetition_if_they_wri
         let reads = ["list_notes", "echo"].contains(&tool["name"].as_str().unwrap());
         let offered = tool["inputSchema"]["properties"].get("counterfoil_again").is_some();
         assert_eq!(offered, !reads, "{tool}");
+        assert_eq!(tool.get("outputSchema").is_some(), reads, "{tool}");
     }
 }
 
@@ -151,6 +152,17 @@ async fn a_question_of_a_server_reaches_the_clients_user() {
     let answer = bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
     assert!(text(&answer).contains("inbox"), "{answer}");
     assert_eq!(bench.client.asked[0]["params"]["message"], "Which folder?");
+}
+
+#[tokio::test]
+async fn a_question_in_a_call_reaches_the_client_whose_call_it_is() {
+    let mut bench = Bench::with(super::config, &json!({ "elicitation": {} })).await;
+    let mut other = Client::of(&bench.gateway, &json!({ "elicitation": {} })).await; // it came last
+    bench.client.elicits = json!({ "action": "accept", "content": {} });
+    bench.fault("elicit");
+    bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
+    other.request("ping", json!({})).await;
+    assert_eq!((bench.client.asked.len(), other.asked.len()), (1, 0));
 }
 
 #[tokio::test]

@@ -126,6 +126,9 @@ impl Server {
         tools.extend(
             writing.map(|name| json!({ "name": name, "description": "Writes.", "inputSchema": note })),
         );
+        for tool in &mut tools {
+            tool["outputSchema"] = json!({ "type": "object" });
+        }
         if self.folder.join("changed").exists() {
             tools.retain(|tool| tool["name"] != "write_blindly");
         }

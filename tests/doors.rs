@@ -10,6 +10,8 @@ mod queue;
 mod dashboard;
 #[path = "doors/fence/mod.rs"]
 mod fence;
+#[path = "doors/mcp/mod.rs"]
+mod mcp;
 #[path = "doors/orders_service.rs"]
 mod orders_service;
 #[path = "doors/policy/mod.rs"]

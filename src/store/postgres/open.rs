@@ -28,7 +28,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations, in their order.
-pub(super) const MIGRATIONS: [Migration; 15] = [
+pub(super) const MIGRATIONS: [Migration; 16] = [
     Migration {
         number: 1,
         name: "record",
@@ -118,6 +118,12 @@ pub(super) const MIGRATIONS: [Migration; 15] = [
         name: "contact",
         sql: include_str!("../../../migrations/postgres/0015_contact.sql"),
         works_from: 9, // an older engine keeps no history of attempts, and leaves that of the records that it retires
+    },
+    Migration {
+        number: 16,
+        name: "run_state",
+        sql: include_str!("../../../migrations/postgres/0016_run_state.sql"),
+        works_from: 9, // indexes alone
     },
 ];
 

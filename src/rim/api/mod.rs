@@ -130,8 +130,8 @@ impl Api {
 
     /// The [dashboard](crate::dashboard): pages for the same callers, to be mounted beside the API.
     #[cfg(feature = "dashboard")]
-    pub fn dashboard(&self) -> crate::dashboard::Dashboard {
-        crate::dashboard::Dashboard::of(self.shared())
+    pub fn dashboard(&self) -> crate::rim::dashboard::Dashboard {
+        crate::rim::dashboard::Dashboard::of(self.shared())
     }
 
     /// The streams of events of all routers of this API.

@@ -12,15 +12,12 @@ use serde_json::json;
 use super::layout::{Shown, page};
 use super::pieces::{next_page, run_link, state, table, time};
 use super::site::{Site, escaped};
-use crate::flow::{RunError, RunState, RunStatus, TenantClient};
-use crate::id::RunId;
+use crate::flow::{RunCursor, RunPage, RunState, RunStatus, TenantClient};
 use crate::rim::api::Failed;
-use crate::rim::run_filter::RunFilter;
+use crate::rim::run_filter::RunConditions;
 
 /// The number of runs on a page.
-const PAGE: usize = 50;
-/// The number of times that one request reads a thousand runs.
-const LOOKS: usize = 10;
+const PAGE: u32 = 50;
 
 /// What was typed into the fields of the filter, by their names.
 type Typed = BTreeMap<String, String>;
@@ -32,12 +29,13 @@ pub(super) async fn list(
 ) -> Shown {
     let Query(mut typed) = query.map_err(Failed::malformed)?;
     typed.retain(|_, text| !text.trim().is_empty());
-    let after = typed.remove("after").map(|after| after.parse::<RunId>()).transpose()?;
-    let filter: RunFilter = serde_json::from_value(json!(typed)).map_err(Failed::malformed)?;
-    filter.check().map_err(Failed::malformed)?;
-    let (runs, last) = find(&client, &filter, after).await?;
-    let next = last.map(|last| {
-        let mut address = site.of_tenant(&format!("/runs?after={last}"));
+    let after = typed.remove("after").map(|after| after.parse::<RunCursor>()).transpose()?;
+    let conditions: RunConditions = serde_json::from_value(json!(typed)).map_err(Failed::malformed)?;
+    let filter = conditions.filter().newest_first();
+    after.as_ref().map_or(Ok(()), |after| after.fits(&filter)).map_err(Failed::malformed)?;
+    let RunPage { runs, next, .. } = client.list_runs(&filter, after.as_ref(), PAGE).await?;
+    let next = next.map(|last| {
+        let mut address = site.of_tenant(&format!("/runs?after={}", escaped(&last.to_string())));
         for (name, text) in &typed {
             let _ = write!(address, "&{}={}", escaped(name), escaped(text)); // into a string: this cannot fail
         }
@@ -52,30 +50,6 @@ pub(super) async fn list(
         (next_page(next.as_deref()))
     };
     Ok(page(&site, "Runs", &body))
-}
-
-/// The runs of a page, and the run behind which the next page begins.
-async fn find(
-    client: &TenantClient,
-    filter: &RunFilter,
-    mut after: Option<RunId>,
-) -> Result<(Vec<RunStatus>, Option<RunId>), RunError> {
-    let mut found = Vec::new();
-    for _ in 0..LOOKS {
-        for run in client.runs(after).await? {
-            after = Some(run.id);
-            if filter.takes(&run) {
-                found.push(run);
-            }
-            if found.len() == PAGE {
-                return Ok((found, after));
-            }
-        }
-        if client.runs(after).await?.is_empty() {
-            return Ok((found, None));
-        }
-    }
-    Ok((found, after))
 }
 
 fn row(site: &Site, run: &RunStatus) -> Markup {

@@ -145,10 +145,10 @@ struct Teller {
 }
 
 impl Teller {
-    async fn tell(self, begun: String, mut before: Look) {
+    async fn tell(self, first: String, mut before: Look) {
         let clock = self.core.clock.clone();
         let (began, mut told) = (clock.boot(), clock.boot());
-        if !self.send(begun).await {
+        if !self.send(first).await {
             return;
         }
         while began.until(clock.boot()) < LIFE && !self.core.is_closing() {

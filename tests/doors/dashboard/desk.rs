@@ -11,10 +11,10 @@ use counterfoil::api::{Api, Caller, Role, TenantScope};
 use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::flow::EngineBuilder;
 use counterfoil::ledger::{
-    Contract, ContractClass, EffectClass, ErrorKind, LookupResult, Rate, ReviewPolicy,
+    Contract, ContractClass, EffectClass, ErrorKind, LookupResult, Rate, RetryPolicy, ReviewPolicy,
 };
 use counterfoil::tool::{Call, Done, DynamicTool, ToolError};
-use counterfoil::{ApprovalSubject, Client, Ctx, Engine, Failure, Key, QuestionId, RunId, Tenant};
+use counterfoil::{ApprovalSubject, Client, Ctx, Engine, Failure, Key, QuestionId, RunId};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -26,6 +26,9 @@ async fn refund(ctx: Ctx, order: String) -> Result<Value, Failure> {
     ctx.sleep_named("cooling off", Duration::from_millis(300)).await?;
     ctx.signal("thanks").await
 }
+
+/// The longest time of an attempt, after which a lookup that shows nothing is believed.
+const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// The provider: the orders whose money went back, with its id for each.
 type Bank = Arc<Mutex<BTreeMap<String, Value>>>;
@@ -74,8 +77,9 @@ async fn look_up(bank: &Bank, input: &Value) -> Result<LookupResult<Value>, Tool
 
 fn engine(path: &Path) -> EngineBuilder {
     let (bank, cases) = (Bank::default(), Bank::default());
-    let looked_up = Contract::new(ContractClass::Lookup).settle(Duration::from_millis(200));
-    let pay = tool("pay_back", looked_up, &bank).reconcile(move |_: Call, input: Value| {
+    let looked_up = Contract::new(ContractClass::Lookup).settle(ATTEMPT);
+    let retry = RetryPolicy { attempt_timeout: ATTEMPT, ..RetryPolicy::default() };
+    let pay = tool("pay_back", looked_up, &bank).retry(retry).reconcile(move |_: Call, input: Value| {
         let bank = bank.clone();
         async move { look_up(&bank, &input).await }
     });

@@ -107,7 +107,7 @@ coded! {
 
     StartError {
         Queue | Messages | Workflow => Declaration,
-        ; Store, Register
+        ; Store, Register, Name
     }
 
     RegisterError {

@@ -13,6 +13,7 @@ mod change;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod contact;
+mod defect;
 mod document;
 pub(crate) mod durable;
 mod error;
@@ -67,6 +68,7 @@ use futures_util::future::BoxFuture;
 pub use aggregate::Aggregate;
 pub use change::{Change, OrderingKey, Refusal, Retired, RetiredRun, UnderWay, Verdict, WorkerChange};
 pub use contact::{Contact, ContactResult, DroppedContact};
+pub use defect::Defect;
 pub use document::Document;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, part};
 pub use error::{OpenError, StoreError};
@@ -77,7 +79,7 @@ pub use group::{Group, Ticket};
 pub use history::{History, PastCall, PastUse};
 pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
-pub use load::{Connections, StoreLoad};
+pub use load::{Connections, RetainedKind, RetentionLoad, StoreLoad};
 pub use model::Model;
 pub(crate) use outage::{Outage, Side};
 pub use outbox::{Due, OutboxEvent, Published};
@@ -185,6 +187,24 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn load(&self) -> StoreLoad {
         self.behind().map_or_else(StoreLoad::default, Store::load)
     }
+    /// The rows that are kept for a time, by tool, workflow and consumer, at the instant `now`. An operator asks this: it
+    /// reads whole tables, and only the databases answer it.
+    fn retention_load(&self, now: Timestamp) -> StoreFuture<'_, Vec<RetentionLoad>> {
+        passed(self, move |store| store.retention_load(now))
+    }
+    /// The scheduled look whose lookups have failed most often in a row, if any has. An operator asks this: it reads the
+    /// whole table, and only the databases answer it.
+    fn look_failing(&self) -> StoreFuture<'_, Option<Look>> {
+        passed(self, |store| store.look_failing())
+    }
+    /// The defects of the database that its rows do not show. It reads the whole file, and only the databases answer it.
+    fn examine(&self) -> StoreFuture<'_, Vec<Defect>> {
+        passed(self, |store| store.examine())
+    }
+    /// True if an engine works on the store, where its lock tells. `None` in a shared store, whose workers have leases.
+    fn has_engine(&self) -> Option<bool> {
+        self.behind().and_then(Store::has_engine)
+    }
     /// True if several workers may work on the store at once, each while its lease lasts. Otherwise a process that
     /// opens the store knows that all others are dead.
     fn is_shared(&self) -> bool {
@@ -198,6 +218,18 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn woken(&self) -> StoreFuture<'_, ()> {
         passed(self, |store| store.woken())
     }
+}
+
+/// The words for the codes that rows hold, by column, for a test of the views.
+#[doc(hidden)]
+pub fn words() -> Vec<(&'static str, i64, &'static str)> {
+    use crate::ledger::{Basis, EffectClass};
+    let kinds = QuestionKind::ALL.iter().filter(|kind| **kind != QuestionKind::Pending);
+    let kinds = kinds.map(|kind| ("e.kind", kind.code(), kind.name()));
+    let effects = EffectClass::ALL.iter().map(|class| ("class", class.code(), class.name()));
+    let grounds = Basis::ALL.iter().map(|basis| ("basis", basis.code(), basis.name()));
+    let results = ContactResult::ALL.iter().map(|result| ("c.result", result.code(), result.name()));
+    kinds.chain(effects).chain(grounds).chain(results).collect()
 }
 
 /// Implements each question by passing it to the store behind.

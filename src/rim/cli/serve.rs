@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::ledger::{Database, block_on};
+use super::probes;
 use crate::clock::{Clock as _, SystemClock};
 use crate::rim::api::Api;
 
@@ -49,7 +50,8 @@ pub(super) fn run(options: &Options) -> ExitCode {
             return with_guard(options).await;
         }
         let client = options.database.client()?.open().await?;
-        let served = serve(options.listen, Api::new(&client).router()).await;
+        let probes = probes::router(client.default_tenant().core().0);
+        let served = serve(options.listen, Api::new(&client).router().merge(probes)).await;
         client.shutdown(DRAIN).await;
         Ok(served?)
     })
@@ -62,7 +64,8 @@ async fn with_guard(options: &Options) -> super::ledger::Done {
 
     let engine = options.database.engine()?.start().await?;
     let api = Api::of_engine(&engine).guard(&GuardService::new(&engine.executor()));
-    let served = serve(options.listen, api.router()).await;
+    let probes = probes::router(engine.default_tenant().core().0);
+    let served = serve(options.listen, api.router().merge(probes)).await;
     // A call that a client has in hand cannot be sealed here any more: its permit counts at the next process.
     engine.shutdown(Duration::ZERO).await;
     Ok(served?)

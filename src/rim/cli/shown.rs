@@ -1,6 +1,6 @@
 //! Text for a terminal. What others have written can hold escape sequences, which a terminal would obey.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -23,6 +23,12 @@ pub(super) fn harmless(text: &str) -> String {
 /// Prints a text.
 pub(super) fn text(text: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{}", harmless(text))
+}
+
+/// Clears a terminal. Other outputs get nothing.
+pub(super) fn clear() -> io::Result<()> {
+    let mut out = io::stdout();
+    if out.is_terminal() { write!(out, "\u{1b}[2J\u{1b}[H") } else { Ok(()) }
 }
 
 /// Prints a value as one line of JSON.

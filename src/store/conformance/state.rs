@@ -170,6 +170,8 @@ impl State {
             self.note(format!("{tenant}: runs {limit}"), &runs);
             let open = store.escalation_open(tenant, QuestionId(i64::MIN), limit).await;
             self.note(format!("{tenant}: open escalations {limit}"), &open);
+            let aside = store.outbox_all_set_aside(tenant, QuestionId(i64::MIN), limit).await;
+            self.note(format!("{tenant}: set aside {limit}"), &aside);
             let answered = store.escalation_answered(tenant, QuestionId(i64::MIN), limit).await;
             self.note(format!("{tenant}: answered escalations {limit}"), &answered);
         }

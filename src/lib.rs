@@ -123,6 +123,8 @@ pub use payload::{Payload, PayloadError, Secret};
 pub use rim::api;
 #[cfg(feature = "cli")]
 pub use rim::cli;
+#[cfg(feature = "dashboard")]
+pub use rim::dashboard;
 #[cfg(feature = "_doors")]
 pub use rim::door;
 #[cfg(feature = "fence")]

@@ -16,7 +16,7 @@ use super::core::Core;
 use super::decided::Said;
 use super::looks::{self, Audit};
 use super::operation::{Asker, Operation};
-use super::outcome::{ExecError, Outcome, admitted};
+use super::outcome::{ExecError, Outcome, admitted, unless_panicked};
 use super::questions::{self, Questions};
 use super::request::{ToolRequest, Wait};
 use super::request_error::RequestError;
@@ -121,10 +121,14 @@ impl Executor {
         input: T::Input,
         approval: Option<crate::ledger::Approval>,
     ) -> Result<Outcome, ExecError> {
-        let typed = self.core.registry.typed::<T>(input).ok_or_else(|| self.core.unknown_tool(T::NAME))?;
-        let key = stable_key(&*typed)?.ok_or_else(|| RequestError::NoKey { tool: T::NAME.to_owned() })?;
-        let asker = Asker { approval, ..Asker::default() };
-        let op = Operation::prepare(&self.core, tenant, typed, key.render()?, asker).await?;
+        let preparing = async {
+            let typed =
+                self.core.registry.typed::<T>(input).ok_or_else(|| self.core.unknown_tool(T::NAME))?;
+            let key = stable_key(&*typed)?.ok_or_else(|| RequestError::NoKey { tool: T::NAME.to_owned() })?;
+            let asker = Asker { approval, ..Asker::default() };
+            Operation::prepare(&self.core, tenant, typed, key.render()?, asker).await
+        };
+        let op: Operation = unless_panicked(T::NAME, preparing).await?;
         self.durable(op, Wait::ForOutcome).await
     }
 
@@ -303,7 +307,9 @@ impl Executor {
     /// ```
     pub async fn audit(&self, tenant: &Tenant, since: Timestamp) -> Result<Audit, ExecError> {
         let (core, tenant) = (self.core.clone(), tenant.clone());
-        to_the_end(&self.core.tracker, async move { looks::audit(&core, &tenant, since).await }).await
+        let named = tenant.clone();
+        let looking = async move { looks::audit(&core, &tenant, since).await };
+        unless_panicked(&named, to_the_end(&self.core.tracker, looking)).await
     }
 
     /// The next look at an operation's record, if there will be one.
@@ -322,7 +328,8 @@ impl Executor {
     pub async fn compensate(&self, tenant: &Tenant, key: &OperationKey) -> Result<Compensated, ExecError> {
         let Some(record) = self.core.find(tenant, key).await? else { return Ok(Compensated::Nothing) };
         let core = self.core.clone();
-        to_the_end(&self.core.tracker, async move { undo::compensate(&core, record).await }).await
+        let undoing = async move { undo::compensate(&core, record).await };
+        unless_panicked(key, to_the_end(&self.core.tracker, undoing)).await
     }
 
     /// Wakes the publisher after events were [added](super::outbox::add) in a transaction outside of this engine.
@@ -370,8 +377,9 @@ impl Executor {
         })?;
         let owner = crate::ledger::Owner { call_id, ..Default::default() };
         let asker = Asker { owner, approval, ..Asker::default() };
-        let op = Operation::prepare(&self.core, &tenant, prepared, key, asker).await;
-        op.map_err(|error| match error {
+        let named = key.clone();
+        let preparing = Operation::prepare(&self.core, &tenant, prepared, key, asker);
+        unless_panicked(&named, preparing).await.map_err(|error| match error {
             ExecError::Payload(error) => RequestError::Payload(error).into(),
             error => error,
         })
@@ -404,11 +412,13 @@ impl Executor {
     /// Carries an operation out and returns its outcome once it is durable.
     pub(super) async fn durable(&self, op: Operation, wait: Wait) -> Result<Outcome, ExecError> {
         let key = op.key.clone();
-        let op = Arc::new(op);
-        let answered = carry_out(&self.core, op, Expect::Anything, wait).await?;
-        if let Some(ticket) = answered.ticket {
-            admitted(&key, ticket.durable().await)?;
-        }
-        Ok(answered.outcome)
+        let carrying = async {
+            let answered = carry_out(&self.core, Arc::new(op), Expect::Anything, wait).await?;
+            if let Some(ticket) = answered.ticket {
+                admitted(&key, ticket.durable().await)?;
+            }
+            Ok(answered.outcome)
+        };
+        unless_panicked(&key, carrying).await
     }
 }

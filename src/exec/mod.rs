@@ -95,6 +95,7 @@ pub(crate) use agenda::{Due, More};
 pub(crate) use answer::answer as answer_escalation;
 pub(crate) use carry::{Answered, Expect, carry_out, look_only};
 pub(crate) use decided::Said;
+pub(crate) use erase::erase_run;
 #[cfg(feature = "cli")]
 pub(crate) use erase::{erase as erase_record, erase_tenant};
 pub(crate) use escalate::{may_undo, note_use, orphaned as escalation_of_orphan, withdrawn};
@@ -126,6 +127,7 @@ pub use health::{Health, Trouble};
 pub use history::{CallHistory, PastAttempt, PastLookup};
 pub use inline::InlineEffect;
 pub use looks::Audit;
+pub(crate) use outcome::unless_panicked;
 pub use outcome::{Answer, CallError, ExecError, Outcome, ResponseTooLarge};
 pub use question_view::{QuestionAnswer, QuestionCall, QuestionEvidence, QuestionRun, QuestionView};
 pub use questions::Questions;

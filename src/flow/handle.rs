@@ -11,6 +11,7 @@ use super::history::{PastTurn, by_turn};
 use super::inner::Inner;
 use super::signal::name::usable;
 use super::status::{RunStatus, reason};
+use crate::exec::{EraseError, erase_run, to_the_end};
 use crate::id::{RunId, Tenant};
 use crate::payload::{Payload, Stored};
 use crate::store::{Run, RunState, Signal, Store as _, Turns};
@@ -75,6 +76,17 @@ impl<O> RunHandle<O> {
             first = first.saturating_add(TURNS);
         }
         Ok(turns)
+    }
+
+    /// Erases what the run says, and leaves a tombstone: see [`Executor::erase_run`](crate::Executor::erase_run). A run
+    /// that is known by its start key has its handle from [`run_of`](super::TenantClient::run_of).
+    ///
+    /// # Errors
+    /// [`EraseError::RunStillNeeded`] while anything of the run is under way or asked about, or its parent can be retried
+    /// or forked.
+    pub async fn erase(&self) -> Result<(), EraseError> {
+        let (core, tenant, id) = (self.inner.core.clone(), self.tenant.clone(), self.id);
+        to_the_end(&self.inner.core.tracker, async move { erase_run(&core, &tenant, id).await }).await
     }
 
     /// A value of a [past turn](Self::history): a large one is not read before it is asked for.

@@ -15,10 +15,11 @@ use super::handle::RunHandle;
 use super::inner::Inner;
 use super::queue::Choice;
 use super::row::NewRow;
+use super::signal::OWN;
 use super::workflow::Registered;
 use crate::clock::Timestamp;
 use crate::exec::{Core, to_the_end};
-use crate::id::{RunId, Tenant};
+use crate::id::{IdError, RunId, Tenant};
 use crate::ledger::{RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::store::{Change, InQueue, OrderingKey, Refusal, Run, Store as _, Ticket, Verdict};
@@ -62,7 +63,8 @@ impl<O> StartRun<O> {
 }
 
 impl<O: DeserializeOwned + 'static> StartRun<O> {
-    /// A start key: the same key and input give the same run; another input is a conflict.
+    /// A start key: the same key and input give the same run; another input is a conflict. A key that begins with `~` is
+    /// refused.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
@@ -176,6 +178,10 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
     pub(super) async fn checked(self) -> Result<(Arc<Inner>, NewRun), RunError> {
         let Self { inner, tenant, workflow, input, key, reject, choice, deadline, .. } = self;
         let workflow = workflow?;
+        // Under a key of the engine's, such as that of a child or a tick, that child or tick would not begin.
+        if key.as_deref().is_some_and(|key| key.starts_with(OWN)) {
+            return Err(IdError::Reserved { what: "start key" }.into());
+        }
         let queue = inner.queues.place(workflow.queue.as_ref(), choice)?;
         let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
         let input = input?.within(&inner.core.limits)?;

@@ -45,6 +45,7 @@ mod resolution;
 )]
 mod row;
 mod run;
+mod run_filter;
 mod schedule;
 mod signal;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -87,6 +88,7 @@ pub use published::PublishedValue;
 pub(crate) use read_only::ReadOnly;
 pub use resolution::{PossibleAnswer, Resolution};
 pub use run::{InQueue, QueueLoad, Run, RunState, WaitsOn};
+pub use run_filter::{RunCursor, RunFilter, RunPage, RunStateName};
 pub use schedule::{Schedule, ScheduleState};
 pub use signal::Signal;
 #[doc(hidden)]

@@ -77,6 +77,8 @@ macro_rules! reads {
 
             /// The runs of a tenant, from `after` on.
             run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
+            /// A page of the runs that a filter takes, from behind a cursor on, in the order of the filter.
+            run_page(tenant: &'a Tenant, filter: &'a RunFilter, after: Option<&'a RunCursor>, limit: u32) -> RunPage<Run>;
 
             /// The queues in which runs of any tenant wait, by name.
             queue_waiting() -> Vec<String>;

@@ -19,7 +19,7 @@ use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
 pub(super) use former::child_begun_again;
-pub(super) use mark::{AGAIN, Again, Mark, Place};
+pub(super) use mark::{AGAIN, Again, Mark, Place, Unstable};
 use mark::{Anew, bare, next_revision};
 pub(super) use marks::{checkpoint, marks};
 use past::Past;

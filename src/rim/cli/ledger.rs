@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::shown;
 use crate::exec::ExecutorBuilder;
 #[cfg(all(feature = "api", feature = "guard-service"))]
 use crate::flow::EngineBuilder;
@@ -156,7 +155,7 @@ pub(super) fn block_on(command: impl Future<Output = Done>) -> ExitCode {
     match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", shown::harmless(&error.to_string()));
+            eprintln!("error: {}", crate::rim::harmless::harmless(&error.to_string()));
             ExitCode::FAILURE
         }
     }

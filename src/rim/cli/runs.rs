@@ -1,4 +1,4 @@
-//! `counterfoil runs`: the runs of a tenant, the oldest first. `counterfoil run` and `export`: one of them.
+//! `counterfoil runs`: the runs of a tenant. `counterfoil run` and `export`: one of them.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::ledger::{Done, Ledger};
 use super::shown;
 use crate::clock::{Clock as _, SystemClock};
-use crate::flow::{PastTurn, RunError, RunHandle, RunStatus, TenantClient};
+use crate::flow::{PastTurn, RunCursor, RunError, RunHandle, RunStatus, TenantClient};
 use crate::id::RunId;
-use crate::rim::run_filter::RunFilter;
+use crate::rim::run_filter::RunConditions;
 
 /// The runs to be listed.
 #[derive(Args)]
@@ -20,7 +20,7 @@ pub(super) struct Options {
     #[command(flatten)]
     ledger: Ledger,
     #[command(flatten)]
-    filter: RunFilter,
+    conditions: RunConditions,
     /// Only runs behind this one
     #[arg(long)]
     after: Option<RunId>,
@@ -41,16 +41,29 @@ pub(super) struct One {
     run: RunId,
 }
 
+/// The maximum number of runs that one statement reads.
+const PAGE: u32 = 1000;
+
 impl Options {
     async fn find(&self, client: &TenantClient) -> Result<Vec<RunStatus>, RunError> {
-        let (mut found, mut after) = (Vec::new(), self.after);
-        while found.len() < self.limit {
-            let page = client.runs(after).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.id);
-            found.extend(page.into_iter().filter(|run| self.filter.takes(run)));
+        let filter = self.conditions.filter();
+        let mut after = match self.after {
+            Some(id) => {
+                let run = client.handle::<Value>(id).status().await?;
+                Some(RunCursor::of(&filter, id, run.started_at, run.key.as_deref()))
+            }
+            None => None,
+        };
+        let mut found = Vec::new();
+        while let Some(left) = self.limit.checked_sub(found.len()).filter(|left| *left > 0) {
+            let limit = u32::try_from(left).map_or(PAGE, |left| left.min(PAGE));
+            let page = client.list_runs(&filter, after.as_ref(), limit).await?;
+            found.extend(page.runs);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
         }
-        found.truncate(self.limit);
         Ok(found)
     }
 }

@@ -1,6 +1,6 @@
 //! The answer that a client gets for an operation.
 
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ResultType, ServerResult};
 use serde_json::json;
 
 use super::arguments::AGAIN;
@@ -37,8 +37,23 @@ pub(super) fn answer(outcome: &Outcome, about: &About<'_>) -> CallToolResult {
              Only to do it once more on purpose, make the call with \"{AGAIN}\": {next} added."
         )));
     }
+    result.result_type.get_or_insert(ResultType::COMPLETE);
     let meta = result.meta.get_or_insert_with(MetaObject::new);
     meta.0.insert(META.to_owned(), json!({ "operation": about.key, "first": first }));
+    result
+}
+
+/// A server's result as it is passed on. The newest protocol demands that a result says that it is complete; servers of an older one do
+/// not say it, and older clients are not told.
+pub(super) fn passed_on(mut result: ServerResult) -> ServerResult {
+    let kind = match &mut result {
+        ServerResult::CallToolResult(result) => &mut result.result_type,
+        ServerResult::GetPromptResult(result) => &mut result.result_type,
+        ServerResult::ReadResourceResult(result) => &mut result.result_type,
+        ServerResult::CompleteResult(result) => &mut result.result_type,
+        _ => return result,
+    };
+    kind.get_or_insert(ResultType::COMPLETE);
     result
 }
 

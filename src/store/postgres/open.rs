@@ -28,7 +28,7 @@ pub(super) struct Migration {
 }
 
 /// All migrations, in their order.
-pub(super) const MIGRATIONS: [Migration; 16] = [
+pub(super) const MIGRATIONS: [Migration; 17] = [
     Migration {
         number: 1,
         name: "record",
@@ -121,8 +121,14 @@ pub(super) const MIGRATIONS: [Migration; 16] = [
     },
     Migration {
         number: 16,
+        name: "run_state",
+        sql: include_str!("../../../migrations/postgres/0016_run_state.sql"),
+        works_from: 9, // indexes alone
+    },
+    Migration {
+        number: 17,
         name: "views",
-        sql: include_str!("../../../migrations/postgres/0016_views.sql"),
+        sql: include_str!("../../../migrations/postgres/0017_views.sql"),
         works_from: 9, // no engine reads the views
     },
 ];

@@ -18,8 +18,8 @@ use crate::store::row::{Given, Take as _};
 use crate::store::{
     Aggregate, COMMAND, Change, Contact, Document, Due, Evidence, History, OutboxEvent, PastCall, PastStep,
     PastUse, Published, PublishedValue, Question, QuestionCount, QuestionKind, QuestionLoad, QueueLoad,
-    RetentionLoad, Run, Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict,
-    Worker,
+    RetentionLoad, Run, RunCursor, RunFilter, RunPage, Schedule, SharedEffect, Signal, Store, StoreError,
+    StoreFuture, Turns, Verdict, Worker,
 };
 
 /// The condition of a run that has not ended and is still to be cancelled at its deadline. The first part is that of

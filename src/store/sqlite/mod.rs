@@ -74,6 +74,7 @@ pub fn statements() -> Vec<String> {
         .chain([found])
         .chain(row::statements())
         .chain(super::sql::retention::statements::<SqlitePool>())
+        .chain(super::sql::run_page::statements::<SqlitePool>())
         .collect()
 }
 

@@ -30,7 +30,7 @@ const APPLICATION_ID: i64 = 0x4346_4f49;
 pub(super) const GIVEN_UP: i64 = 1_000_000;
 
 /// The number, name and text of each migration, in their order. Never edit a released one.
-pub(super) const MIGRATIONS: [(i64, &str, &str); 16] = [
+pub(super) const MIGRATIONS: [(i64, &str, &str); 17] = [
     (1, "record", include_str!("../../../migrations/sqlite/0001_record.sql")),
     (2, "run", include_str!("../../../migrations/sqlite/0002_run.sql")),
     (3, "signal", include_str!("../../../migrations/sqlite/0003_signal.sql")),
@@ -46,7 +46,8 @@ pub(super) const MIGRATIONS: [(i64, &str, &str); 16] = [
     (13, "expired", include_str!("../../../migrations/sqlite/0013_expired.sql")),
     (14, "published", include_str!("../../../migrations/sqlite/0014_published.sql")),
     (15, "contact", include_str!("../../../migrations/sqlite/0015_contact.sql")),
-    (16, "views", include_str!("../../../migrations/sqlite/0016_views.sql")),
+    (16, "run_state", include_str!("../../../migrations/sqlite/0016_run_state.sql")),
+    (17, "views", include_str!("../../../migrations/sqlite/0017_views.sql")),
 ];
 
 /// The size to which an emptied log is truncated, in bytes.

@@ -22,6 +22,7 @@ mod looks;
 mod orphans;
 mod outbox;
 mod oversized;
+mod panics;
 mod pending;
 mod permit;
 mod policy;

@@ -97,6 +97,9 @@ fn a_person_starts_a_run_finds_it_and_answers_its_question_beside_the_engine() {
         assert_eq!(only(&["--limit", "1"]), good);
         assert_eq!(only(&["--after", &good]), bad);
         assert_eq!(only(&["--workflow", "other"]), "");
+        assert_eq!(only(&["--newest-first", "--limit", "1"]), bad);
+        assert_eq!(only(&["--key", "", "--after", &bad]), good, "in the order of the keys");
+        assert_eq!(only(&["--since", "2026", "--before", "9999-12"]), format!("{good} {bad}"));
         let question = line.json(&["questions"]).remove(0);
         assert_eq!(question["run"]["id"], json!(bad));
         let id = question["id"].as_str().unwrap();

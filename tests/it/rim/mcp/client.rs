@@ -109,6 +109,11 @@ impl Client {
         }
     }
 
+    /// Forgets the notifications so far.
+    pub(super) fn untold(&mut self) {
+        self.told.clear();
+    }
+
     /// The notification of this method, once it has come.
     pub(super) async fn told(&mut self, method: &str) -> Value {
         loop {

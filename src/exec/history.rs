@@ -131,11 +131,14 @@ async fn name_workers(
     let of_lookups = lookups.iter_mut().map(|lookup| (lookup.worker, &mut lookup.worker_name));
     let mut known: BTreeMap<Fence, Option<String>> = BTreeMap::new();
     for (fence, name) in of_attempts.chain(of_lookups) {
-        if !known.contains_key(&fence) {
+        *name = if let Some(found) = known.get(&fence) {
+            found.clone()
+        } else {
             let worker = core.group.worker_at(fence).await?;
-            known.insert(fence, worker.and_then(|worker| worker.given_name().map(str::to_owned)));
-        }
-        *name = known.get(&fence).cloned().flatten();
+            let found = worker.and_then(|worker| worker.given_name().map(str::to_owned));
+            known.insert(fence, found.clone());
+            found
+        };
     }
     Ok(())
 }

@@ -15,9 +15,10 @@ impl Defect {
     /// An index, a table, a trigger or a view that is missing, or that is not as this engine makes it.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(in crate::store) fn of_schema(part: &'static str, name: &str, is_there: bool, sql: &str) -> Self {
-        let found = match is_there {
-            true => format!("{name} is not as this version makes it"),
-            false => format!("{name} is missing"),
+        let found = if is_there {
+            format!("{name} is not as this version makes it")
+        } else {
+            format!("{name} is missing")
         };
         Self { part, found, remedy: format!("make it again, while no engine works: {sql}") }
     }

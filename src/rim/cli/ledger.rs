@@ -90,10 +90,10 @@ impl Database {
 
     /// The path of the SQLite file; of a PostgreSQL database an error with what to use instead.
     pub(super) fn file(&self, instead: &str) -> Result<&Path, String> {
-        match self.is_postgres() {
-            true => Err(format!("this is a PostgreSQL database: {instead}")),
-            false => Ok(Path::new(&self.db)),
+        if self.is_postgres() {
+            return Err(format!("this is a PostgreSQL database: {instead}"));
         }
+        Ok(Path::new(&self.db))
     }
 
     fn is_postgres(&self) -> bool {

@@ -236,10 +236,7 @@ impl Restore {
     pub(crate) async fn begin(backup: &Path, target: &Path) -> Result<Self, CopyError> {
         let target = file_named(target)?;
         refuse_network_filesystem(&target)?;
-        let former = match target.exists() {
-            true => Some(Arc::new(Place::locked(&target, WAIT).await?)),
-            false => None,
-        };
+        let former = if target.exists() { Some(Arc::new(Place::locked(&target, WAIT).await?)) } else { None };
         let target = former.as_ref().map_or(target, |place| place.path().to_owned());
         let log = beside(&target, "-wal");
         if former.is_none() && log.exists() {

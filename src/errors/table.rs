@@ -108,7 +108,7 @@ coded! {
 
     StartError {
         Queue | Messages | Workflow => Declaration,
-        ; Store, Register
+        ; Store, Register, Name
     }
 
     RegisterError {

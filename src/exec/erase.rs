@@ -96,27 +96,33 @@ impl Executor {
     /// # Crash
     /// All of the tenant is erased, or nothing.
     pub async fn erase_tenant(&self, tenant: &Tenant) -> Result<(), EraseError> {
-        let change = Change { erased: Some(tenant.clone()), ..self.core.change(None) };
-        let failed = |source| ExecError::Store { key: tenant.to_string(), source };
-        // Not through the queue: the erasure takes longer than other writes there should wait.
-        let verdicts = self.core.group.store().commit(&[change]).await.map_err(failed)?;
-        match verdicts.into_iter().next() {
-            Some(Verdict::Admitted) => {
-                tracing::info!(%tenant, "tenant erased");
-                Ok(())
-            }
-            Some(Verdict::Refused(Refusal::UnderWay(what))) => {
-                Err(EraseError::UnderWay { tenant: tenant.clone(), what })
-            }
-            Some(Verdict::Refused(refusal)) => {
-                Err(ExecError::Refused { key: tenant.to_string(), refusal }.into())
-            }
-            None => Err(failed(StoreError::Closed).into()), // cannot be: each change has a verdict
-        }
+        erase_tenant(&self.core, tenant).await
     }
 }
 
-async fn erase(core: &Arc<Core>, tenant: &Tenant, key: &OperationKey) -> Result<(), EraseError> {
+/// Erases a tenant: see [`Executor::erase_tenant`].
+pub(crate) async fn erase_tenant(core: &Core, tenant: &Tenant) -> Result<(), EraseError> {
+    let change = Change { erased: Some(tenant.clone()), ..core.change(None) };
+    let failed = |source| ExecError::Store { key: tenant.to_string(), source };
+    // Not through the queue: the erasure takes longer than other writes there should wait.
+    let verdicts = core.group.store().commit(&[change]).await.map_err(failed)?;
+    match verdicts.into_iter().next() {
+        Some(Verdict::Admitted) => {
+            tracing::info!(%tenant, "tenant erased");
+            Ok(())
+        }
+        Some(Verdict::Refused(Refusal::UnderWay(what))) => {
+            Err(EraseError::UnderWay { tenant: tenant.clone(), what })
+        }
+        Some(Verdict::Refused(refusal)) => {
+            Err(ExecError::Refused { key: tenant.to_string(), refusal }.into())
+        }
+        None => Err(failed(StoreError::Closed).into()), // cannot be: each change has a verdict
+    }
+}
+
+/// Erases the content of a record: see [`Executor::erase`].
+pub(crate) async fn erase(core: &Arc<Core>, tenant: &Tenant, key: &OperationKey) -> Result<(), EraseError> {
     // Waits until the operation is no longer in flight in this process.
     let slot = core.in_flight.enter(tenant, key, Wait::ForOutcome, &*core.clock).await;
     if let Some(record) = core.find(tenant, key).await?

@@ -36,6 +36,7 @@ mod fate;
 mod gauges;
 mod guesses;
 mod hand_over;
+mod health;
 mod history;
 pub mod inbox;
 mod inflight;
@@ -97,6 +98,8 @@ pub(crate) use answer::answer as answer_escalation;
 pub(crate) use carry::{Answered, Expect, carry_out, look_only};
 pub(crate) use decided::Said;
 pub(crate) use erase::erase_run;
+#[cfg(feature = "cli")]
+pub(crate) use erase::{erase as erase_record, erase_tenant};
 pub(crate) use escalate::{may_undo, note_use, orphaned as escalation_of_orphan, withdrawn};
 pub(crate) use evidence::of as view_evidence;
 pub(crate) use lasting::last;
@@ -104,7 +107,7 @@ pub(crate) use operation::{Asker, Operation, Requested};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};
 pub(crate) use pulse::beat;
 pub(crate) use question_view::view as view_question;
-#[cfg(feature = "api")]
+#[cfg(any(feature = "api", feature = "cli"))]
 pub(crate) use question_view::view_record;
 pub(crate) use questions::count as count_questions;
 pub(crate) use resolve::Answers;
@@ -122,6 +125,7 @@ pub use completion::{Completed, Completion};
 pub use erase::EraseError;
 pub use evidence::{ApprovalEvidence, AskedAbout, AskedBy, Evidence, OutcomeEvidence, VoteEvidence};
 pub use executor::Executor;
+pub use health::{Health, Trouble};
 pub use history::{CallHistory, PastAttempt, PastLookup};
 pub use inline::InlineEffect;
 pub use looks::Audit;

@@ -235,6 +235,11 @@ impl EngineBuilder {
         self.with(|executor| executor.lease(lease))
     }
 
+    /// Gives this worker a name. See [`ExecutorBuilder::worker_name`](crate::exec::ExecutorBuilder::worker_name).
+    pub fn worker_name(self, name: impl AsRef<str>) -> Self {
+        self.with(|executor| executor.worker_name(name))
+    }
+
     /// Publishes what is in the [outbox](crate::outbox): to a [`Sink`](crate::outbox::Sink), or by a [`Publisher`] that says
     /// how. Of several workers one publishes at a time; give all of them the same sink.
     pub fn sink(self, sink: impl Into<Publisher>) -> Self {
@@ -308,7 +313,8 @@ impl EngineBuilder {
         core.begin_publishing(publisher);
         core.begin_sweeping(sweeps, inner.workflows.retentions());
         let tools = core.registry.specs().len();
-        tracing::info!(store, worker = %core.fence, workflows, tools, runs, "engine started");
+        let name = core.name.as_deref();
+        tracing::info!(store, worker = %core.fence, name, workflows, tools, runs, "engine started");
         Ok(Engine { inner })
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::guarantees::Guarantees;
 use super::inner::Inner;
 use super::tenant::TenantClient;
-use crate::exec::Executor;
+use crate::exec::{Executor, Health};
 use crate::id::{IdError, Tenant};
 use crate::tool::ToolSpec;
 
@@ -49,6 +49,11 @@ impl Engine {
     /// engine, or end the process.
     pub async fn fenced(&self) {
         self.inner.core.fenced().await;
+    }
+
+    /// The health of this worker, for probes: whether it is live and ready, and why not. It costs no statement.
+    pub fn health(&self) -> Health {
+        self.inner.core.health()
     }
 
     /// The declarations of the registered tools.

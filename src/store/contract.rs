@@ -6,8 +6,8 @@ use futures_util::future::BoxFuture;
 
 use super::reads::reads;
 use super::{
-    Aggregate, Change, ClusterStatus, Contact, Document, Due, Evidence, History, OutboxEvent, Published,
-    PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, Run, RunCursor, RunFilter, RunPage,
+    Aggregate, Change, ClusterStatus, Contact, Defect, Document, Due, Evidence, History, OutboxEvent, Published,
+    PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, RetentionLoad, Run, RunCursor, RunFilter, RunPage,
     Schedule, SharedEffect, Signal, StoreError, StoreLoad, Turns, Verdict, Worker,
 };
 use crate::clock::Timestamp;
@@ -95,6 +95,24 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The sizes that the store knows without asking its database, for metrics.
     fn load(&self) -> StoreLoad {
         self.behind().map_or_else(StoreLoad::default, Store::load)
+    }
+    /// The rows that are kept for a time, by tool, workflow and consumer, at the instant `now`. An operator asks this: it
+    /// reads whole tables, and only the databases answer it.
+    fn retention_load(&self, now: Timestamp) -> StoreFuture<'_, Vec<RetentionLoad>> {
+        passed(self, move |store| store.retention_load(now))
+    }
+    /// The scheduled look whose lookups have failed most often in a row, if any has. An operator asks this: it reads the
+    /// whole table, and only the databases answer it.
+    fn look_failing(&self) -> StoreFuture<'_, Option<Look>> {
+        passed(self, |store| store.look_failing())
+    }
+    /// The defects of the database that its rows do not show. It reads the whole file, and only the databases answer it.
+    fn examine(&self) -> StoreFuture<'_, Vec<Defect>> {
+        passed(self, |store| store.examine())
+    }
+    /// True if an engine works on the store, where its lock tells. `None` in a shared store, whose workers have leases.
+    fn has_engine(&self) -> Option<bool> {
+        self.behind().and_then(Store::has_engine)
     }
     /// True if several workers may work on the store at once, each while its lease lasts. Otherwise a process that
     /// opens the store knows that all others are dead.

@@ -14,6 +14,7 @@ mod change;
 pub mod conformance;
 mod contact;
 mod contract;
+mod defect;
 mod document;
 pub(crate) mod durable;
 mod error;
@@ -90,12 +91,13 @@ unstable_core! {
     pub use aggregate::Aggregate;
     pub use change::{Change, OrderingKey, Retired, RetiredRun, Verdict, WorkerChange};
     pub use contact::{Contact, DroppedContact};
+    pub use defect::Defect;
     pub use document::Document;
     pub use escalation::QuestionLoad;
     pub use evidence::Evidence;
     pub use group::{Group, Ticket};
     pub use history::{History, PastCall, PastUse};
-    pub use load::{Connections, StoreLoad};
+    pub use load::{Connections, RetainedKind, RetentionLoad, StoreLoad};
     pub use model::Model;
     pub use outbox::{Due, OutboxEvent, Published};
     pub use published::PublishedValue;
@@ -106,4 +108,17 @@ unstable_core! {
     pub use used::SharedEffect;
     pub use worker::{ClusterStatus, Worker};
     pub use crate::ledger::{Admission, Queue};
+}
+
+#[cfg(feature = "unstable-core")]
+/// The words for the codes that rows hold, by column, for a test of the views.
+#[doc(hidden)]
+pub fn words() -> Vec<(&'static str, i64, &'static str)> {
+    use crate::ledger::{Basis, EffectClass};
+    let kinds = QuestionKind::ALL.iter().filter(|kind| **kind != QuestionKind::Pending);
+    let kinds = kinds.map(|kind| ("e.kind", kind.code(), kind.name()));
+    let effects = EffectClass::ALL.iter().map(|class| ("class", class.code(), class.name()));
+    let grounds = Basis::ALL.iter().map(|basis| ("basis", basis.code(), basis.name()));
+    let results = ContactResult::ALL.iter().map(|result| ("c.result", result.code(), result.name()));
+    kinds.chain(effects).chain(grounds).chain(results).collect()
 }

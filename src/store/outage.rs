@@ -130,6 +130,11 @@ impl Outage {
         }
     }
 
+    /// True if the log has said that the database is away, and not that it is back.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.is_away.load(Ordering::Acquire) && self.away().as_ref().is_some_and(|away| away.is_reported)
+    }
+
     /// The time since which the database is away; zero while it is there.
     #[cfg(feature = "metrics")]
     pub(crate) fn lasts(&self) -> Duration {

@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,7 +12,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::ledger::{Database, block_on};
+use super::probes;
 use crate::clock::{Clock as _, SystemClock};
+use crate::exec::Core;
 use crate::rim::api::Api;
 
 /// The time for which requests under way are waited for when the server is stopped.
@@ -42,7 +45,8 @@ pub(super) fn run(options: &Options) -> ExitCode {
             return with_guard(options).await;
         }
         let client = options.database.client()?.open().await?;
-        let served = serve_api(options.listen, Api::new(&client)).await;
+        let core = client.default_tenant().core().0;
+        let served = serve_api(options.listen, Api::new(&client), core).await;
         client.shutdown(DRAIN).await;
         Ok(served?)
     })
@@ -55,7 +59,8 @@ async fn with_guard(options: &Options) -> super::ledger::Done {
 
     let engine = options.database.engine()?.start().await?;
     let api = Api::of_engine(&engine).guard(&GuardService::new(&engine.executor()));
-    let served = serve_api(options.listen, api).await;
+    let core = engine.default_tenant().core().0;
+    let served = serve_api(options.listen, api, core).await;
     // A call that a client has in hand cannot be sealed here any more: its permit counts at the next process.
     engine.shutdown(Duration::ZERO).await;
     Ok(served?)
@@ -72,8 +77,8 @@ pub(super) fn not_in_the_clear(at: SocketAddr, behind_tls: bool) -> Result<(), S
     ))
 }
 
-/// Serves the API, and the dashboard beside it.
-async fn serve_api(listen: SocketAddr, api: Api) -> io::Result<()> {
+/// Serves the API, and the dashboard and the probes beside it.
+async fn serve_api(listen: SocketAddr, api: Api, core: Arc<Core>) -> io::Result<()> {
     let listener = bound(listen).await?;
     let over = api.streams().over.clone();
     let router = Router::new();
@@ -82,7 +87,7 @@ async fn serve_api(listen: SocketAddr, api: Api) -> io::Result<()> {
         writeln!(io::stdout(), "the dashboard is at http://{}/ui", listener.local_addr()?)?;
         router.nest_service("/ui", api.dashboard().router())
     };
-    serve(listener, router.merge(api.router()), &over).await
+    serve(listener, router.merge(api.router()).merge(probes::router(core)), &over).await
 }
 
 /// Listens at an address, and says which one it is.

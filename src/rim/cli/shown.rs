@@ -1,6 +1,6 @@
 //! Text for a terminal.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -10,6 +10,12 @@ use crate::rim::harmless::harmless;
 /// Prints a text.
 pub(super) fn text(text: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{}", harmless(text))
+}
+
+/// Clears a terminal. Other outputs get nothing.
+pub(super) fn clear() -> io::Result<()> {
+    let mut out = io::stdout();
+    if out.is_terminal() { write!(out, "\u{1b}[2J\u{1b}[H") } else { Ok(()) }
 }
 
 /// Prints a value as one line of JSON.

@@ -105,7 +105,8 @@ macro_rules! conformance_cases {
             record: comes_back_as_it_was_written, hostile_text_is_text, a_key_is_taken_once,
                 a_key_belongs_to_its_tenant, an_update_stays_with_its_key, belongs_to_its_tenant,
                 orphans_are_started_and_nobodys, orphans_are_left_by_runs_that_ended_unsettled,
-                orphans_may_wait_for_their_tool, orphans_are_limited, uses_are_listed_by_run;
+                orphans_may_wait_for_their_tool, orphans_are_limited, uses_are_listed_by_run,
+                are_listed_by_the_beginning_of_their_keys;
             retention: expired_ones_are_listed, what_is_needed_stays, finished_history_may_go,
                 a_tombstone_keeps_its_key, a_forgotten_key_is_new, may_be_kept_for_longer,
                 large_payloads_go_with_the_last_record, what_has_changed_stays;

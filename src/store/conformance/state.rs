@@ -184,6 +184,8 @@ impl State {
             }
             let open = store.escalation_open(tenant, QuestionId(i64::MIN), limit).await;
             self.note(format!("{tenant}: open escalations {limit}"), &open);
+            let aside = store.outbox_all_set_aside(tenant, QuestionId(i64::MIN), limit).await;
+            self.note(format!("{tenant}: set aside {limit}"), &aside);
             let answered = store.escalation_answered(tenant, QuestionId(i64::MIN), limit).await;
             self.note(format!("{tenant}: answered escalations {limit}"), &answered);
         }

@@ -66,6 +66,16 @@ impl Tables {
         all
     }
 
+    pub(super) fn record_list(&self, tenant: &Tenant, prefix: &str, after: &str, limit: u32) -> Vec<Record> {
+        let listed = |record: &&Record| {
+            record.tenant == *tenant && record.key.as_str().starts_with(prefix) && record.key.as_str() > after
+        };
+        let mut all: Vec<_> = self.records.values().filter(listed).cloned().collect();
+        all.sort_by(|a, b| a.key.as_str().cmp(b.key.as_str()));
+        all.truncate(limit as usize);
+        all
+    }
+
     pub(super) fn record_removed(&self, tenant: &Tenant, key: &str, since: Timestamp) -> bool {
         self.records.values().any(|record| {
             let rest = record.key.as_str().strip_prefix(key);

@@ -13,6 +13,7 @@ pub(in crate::store) mod queue;
 pub(super) mod reads;
 pub(in crate::store) mod retention;
 pub(in crate::store) mod run_page;
+mod survey;
 pub(in crate::store) mod worker;
 pub(in crate::store) mod write;
 

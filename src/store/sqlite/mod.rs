@@ -4,9 +4,12 @@
 //! (<https://sqlite.org/pragma.html#pragma_synchronous>). There is one writer, because SQLite has only one and its
 //! busy handler polls. There is a file per table; `commit` puts their rows into one transaction.
 
+#[cfg(feature = "cli")]
+pub(crate) mod backup;
 mod beside;
 mod commit;
 mod continuity;
+mod examine;
 mod find;
 pub(crate) mod inbox;
 mod log;
@@ -37,8 +40,8 @@ use tokio::sync::Mutex;
 use super::cell::Declared as _;
 use super::sql::ask::Queries;
 use super::{
-    Change, ClusterStatus, Connections, Document, History, Store, StoreError, StoreFuture, StoreLoad, Turns,
-    Verdict,
+    Change, ClusterStatus, Connections, Defect, Document, History, Store, StoreError, StoreFuture, StoreLoad,
+    Turns, Verdict,
 };
 use crate::id::{RunId, Tenant};
 
@@ -221,6 +224,14 @@ impl Store for Sqlite {
                 _ => commit::commit(&self.writer, changes).await,
             }
         })
+    }
+
+    fn examine(&self) -> StoreFuture<'_, Vec<Defect>> {
+        Box::pin(examine::examine(&self.readers))
+    }
+
+    fn has_engine(&self) -> Option<bool> {
+        Some(self.place.has_owner())
     }
 
     fn behind(&self) -> Option<&dyn Store> {

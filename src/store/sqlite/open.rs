@@ -30,7 +30,7 @@ const APPLICATION_ID: i64 = 0x4346_4f49;
 pub(super) const GIVEN_UP: i64 = 1_000_000;
 
 /// The number, name and text of each migration, in their order. Never edit a released one.
-pub(super) const MIGRATIONS: [(i64, &str, &str); 16] = [
+pub(super) const MIGRATIONS: [(i64, &str, &str); 17] = [
     (1, "record", include_str!("../../../migrations/sqlite/0001_record.sql")),
     (2, "run", include_str!("../../../migrations/sqlite/0002_run.sql")),
     (3, "signal", include_str!("../../../migrations/sqlite/0003_signal.sql")),
@@ -47,6 +47,7 @@ pub(super) const MIGRATIONS: [(i64, &str, &str); 16] = [
     (14, "published", include_str!("../../../migrations/sqlite/0014_published.sql")),
     (15, "contact", include_str!("../../../migrations/sqlite/0015_contact.sql")),
     (16, "run_state", include_str!("../../../migrations/sqlite/0016_run_state.sql")),
+    (17, "views", include_str!("../../../migrations/sqlite/0017_views.sql")),
 ];
 
 /// The size to which an emptied log is truncated, in bytes.
@@ -273,7 +274,7 @@ async fn refuse_unsafe_library(path: &Path, writer: &mut SqliteConnection) -> Re
 
 /// Refuses a file that is of another application or from the future. Returns the schema version of a file that is new
 /// or the engine's.
-async fn refuse_foreign(path: &Path, writer: &mut SqliteConnection) -> Result<i64, StoreError> {
+pub(super) async fn refuse_foreign(path: &Path, writer: &mut SqliteConnection) -> Result<i64, StoreError> {
     let id = pragma_number(path, writer, "PRAGMA application_id").await?;
     let version = pragma_number(path, writer, "PRAGMA user_version").await?;
     let tables = pragma_number(path, writer, "SELECT count(*) FROM sqlite_schema").await?;
@@ -323,7 +324,7 @@ async fn pragma_number(
     Columns::of("pragma", &row).take()
 }
 
-fn unusable(path: &Path, error: &sqlx::Error) -> StoreError {
+pub(super) fn unusable(path: &Path, error: &sqlx::Error) -> StoreError {
     let (path, detail) = (path.display().to_string(), error.to_string());
     match primary_code(error) {
         Some(8) => OpenError::ReadOnly { path, detail }.into(),

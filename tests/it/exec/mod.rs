@@ -11,6 +11,7 @@ mod errors;
 mod evidence;
 mod first_sent;
 mod for_model;
+mod health;
 mod hostile;
 pub(crate) mod inbox;
 mod inline;

@@ -1,5 +1,11 @@
 //! The command line on the database alone, beside an engine that works on it, on both stores.
 
+mod backup;
+mod doctor;
+mod inspect;
+mod probes;
+mod watch;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -28,6 +34,11 @@ impl Line {
             }
         }
         Self(common)
+    }
+
+    /// The same place, for the ledger as a whole.
+    fn whole(&self) -> Self {
+        Self(self.0[2..].to_vec())
     }
 
     fn run(&self, arguments: &[&str]) -> Output {

@@ -6,9 +6,10 @@ use futures_util::future::BoxFuture;
 
 use super::reads::reads;
 use super::{
-    Aggregate, Change, ClusterStatus, Contact, Defect, Document, Due, Evidence, History, OutboxEvent, Published,
-    PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, RetentionLoad, Run, RunCursor, RunFilter, RunPage,
-    Schedule, SharedEffect, Signal, StoreError, StoreLoad, Turns, Verdict, Worker,
+    Aggregate, Change, ClusterStatus, Contact, Defect, Document, Due, Evidence, History, OutboxEvent,
+    Published, PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, RetentionLoad, Run,
+    RunCursor, RunFilter, RunPage, Schedule, SharedEffect, Signal, StoreError, StoreLoad, Turns, Verdict,
+    Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};

@@ -293,7 +293,17 @@ mod tests {
     fn attempt(number: u32, worker: i64, times: (Option<i64>, i64), result: ContactResult) -> PastAttempt {
         let (began, ended) = (times.0.map(at), Some(at(times.1)));
         let (worker, result) = (Fence(worker), Some(result));
-        PastAttempt { number, worker, began, ended, result, error: None, message: None, external_ref: None }
+        PastAttempt {
+            number,
+            worker,
+            worker_name: None,
+            began,
+            ended,
+            result,
+            error: None,
+            message: None,
+            external_ref: None,
+        }
     }
 
     /// A call whose first worker died after four seconds, and which another one has looked up and sent again.
@@ -302,6 +312,7 @@ mod tests {
             number: 1,
             attempt: 1,
             worker: Fence(2),
+            worker_name: None,
             began: Some(at(6)),
             ended: at(7),
             result: ContactResult::Nothing,

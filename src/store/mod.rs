@@ -24,6 +24,8 @@ mod inbox;
 mod late;
 mod load;
 mod look;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod migration;
 mod model;
 mod outage;
 mod outbox;
@@ -75,7 +77,7 @@ pub use evidence::Evidence;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use history::{History, PastCall, PastUse};
-pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
+pub(crate) use inbox::{Counting, Delivery, Inbox, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub use load::{Connections, StoreLoad};
 pub use model::Model;

@@ -77,7 +77,9 @@ pub use evidence::Evidence;
 pub(crate) use group::Held;
 pub use group::{Group, Ticket};
 pub use history::{History, PastCall, PastUse};
-pub(crate) use inbox::{Counting, Delivery, Inbox, Known, SetAside};
+#[cfg(all(feature = "sim", feature = "sqlite"))]
+pub(crate) use inbox::Inbox;
+pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub use load::{Connections, StoreLoad};
 pub use model::Model;

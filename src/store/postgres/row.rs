@@ -211,7 +211,7 @@ macro_rules! backend {
                 postgres
             }
 
-            fn values<'r>(table: &'static str, row: &'r PgRow) -> impl Take {
+            fn values(table: &'static str, row: &PgRow) -> impl Take {
                 Columns::of(table, row)
             }
         })+
@@ -222,7 +222,9 @@ backend!(Pool, PgConnection, Beside<'_>);
 /// A statement with its arguments.
 pub(super) fn asking(sql: impl SqlSafeStr, arguments: &[Given<'_>]) -> Statement {
     let mut bound = Bound::default();
-    arguments.iter().for_each(|argument| bound.give(argument.clone()));
+    for argument in arguments {
+        bound.give(argument.clone());
+    }
     sqlx::query_with(sql, bound.0)
 }
 

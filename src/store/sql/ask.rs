@@ -17,7 +17,7 @@ pub(in crate::store) trait Backend {
     fn either<'w>(sqlite: &'w str, postgres: &'w str) -> &'w str;
 
     /// The values of a fetched row of this table.
-    fn values<'r>(table: &'static str, fetched: &'r Self::Fetched) -> impl Take;
+    fn values(table: &'static str, fetched: &Self::Fetched) -> impl Take;
 
     fn read<R: Declared>(fetched: &Self::Fetched) -> Result<R, StoreError> {
         R::take(&mut Self::values(R::TABLE.name, fetched))

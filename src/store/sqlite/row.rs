@@ -162,7 +162,7 @@ macro_rules! backend {
                 sqlite
             }
 
-            fn values<'r>(table: &'static str, row: &'r SqliteRow) -> impl Take {
+            fn values(table: &'static str, row: &SqliteRow) -> impl Take {
                 Columns::of(table, row)
             }
         })+
@@ -176,7 +176,9 @@ pub(super) fn asking(
     arguments: &[Given<'_>],
 ) -> Query<'static, Sqlite, SqliteArguments> {
     let mut bound = SqliteArguments::default();
-    arguments.iter().for_each(|argument| bound.give(argument.clone()));
+    for argument in arguments {
+        bound.give(argument.clone());
+    }
     sqlx::query_with(sql, bound)
 }
 

@@ -753,7 +753,7 @@ impl Author {
         }
         look.missed = self.one_in(2);
         look.tries = u32::try_from(self.below(5)).unwrap();
-        if self.one_in(8) {
+        if self.one_in(3) {
             look.revision = u32::try_from(self.below(4)).unwrap();
         }
         look

@@ -77,8 +77,15 @@
 // On docs.rs each item names the features that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The codes and columns of rows are read and written by the SQL stores alone.
-#![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+#![cfg_attr(all(not(feature = "sqlite"), feature = "unstable-core"), allow(dead_code))]
+// Without `unstable-core` a part of the core has no users: they are tests and stores outside of this crate.
+#![cfg_attr(
+    not(feature = "unstable-core"),
+    allow(dead_code, unreachable_pub, clippy::trivially_copy_pass_by_ref, reason = "one signature for both")
+)]
 
+#[macro_use]
+mod unstable;
 #[macro_use]
 mod log;
 #[macro_use]
@@ -86,7 +93,10 @@ mod meter;
 
 #[cfg(feature = "agent")]
 pub mod agent;
+#[cfg(feature = "unstable-core")]
 pub mod clock;
+#[cfg(not(feature = "unstable-core"))]
+mod clock;
 #[cfg_attr(
     not(feature = "sim"),
     allow(dead_code, unreachable_pub, reason = "a simulation and its watches name the points")
@@ -98,7 +108,10 @@ pub mod flow;
 pub mod guard;
 #[cfg(all(doctest, feature = "full"))]
 mod guides;
+#[cfg(feature = "unstable-core")]
 pub mod id;
+#[cfg(not(feature = "unstable-core"))]
+mod id;
 pub mod ledger;
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -110,19 +123,19 @@ pub mod sim;
 pub mod store;
 pub mod tool;
 
-pub use clock::{Clock, SystemClock, Timestamp};
+pub use clock::{Boot, Clock, SystemClock, Timestamp};
 pub use errors::ErrorCode;
 pub use exec::{Completed, Completion, Executor, Outcome, ToolRequest, inbox, outbox};
 pub use flow::{Client, Ctx, Engine, Failure, Turn};
-pub use id::{
-    DeclarationId, Fence, IdError, MemoryId, Name, QuestionId, RecordId, RunId, Tenant, client_key,
-};
-pub use ledger::{Approval, ApprovalSubject, Key};
-pub use payload::{Payload, PayloadError, Secret};
+pub use id::{Fence, IdError, MemoryId, Name, QuestionId, RecordId, RunId, Tenant, client_key};
+pub use ledger::{Approval, ApprovalSubject, Key, Queue};
+pub use payload::{Limits, Payload, PayloadError, Secret};
 #[cfg(feature = "api")]
 pub use rim::api;
 #[cfg(feature = "cli")]
 pub use rim::cli;
+#[cfg(feature = "dashboard")]
+pub use rim::dashboard;
 #[cfg(feature = "_doors")]
 pub use rim::door;
 #[cfg(feature = "fence")]
@@ -145,7 +158,6 @@ pub use rim::queue;
 pub use rim::sql_sink::{EventField, SqlSink, SqlSinkError};
 #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
 pub use rim::webhook;
-pub use store::Queue;
 
 /// The crates whose types are in public signatures, in the versions that this crate uses: an embedder depends on none
 /// of them itself.

@@ -6,8 +6,12 @@ mod own_server;
 #[path = "doors/queue/mod.rs"]
 mod queue;
 
+#[path = "doors/dashboard/mod.rs"]
+mod dashboard;
 #[path = "doors/fence/mod.rs"]
 mod fence;
+#[path = "doors/mcp/mod.rs"]
+mod mcp;
 #[path = "doors/orders_service.rs"]
 mod orders_service;
 #[path = "doors/policy/mod.rs"]

@@ -12,11 +12,11 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::exec::QuestionView;
 use counterfoil::flow::{RunError, RunState, TenantClient};
 use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Ctx, Engine, Failure, Key, QuestionId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

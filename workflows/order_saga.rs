@@ -14,11 +14,10 @@
 
 use std::time::Duration;
 
-use counterfoil::flow::EffectOutcome;
+use counterfoil::flow::{EffectOutcome, RunState, RunStatus};
 use counterfoil::ledger::{ErrorKind, LookupResult, Undone};
-use counterfoil::payload::Stored;
 use counterfoil::sim::{End, OpenQuestion, Simulation, World, truthful};
-use counterfoil::store::{Resolution, Run, RunState};
+use counterfoil::store::Resolution;
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key};
 use serde::{Deserialize, Serialize};
@@ -182,7 +181,7 @@ pub fn simulation() -> Simulation {
 /// so.
 fn whole(end: &End<'_>) -> Result<(), String> {
     for order in orders() {
-        let is_its = |run: &&Run| matches!(&run.input, Stored::Inline(i) if i.decode::<Order>().is_ok_and(|o| o.id == order.id));
+        let is_its = |run: &&RunStatus| end.input::<Order>(run.id).is_some_and(|input| input.id == order.id);
         let runs = end.runs();
         let Some(run) = runs.iter().find(is_its) else { continue };
         let mut happened: Vec<_> = end.effects();
@@ -191,9 +190,8 @@ fn whole(end: &End<'_>) -> Result<(), String> {
         let mut happened: Vec<_> = happened.iter().filter_map(|e| e.reference.split(' ').next()).collect();
         let forth = ["reserve", "charge", "ship"];
         let is_whole = match &run.state {
-            RunState::Succeeded { .. } => happened == forth,
+            RunState::Succeeded => happened == forth,
             RunState::Failed { failure } => {
-                let failure: Failure = failure.decode().map_err(|error| error.to_string())?;
                 let back = ["recall", "refund", "release"];
                 let done = failure.effects.len();
                 // Where a way back is refused for good, that effect is asked about, and the others are undone all the same.
@@ -206,7 +204,7 @@ fn whole(end: &End<'_>) -> Result<(), String> {
                 let mut whole = [&forth[..done], &back].concat();
                 // A way back that fails holds up no other one: it is gone again by the next process, or after an answer.
                 let back = format!("%3A{}", order.id);
-                if end.records().iter().any(|r| r.key.as_str().ends_with(&back) && r.attempts > 1) {
+                if end.calls().iter().any(|call| call.key.as_str().ends_with(&back) && call.attempts > 1) {
                     happened.sort_unstable();
                     whole.sort_unstable();
                 }

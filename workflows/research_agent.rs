@@ -161,9 +161,9 @@ pub fn simulation() -> counterfoil::sim::Simulation {
     counterfoil::sim::Simulation::of(research, QUESTION.to_owned())
         .engine(|engine, _| equipped(engine))
         .check("seven model calls, eight tool calls", |end| {
-            let records = end.records();
+            let calls = end.calls();
             let (asked, called): (Vec<_>, Vec<_>) =
-                records.iter().partition(|record| record.operation.as_str().starts_with("model/"));
+                calls.iter().partition(|call| call.tool.starts_with("model/"));
             match (asked.len(), called.len()) {
                 (7, 8) => Ok(()),
                 _ if !end.succeeded() => Ok(()),

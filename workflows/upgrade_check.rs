@@ -14,10 +14,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::flow::RunState;
 use counterfoil::flow::check::{ReplayAnswer, ReplayReport};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Ctx, Engine, Failure, Key, Tenant};
 
 /// The candidates for the next version, and whether their check runs new steps.

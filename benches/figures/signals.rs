@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use counterfoil::Engine;
-use counterfoil::id::RunId;
+use counterfoil::RunId;
 
 use crate::options::Options;
 use crate::place::{Database, Home};

@@ -8,7 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use counterfoil::clock::Timestamp;
+use counterfoil::Timestamp;
 use counterfoil::flow::EngineBuilder;
 use counterfoil::ledger::LookupResult;
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use counterfoil::Engine;
-use counterfoil::clock::{Clock as _, SystemClock, Timestamp};
 use counterfoil::flow::RunHandle;
+use counterfoil::{Clock as _, SystemClock, Timestamp};
 use futures_util::future::try_join_all;
 
 use crate::options::Options;

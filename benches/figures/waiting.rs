@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use counterfoil::RunId;
 use counterfoil::flow::{RunState, TenantClient};
-use counterfoil::id::RunId;
 use futures_util::future::try_join_all;
 
 use crate::options::Options;

@@ -104,6 +104,8 @@ codes! {
     NotFound = "not_found",
     /// A question is open, and a person has to answer it.
     OpenQuestion = "open_question",
+    /// Code that was handed to the engine panicked.
+    Panicked = "panicked",
     /// A value has no JSON form that can be recorded.
     Payload = "payload",
     /// The call is under way or is tried again by itself.

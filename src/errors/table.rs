@@ -85,6 +85,7 @@ coded! {
         Refused => WriteRefused,
         Incomplete => Completion,
         Closed => Closed,
+        Panicked => Panicked,
         Unanswerable => Answer,
         ; Request, Register, Payload
         ; Self::Store { source, .. } => source.code()
@@ -107,7 +108,7 @@ coded! {
 
     StartError {
         Queue | Messages | Workflow => Declaration,
-        ; Store, Register
+        ; Store, Register, Name
     }
 
     RegisterError {
@@ -170,7 +171,7 @@ coded! {
     }
 
     EraseError {
-        StillNeeded | UnderWay => Invalid,
+        StillNeeded | RunStillNeeded | UnderWay => Invalid,
         ; Failed
     }
 
@@ -260,7 +261,7 @@ coded! {
 
     #[cfg(all(feature = "mcp", feature = "sqlite"))]
     McpError {
-        Config => Configuration,
+        Config | Server | Joined | Socket => Configuration,
         Client => Invalid,
         ; Start
     }

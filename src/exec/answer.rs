@@ -165,7 +165,7 @@ async fn about_call(
             (Resolution::DidNotHappen, Some(lookable)) => {
                 asked::deny(core, lookable, &record, asked.clone(), said.clone().at(core.now())).await?
             }
-            (Resolution::DidNotHappen, None) if result::takes_lookup(core, &record).await? => {
+            (Resolution::DidNotHappen, None) if result::takes_lookup(core, &record, asked.kind).await? => {
                 result::wait(core, &record, asked, said.clone().at(core.now())).await?
             }
             (Resolution::LookNow, Some(lookable)) => {

@@ -14,7 +14,7 @@ use super::restores::Declared;
 use super::reviewers::{Named, Reviewers, SharedReviewers};
 use super::sleeper::run;
 use crate::clock::{Clock, SharedClock, SystemClock, Timestamp};
-use crate::id::{Entropy, SystemEntropy};
+use crate::id::{Entropy, IdError, Name, SystemEntropy};
 use crate::meter::Meter;
 use crate::payload::Limits;
 use crate::store::own::OwnDatabase;
@@ -47,6 +47,9 @@ pub enum StartError {
         /// The reason for the refusal.
         reason: String,
     },
+    /// The name of the worker was refused.
+    #[error(transparent)]
+    Name(#[from] IdError),
     /// A workflow was refused.
     #[error("the workflow {name:?} cannot be registered: {reason} [declaration]")]
     Workflow {
@@ -71,6 +74,9 @@ pub(crate) enum Place {
     SqliteToRead(std::path::PathBuf),
     #[cfg(feature = "postgres")]
     Postgres(String, Box<crate::store::postgres::Options>),
+    /// A database that is opened as it is.
+    #[cfg(feature = "postgres")]
+    PostgresToExamine(String, Box<crate::store::postgres::Options>),
     Memory,
     Store(Arc<dyn Store>),
 }
@@ -82,7 +88,7 @@ impl Place {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(_) | Self::SqliteBeside(_) | Self::SqliteToRead(_) => "sqlite",
             #[cfg(feature = "postgres")]
-            Self::Postgres(..) => "postgres",
+            Self::Postgres(..) | Self::PostgresToExamine(..) => "postgres",
             Self::Memory => "memory",
             Self::Store(_) => "other",
         }
@@ -106,6 +112,7 @@ pub struct ExecutorBuilder {
     limits: Limits,
     namespace: String,
     lease: Duration,
+    name: Result<Option<Name>, IdError>,
     reviewers: SharedReviewers,
     publisher: Option<Publisher>,
     sweeps: Option<bool>,
@@ -141,6 +148,7 @@ impl ExecutorBuilder {
     }
 
     /// An executor on any [`Store`].
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn store(store: Arc<dyn Store>) -> Self {
         Self::at(Place::Store(store))
     }
@@ -156,6 +164,7 @@ impl ExecutorBuilder {
             limits: Limits::default(),
             namespace: String::new(),
             lease: LEASE,
+            name: Ok(None),
             reviewers: Arc::new(Named),
             publisher: None,
             sweeps: None,
@@ -203,6 +212,7 @@ impl ExecutorBuilder {
 
     /// Puts a wrapper between the queue and the store, such as a simulator's crash points. An earlier wrapper stays,
     /// behind the new one.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn wrap_store(
         mut self,
         wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static,
@@ -228,6 +238,7 @@ impl ExecutorBuilder {
     }
 
     /// Sets a source of randomness other than the machine's.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn entropy(mut self, entropy: impl Entropy + 'static) -> Self {
         self.entropy = Arc::new(entropy);
         self
@@ -257,6 +268,13 @@ impl ExecutorBuilder {
     /// lease sends nothing until it can.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// Gives this worker a name, such as the one of its host or pod. It is shown with the worker's number in lists of
+    /// workers, in evidence, in [`Health`](super::Health) and in the log. Several workers may have one name.
+    pub fn worker_name(mut self, name: impl AsRef<str>) -> Self {
+        self.name = Name::new(name).map(Some);
         self
     }
 
@@ -346,6 +364,17 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Opens the store only for reading, and as it is: no migration is made.
+    #[cfg(feature = "cli")]
+    #[cfg_attr(not(feature = "postgres"), allow(unused_mut, reason = "a file is never migrated for reading"))]
+    pub(crate) fn to_examine(mut self) -> Self {
+        #[cfg(feature = "postgres")]
+        if let Place::Postgres(url, options) = self.place {
+            self.place = Place::PostgresToExamine(url, options);
+        }
+        self.read_only()
+    }
+
     /// Opens the store beside the workers, as a client.
     #[cfg_attr(not(feature = "sqlite"), allow(unused_mut, reason = "other stores are opened as they are"))]
     pub(crate) async fn attach(mut self) -> Result<Arc<Core>, StartError> {
@@ -377,7 +406,8 @@ impl ExecutorBuilder {
         core.begin_sweeping(sweeps, Vec::new());
         take_up_orphans(&core).await?;
         let tools = core.registry.specs().len();
-        tracing::info!(store, worker = %core.fence, tools, "executor started");
+        let name = core.name.as_deref();
+        tracing::info!(store, worker = %core.fence, name, tools, "executor started");
         Ok(Executor::alone(core))
     }
 
@@ -395,6 +425,15 @@ impl ExecutorBuilder {
         Ok(lifted?)
     }
 
+    /// Opens the store, notes that it is of this instant and may be older than the world, and closes it. No calls are
+    /// taken up.
+    #[cfg(all(feature = "cli", feature = "sqlite"))]
+    pub(crate) async fn quarantine(self, as_of: Option<Timestamp>) -> Result<(), StartError> {
+        let executor = Executor::alone(Core::enrol(self.restored(as_of).open_store().await?).await?);
+        executor.shutdown(std::time::Duration::ZERO).await;
+        Ok(())
+    }
+
     /// Opens the store and its queue, without enrolling this worker.
     #[cfg_attr(
         not(any(feature = "sqlite", feature = "postgres")),
@@ -406,7 +445,7 @@ impl ExecutorBuilder {
                 return Err(StartError::Messages { consumer: consumer.clone(), reason });
             }
         }
-        let registry = self.registry?;
+        let (registry, name) = (self.registry?, self.name?);
         let (store, database): (Arc<dyn Store>, Option<Arc<dyn OwnDatabase>>) = match self.place {
             Place::Store(store) => (store, self.database),
             Place::Memory => (Arc::new(Model::volatile()), self.database),
@@ -431,6 +470,11 @@ impl ExecutorBuilder {
                 let postgres = Arc::new(postgres);
                 (postgres.clone(), Some(postgres))
             }
+            #[cfg(feature = "postgres")]
+            Place::PostgresToExamine(url, options) => {
+                let postgres = crate::store::postgres::Postgres::open_to_examine(&url, *options).await?;
+                (Arc::new(postgres), None)
+            }
         };
         let store = match self.wrap {
             Some(wrap) => wrap(store),
@@ -452,6 +496,7 @@ impl ExecutorBuilder {
             limits: self.limits,
             namespace: self.namespace.into(),
             lease: self.lease,
+            name: name.map(|name| name.text()),
             database,
             reviewers: self.reviewers,
             restored: self.restored,

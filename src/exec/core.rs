@@ -46,6 +46,8 @@ pub(crate) struct Core {
     /// The namespace that keeps two deployments apart that share a provider account.
     pub(crate) namespace: Arc<str>,
     pub(crate) fence: Fence,
+    /// The name that this worker was given.
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) ids: Ids,
     pub(super) peers: Peers,
     pub(super) in_flight: Arc<InFlight>,
@@ -123,6 +125,8 @@ pub(crate) struct Parts {
     pub(crate) namespace: Arc<str>,
     /// The lease of a worker in a shared store.
     pub(crate) lease: Duration,
+    /// The name that the worker was given.
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) database: Option<Arc<dyn OwnDatabase>>,
     pub(crate) reviewers: SharedReviewers,
     /// The declaration that the ledger may be older than the world, if one was made.
@@ -149,6 +153,7 @@ impl Core {
             database,
             reviewers,
             consumers,
+            name,
             ..
         } = parts;
         let gates = Gates::of(&registry, !matches!(peers, Peers::Shared(_)), clock.boot());
@@ -161,6 +166,7 @@ impl Core {
             limits,
             namespace,
             fence,
+            name,
             ids: Ids::new(fence),
             peers,
             in_flight: Arc::default(),

@@ -1,7 +1,7 @@
 //! The dispatch of an attempt: the permit is used up, and the tool is called.
 
 use std::future::{Future as _, poll_fn};
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -160,7 +160,10 @@ async fn send(
     let (note, call) = Note::begun(settling, record, now, needed.map(|(at, _)| at));
     log_call!(debug, op, attempt = call.attempt(), "call dispatched");
     let result = {
-        let mut calling = pin!(AssertUnwindSafe(op.tool.call(&call)).catch_unwind());
+        // The tool's code may panic before its first wait, too.
+        let begun = catch_unwind(AssertUnwindSafe(|| op.tool.call(&call)));
+        let calling = begun.unwrap_or_else(|_| Box::pin(async { Err(ToolError::panicked()) }));
+        let mut calling = pin!(AssertUnwindSafe(calling).catch_unwind());
         let mut limited = limit(timeout(), now);
         let mut since = core.clock.boot();
         let cut_off = |why: &dyn std::fmt::Display| {

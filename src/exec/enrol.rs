@@ -19,7 +19,7 @@ impl Core {
     pub(crate) async fn enrol(mut parts: Parts) -> Result<Arc<Self>, StoreError> {
         let Parts { group, clock, entropy, lease, .. } = &parts;
         let lease = *lease;
-        let name = fresh_name(&**entropy);
+        let name = unique_name(parts.name.as_deref(), &**entropy);
         let mut changes = Vec::new();
         let (peers, at, lease_until) = if group.is_shared() {
             let asked = Moment::of(&**clock);
@@ -54,7 +54,7 @@ impl Core {
     /// The row of a client that died without a word harms nobody.
     pub(crate) async fn attach(mut parts: Parts) -> Result<Arc<Self>, StoreError> {
         let Parts { group, clock, entropy, .. } = &parts;
-        let (name, asked) = (fresh_name(&**entropy), clock.boot());
+        let (name, asked) = (unique_name(parts.name.as_deref(), &**entropy), clock.boot());
         let (at, shared) = if group.is_shared() {
             let time = group.pulse().await?.time;
             (time, Some(Arc::new(StoreClock::measured(clock.clone(), asked, time, clock.boot()))))
@@ -78,10 +78,11 @@ impl Core {
     }
 }
 
-/// A name for this process. The random part tells it from another one with the same pid, on the same host or on
-/// another one.
-fn fresh_name(entropy: &dyn Entropy) -> String {
-    format!("{}-{:016x}", std::process::id(), entropy.bits())
+/// A unique name for this process, which begins with the name that it was given, if it was given one. The random part
+/// tells it from another one with the same pid, on the same host or on another one.
+fn unique_name(given: Option<&str>, entropy: &dyn Entropy) -> String {
+    let own = format!("{}-{:016x}", std::process::id(), entropy.bits());
+    given.map_or_else(|| own.clone(), |given| format!("{given}/{own}"))
 }
 
 /// Writes the changes by which this process becomes known under its name, and reads the fence that it was given.

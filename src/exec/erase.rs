@@ -1,4 +1,4 @@
-//! Erasure on demand: of a record's content before its retention is over, and of a tenant.
+//! Erasure on demand: of a record's content before its retention is over, of a run, and of a tenant.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use super::outcome::ExecError;
 use super::request::Wait;
 use super::shield::to_the_end;
 use super::undo;
-use crate::id::Tenant;
+use crate::id::{RunId, Tenant};
 use crate::ledger::{OperationKey, Record, Retention, State};
-use crate::store::{Change, Refusal, Retired, StoreError, UnderWay, Verdict};
+use crate::store::{Change, Refusal, Retired, RetiredRun, Run, Store as _, StoreError, UnderWay, Verdict};
 
 /// The reason why something was not erased.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -24,6 +24,15 @@ pub enum EraseError {
     StillNeeded {
         /// The key of the operation.
         key: String,
+    },
+    /// The run is still needed: it would go on from what it says, or a person or its parent would.
+    #[error(
+        "{run} has not ended, a call of it is not settled, a question about it is open, or its parent can be retried or forked: \
+         nothing of it was erased; bring it to its end, answer the question, or erase its parent first [invalid]"
+    )]
+    RunStillNeeded {
+        /// The id of the run.
+        run: RunId,
     },
     /// The tenant has something that is not at its end.
     #[error("{what} of tenant {tenant} is there: nothing was erased; bring it to its end first [invalid]")]
@@ -55,6 +64,26 @@ impl Executor {
         to_the_end(&self.core.tracker, async move { erase(&core, &tenant, &key).await }).await
     }
 
+    /// Erases what a run says, at once, whatever the [retention](crate::flow::Workflow::retention) of its workflow says:
+    /// its input and result, its steps and signals, what it published, and the answered questions about it. A tombstone
+    /// is left with its id, workflow, start key and times, and with digests of input and outcome, so that the run is not
+    /// begun again under its start key.
+    ///
+    /// The records of its calls are [erased by their keys](Self::erase). Its children are erased by themselves, after
+    /// it. A second erasure, or one of an unknown run, does nothing.
+    ///
+    /// # Errors
+    /// [`EraseError::RunStillNeeded`] while anything of the run is under way or asked about, or its parent can be retried
+    /// or forked.
+    ///
+    /// # Crash
+    /// A long run goes in parts. From the first part on it is expired for all readers. When this method returns `Ok`, the
+    /// erasure is durable; if the process dies before that, erase the run again.
+    pub async fn erase_run(&self, tenant: &Tenant, run: RunId) -> Result<(), EraseError> {
+        let (core, tenant) = (self.core.clone(), tenant.clone());
+        to_the_end(&self.core.tracker, async move { erase_run(&core, &tenant, run).await }).await
+    }
+
     /// Erases a tenant: its records and tombstones, runs, questions, memories, artifacts, events, messages and all its
     /// other rows. Its name is kept, with the random key of its digests.
     ///
@@ -67,27 +96,33 @@ impl Executor {
     /// # Crash
     /// All of the tenant is erased, or nothing.
     pub async fn erase_tenant(&self, tenant: &Tenant) -> Result<(), EraseError> {
-        let change = Change { erased: Some(tenant.clone()), ..self.core.change(None) };
-        let failed = |source| ExecError::Store { key: tenant.to_string(), source };
-        // Not through the queue: the erasure takes longer than other writes there should wait.
-        let verdicts = self.core.group.store().commit(&[change]).await.map_err(failed)?;
-        match verdicts.into_iter().next() {
-            Some(Verdict::Admitted) => {
-                tracing::info!(%tenant, "tenant erased");
-                Ok(())
-            }
-            Some(Verdict::Refused(Refusal::UnderWay(what))) => {
-                Err(EraseError::UnderWay { tenant: tenant.clone(), what })
-            }
-            Some(Verdict::Refused(refusal)) => {
-                Err(ExecError::Refused { key: tenant.to_string(), refusal }.into())
-            }
-            None => Err(failed(StoreError::Closed).into()), // cannot be: each change has a verdict
-        }
+        erase_tenant(&self.core, tenant).await
     }
 }
 
-async fn erase(core: &Arc<Core>, tenant: &Tenant, key: &OperationKey) -> Result<(), EraseError> {
+/// Erases a tenant: see [`Executor::erase_tenant`].
+pub(crate) async fn erase_tenant(core: &Core, tenant: &Tenant) -> Result<(), EraseError> {
+    let change = Change { erased: Some(tenant.clone()), ..core.change(None) };
+    let failed = |source| ExecError::Store { key: tenant.to_string(), source };
+    // Not through the queue: the erasure takes longer than other writes there should wait.
+    let verdicts = core.group.store().commit(&[change]).await.map_err(failed)?;
+    match verdicts.into_iter().next() {
+        Some(Verdict::Admitted) => {
+            tracing::info!(%tenant, "tenant erased");
+            Ok(())
+        }
+        Some(Verdict::Refused(Refusal::UnderWay(what))) => {
+            Err(EraseError::UnderWay { tenant: tenant.clone(), what })
+        }
+        Some(Verdict::Refused(refusal)) => {
+            Err(ExecError::Refused { key: tenant.to_string(), refusal }.into())
+        }
+        None => Err(failed(StoreError::Closed).into()), // cannot be: each change has a verdict
+    }
+}
+
+/// Erases the content of a record: see [`Executor::erase`].
+pub(crate) async fn erase(core: &Arc<Core>, tenant: &Tenant, key: &OperationKey) -> Result<(), EraseError> {
     // Waits until the operation is no longer in flight in this process.
     let slot = core.in_flight.enter(tenant, key, Wait::ForOutcome, &*core.clock).await;
     if let Some(record) = core.find(tenant, key).await?
@@ -120,3 +155,38 @@ async fn erase_one(core: &Arc<Core>, tenant: &Tenant, key: &OperationKey) -> Res
         before = Some(record);
     }
 }
+
+/// Erases a run. See [`Executor::erase_run`].
+pub(crate) async fn erase_run(core: &Core, tenant: &Tenant, id: RunId) -> Result<(), EraseError> {
+    let failed = |source| ExecError::Store { key: id.to_string(), source };
+    let digests = core.tenant_key(tenant).await?;
+    let mut before: Option<Run> = None;
+    loop {
+        let run = core.group.run_find(tenant, id).await.map_err(failed)?;
+        let Some(run) = run else { return Ok(()) };
+        if run.state.is_expired() {
+            // The first part has gone: has the rest?
+            let whole =
+                core.group.run_over(run.workflow.as_str(), run.updated_at, run.updated_at, AT_ONCE).await;
+            if !whole.map_err(failed)?.iter().any(|whole| whole.id == id) {
+                return Ok(());
+            }
+        } else if before.is_some_and(|before| before.revision == run.revision) {
+            return Err(EraseError::RunStillNeeded { run: id });
+        }
+        let Some(retired) = RetiredRun::of(&run, true, &digests) else {
+            return Err(EraseError::RunStillNeeded { run: id });
+        };
+        let change = Change { retired_runs: vec![retired], ..core.change(None) };
+        match core.group.commit_one(change).await.map_err(failed)? {
+            Verdict::Admitted => tracing::info!(%tenant, run = %id, "run erased"),
+            Verdict::Refused(refusal) => {
+                return Err(ExecError::Refused { key: id.to_string(), refusal }.into());
+            }
+        }
+        before = Some(run);
+    }
+}
+
+/// The number of runs that ended at the same instant, among which a run is looked for that has not gone whole.
+const AT_ONCE: u32 = 1000;

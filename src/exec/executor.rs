@@ -16,7 +16,7 @@ use super::core::Core;
 use super::decided::Said;
 use super::looks::{self, Audit};
 use super::operation::{Asker, Operation};
-use super::outcome::{ExecError, Outcome, admitted};
+use super::outcome::{ExecError, Outcome, admitted, unless_panicked};
 use super::questions::{self, Questions};
 use super::request::{ToolRequest, Wait};
 use super::request_error::RequestError;
@@ -25,10 +25,10 @@ use super::shield::to_the_end;
 use super::throttle::ThrottleReport;
 use super::undo::{self, Compensated};
 use crate::clock::Timestamp;
-use crate::id::{DeclarationId, QuestionId, Tenant};
-use crate::ledger::{Declaration, Key, Look, OperationKey, Record};
+use crate::id::{QuestionId, Tenant};
+use crate::ledger::{Key, OperationKey};
 use crate::payload::{Payload, PayloadError};
-use crate::store::{Evidence, QuestionCount, Resolution, SharedEffect, Store};
+use crate::store::{QuestionCount, Resolution, Store};
 use crate::tool::{
     Once, Prepared, Tool, ToolError, ToolOffer, ToolSpec, canonical, given_or_stable, stable_key,
 };
@@ -89,6 +89,7 @@ impl Executor {
     }
 
     /// A builder of an executor on any [`Store`].
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn store(store: Arc<dyn Store>) -> ExecutorBuilder {
         ExecutorBuilder::store(store)
     }
@@ -121,10 +122,14 @@ impl Executor {
         input: T::Input,
         approval: Option<crate::ledger::Approval>,
     ) -> Result<Outcome, ExecError> {
-        let typed = self.core.registry.typed::<T>(input).ok_or_else(|| self.core.unknown_tool(T::NAME))?;
-        let key = stable_key(&*typed)?.ok_or_else(|| RequestError::NoKey { tool: T::NAME.to_owned() })?;
-        let asker = Asker { approval, ..Asker::default() };
-        let op = Operation::prepare(&self.core, tenant, typed, key.render()?, asker).await?;
+        let preparing = async {
+            let typed =
+                self.core.registry.typed::<T>(input).ok_or_else(|| self.core.unknown_tool(T::NAME))?;
+            let key = stable_key(&*typed)?.ok_or_else(|| RequestError::NoKey { tool: T::NAME.to_owned() })?;
+            let asker = Asker { approval, ..Asker::default() };
+            Operation::prepare(&self.core, tenant, typed, key.render()?, asker).await
+        };
+        let op: Operation = unless_panicked(T::NAME, preparing).await?;
         self.durable(op, Wait::ForOutcome).await
     }
 
@@ -239,41 +244,6 @@ impl Executor {
         }
     }
 
-    /// The record of an operation and the late answers of fenced workers: the proof that the operation happened once.
-    pub async fn record(
-        &self,
-        tenant: &Tenant,
-        key: &OperationKey,
-    ) -> Result<Option<(Record, Vec<Evidence>)>, ExecError> {
-        let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
-        let evidence = self.core.group.record_evidence(tenant, record.id).await;
-        let evidence = evidence.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
-        Ok(Some((*record, evidence)))
-    }
-
-    /// The runs that were answered from an operation's record without owning it, and so rest on its effect.
-    pub async fn uses(&self, tenant: &Tenant, key: &OperationKey) -> Result<Vec<SharedEffect>, ExecError> {
-        let Some(record) = self.core.find(tenant, key).await? else { return Ok(Vec::new()) };
-        let uses = self.core.group.record_uses(tenant, record.id).await;
-        uses.map_err(|source| ExecError::Store { key: key.to_string(), source })
-    }
-
-    /// The declaration of an operation's tool from the time of its call: effect, contract, the fields that its key is
-    /// bound to. `None` for a person's vote, which belongs to no tool.
-    pub async fn declaration(
-        &self,
-        tenant: &Tenant,
-        key: &OperationKey,
-    ) -> Result<Option<Declaration>, ExecError> {
-        let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
-        if record.declaration == DeclarationId(0) {
-            return Ok(None);
-        }
-        let declaration = self.core.declaration(&record).await;
-        let declaration = declaration.map_err(|source| ExecError::Store { key: key.to_string(), source })?;
-        Ok(Some((*declaration).clone()))
-    }
-
     /// Records an effect that is older than this ledger and was made by another system. The request's key is answered
     /// with this outcome from now on, and nothing is sent. The request is bound to the key in the same way as a later
     /// call.
@@ -303,14 +273,9 @@ impl Executor {
     /// ```
     pub async fn audit(&self, tenant: &Tenant, since: Timestamp) -> Result<Audit, ExecError> {
         let (core, tenant) = (self.core.clone(), tenant.clone());
-        to_the_end(&self.core.tracker, async move { looks::audit(&core, &tenant, since).await }).await
-    }
-
-    /// The next look at an operation's record, if there will be one.
-    pub async fn next_look(&self, tenant: &Tenant, key: &OperationKey) -> Result<Option<Look>, ExecError> {
-        let Some(record) = self.core.find(tenant, key).await? else { return Ok(None) };
-        let look = self.core.group.look_find(tenant, record.id).await;
-        look.map_err(|source| ExecError::Store { key: key.to_string(), source })
+        let named = tenant.clone();
+        let looking = async move { looks::audit(&core, &tenant, since).await };
+        unless_panicked(&named, to_the_end(&self.core.tracker, looking)).await
     }
 
     /// Undoes an effect on purpose, by its tool's [`Compensate`](crate::tool::Compensate), once its outcome is known.
@@ -322,7 +287,8 @@ impl Executor {
     pub async fn compensate(&self, tenant: &Tenant, key: &OperationKey) -> Result<Compensated, ExecError> {
         let Some(record) = self.core.find(tenant, key).await? else { return Ok(Compensated::Nothing) };
         let core = self.core.clone();
-        to_the_end(&self.core.tracker, async move { undo::compensate(&core, record).await }).await
+        let undoing = async move { undo::compensate(&core, record).await };
+        unless_panicked(key, to_the_end(&self.core.tracker, undoing)).await
     }
 
     /// Wakes the publisher after events were [added](super::outbox::add) in a transaction outside of this engine.
@@ -370,8 +336,9 @@ impl Executor {
         })?;
         let owner = crate::ledger::Owner { call_id, ..Default::default() };
         let asker = Asker { owner, approval, ..Asker::default() };
-        let op = Operation::prepare(&self.core, &tenant, prepared, key, asker).await;
-        op.map_err(|error| match error {
+        let named = key.clone();
+        let preparing = Operation::prepare(&self.core, &tenant, prepared, key, asker);
+        unless_panicked(&named, preparing).await.map_err(|error| match error {
             ExecError::Payload(error) => RequestError::Payload(error).into(),
             error => error,
         })
@@ -404,11 +371,13 @@ impl Executor {
     /// Carries an operation out and returns its outcome once it is durable.
     pub(super) async fn durable(&self, op: Operation, wait: Wait) -> Result<Outcome, ExecError> {
         let key = op.key.clone();
-        let op = Arc::new(op);
-        let answered = carry_out(&self.core, op, Expect::Anything, wait).await?;
-        if let Some(ticket) = answered.ticket {
-            admitted(&key, ticket.durable().await)?;
-        }
-        Ok(answered.outcome)
+        let carrying = async {
+            let answered = carry_out(&self.core, Arc::new(op), Expect::Anything, wait).await?;
+            if let Some(ticket) = answered.ticket {
+                admitted(&key, ticket.durable().await)?;
+            }
+            Ok(answered.outcome)
+        };
+        unless_panicked(&key, carrying).await
     }
 }

@@ -1,6 +1,7 @@
 //! The attempts and lookups of an operation, as they are shown: those of its history, and the last attempt, of which
 //! the record itself tells.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -34,6 +35,8 @@ pub struct PastAttempt {
     pub number: u32,
     /// The worker that made the attempt.
     pub worker: Fence,
+    /// The name that the worker was [given](super::ExecutorBuilder::worker_name).
+    pub worker_name: Option<String>,
     /// The instant at which the attempt began (UTC). Absent if it is only known that it began before `ended`.
     #[serde(serialize_with = "some_text")]
     pub began: Option<Timestamp>,
@@ -61,6 +64,8 @@ pub struct PastLookup {
     pub attempt: u32,
     /// The worker that made the lookup.
     pub worker: Fence,
+    /// The name that the worker was given.
+    pub worker_name: Option<String>,
     /// The instant at which the lookup began (UTC).
     #[serde(serialize_with = "some_text")]
     pub began: Option<Timestamp>,
@@ -80,8 +85,8 @@ pub struct PastLookup {
 impl From<Contact> for PastAttempt {
     fn from(contact: Contact) -> Self {
         let Contact { number, worker, began, ended, result, error, message, external_ref, .. } = contact;
-        let (ended, result) = (Some(ended), Some(result));
-        Self { number, worker, began, ended, result, error, message, external_ref }
+        let (ended, result, worker_name) = (Some(ended), Some(result), None);
+        Self { number, worker, worker_name, began, ended, result, error, message, external_ref }
     }
 }
 
@@ -89,7 +94,8 @@ impl From<Contact> for PastLookup {
     fn from(contact: Contact) -> Self {
         let Contact { number, attempt, worker, began, ended, result, error, message, external_ref, .. } =
             contact;
-        Self { number, attempt, worker, began, ended, result, error, message, external_ref }
+        let worker_name = None;
+        Self { number, attempt, worker, worker_name, began, ended, result, error, message, external_ref }
     }
 }
 
@@ -103,6 +109,7 @@ pub(super) async fn of(core: &Core, record: &Record) -> Result<CallHistory, Stor
     }
     let mut lookups: Vec<_> = lookups.into_iter().map(PastLookup::from).collect();
     lookups.sort_by_key(|lookup| lookup.number);
+    name_workers(core, &mut attempts, &mut lookups).await?;
     let last = |numbers: &mut dyn Iterator<Item = u32>| numbers.max().unwrap_or(0);
     let looked_up = last(&mut lookups.iter().map(|lookup| lookup.number));
     let made = last(&mut attempts.iter().map(|attempt| attempt.number));
@@ -112,6 +119,28 @@ pub(super) async fn of(core: &Core, record: &Record) -> Result<CallHistory, Stor
         attempts,
         lookups,
     })
+}
+
+/// Adds the names that the workers were given.
+async fn name_workers(
+    core: &Core,
+    attempts: &mut [PastAttempt],
+    lookups: &mut [PastLookup],
+) -> Result<(), StoreError> {
+    let of_attempts = attempts.iter_mut().map(|attempt| (attempt.worker, &mut attempt.worker_name));
+    let of_lookups = lookups.iter_mut().map(|lookup| (lookup.worker, &mut lookup.worker_name));
+    let mut known: BTreeMap<Fence, Option<String>> = BTreeMap::new();
+    for (fence, name) in of_attempts.chain(of_lookups) {
+        *name = if let Some(found) = known.get(&fence) {
+            found.clone()
+        } else {
+            let worker = core.group.worker_at(fence).await?;
+            let found = worker.and_then(|worker| worker.given_name().map(str::to_owned));
+            known.insert(fence, found.clone());
+            found
+        };
+    }
+    Ok(())
 }
 
 fn left_out(last: u32, kept: usize) -> u32 {
@@ -134,6 +163,7 @@ fn last(record: &Record) -> Option<PastAttempt> {
     Some(PastAttempt {
         number: record.attempts,
         worker: record.fence,
+        worker_name: None,
         began: (record.attempts == 1).then_some(record.created_at),
         ended,
         result,
@@ -164,6 +194,7 @@ impl fmt::Display for CallHistory {
 impl fmt::Display for PastAttempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} by worker {}", self.number, self.worker)?;
+        named(f, self.worker_name.as_deref())?;
         span(f, self.began, self.ended)?;
         f.write_str(self.result.map_or("no answer yet", ContactResult::name))?;
         details(f, (self.error, self.message.as_deref()), self.external_ref.as_deref())
@@ -173,10 +204,15 @@ impl fmt::Display for PastAttempt {
 impl fmt::Display for PastLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} after attempt {} by worker {}", self.number, self.attempt, self.worker)?;
+        named(f, self.worker_name.as_deref())?;
         span(f, self.began, Some(self.ended))?;
         f.write_str(self.result.name())?;
         details(f, (self.error, self.message.as_deref()), self.external_ref.as_deref())
     }
+}
+
+fn named(f: &mut fmt::Formatter<'_>, name: Option<&str>) -> fmt::Result {
+    name.map_or(Ok(()), |name| write!(f, " ({})", Plain(name)))
 }
 
 fn span(f: &mut fmt::Formatter<'_>, began: Option<Timestamp>, ended: Option<Timestamp>) -> fmt::Result {

@@ -113,14 +113,14 @@ where
     A: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
     T: Serialize + DeserializeOwned + Send + 'static,
 {
-    /// What the provider offers: one of [`contract`](crate::tool::contract)'s types, or a [`Contract`] in full. Default: a lookup if the
+    /// The offer of the provider: one of [`contract`](crate::tool::contract)'s types, or a [`Contract`] in full. Default: a lookup if the
     /// effect has one, and otherwise nothing, so that a person is asked about a call of unknown outcome.
     pub fn contract(mut self, contract: impl Into<Contract>) -> Self {
         self.contract = Some(contract.into());
         self
     }
 
-    /// What the effect does to the world. Default: [`EffectClass::InternalMutation`].
+    /// The class of the effect. Default: [`EffectClass::InternalMutation`].
     pub fn class(mut self, class: EffectClass) -> Self {
         self.class = class;
         self
@@ -235,7 +235,7 @@ where
         executor.durable(op, Wait::ForOutcome).await
     }
 
-    /// What a registered tool would declare.
+    /// The declaration that a registered tool would make.
     fn spec(&self) -> Result<ToolSpec, ExecError> {
         let name = Name::new(self.key.kind()).map_err(|_| KeyError::Empty { part: "operation type" })?;
         let (class, offer) = match self.lookup {

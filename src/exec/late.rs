@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use super::core::Core;
-use super::outcome::{ExecError, admitted, failed};
+use super::outcome::{ExecError, admitted, failed, unless_panicked};
 use super::{escalate, orphans, surplus, undo};
 use crate::id::QuestionId;
 use crate::ledger::{ContractClass, Found, Record, State, is_second_effect};
@@ -63,7 +63,8 @@ async fn take_up(core: &Arc<Core>, known: &mut HashSet<QuestionId>) -> Result<()
             let core = core.clone();
             core.tracker.clone().spawn(async move {
                 let id = question.id;
-                if let Err(error) = answer_if_possible(&core, question).await {
+                if let Err(error) = unless_panicked(&id, Box::pin(answer_if_possible(&core, question))).await
+                {
                     log_trouble!(error, question = %id, "second effect not undone, question stays open");
                 }
             });

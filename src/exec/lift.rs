@@ -3,16 +3,9 @@
 use super::executor::Executor;
 use super::outcome::ExecError;
 use crate::id::{QuestionId, Tenant};
-use crate::ledger::Restored;
 use crate::store::Resolution;
 
 impl Executor {
-    /// The restore since which this ledger is taken for older than the world. `None` if there is none, or if it was
-    /// lifted.
-    pub async fn restored(&self) -> Result<Option<Restored>, ExecError> {
-        self.core.restored().await
-    }
-
     /// Lifts the consequences of a restore: first sends are no longer preceded by a lookup. The question is answered as
     /// well.
     ///

@@ -14,7 +14,7 @@ use super::asked;
 use super::core::Core;
 use super::escalate;
 use super::lookup::{Copies, Seen, see};
-use super::outcome::{ExecError, failed};
+use super::outcome::{ExecError, failed, unless_panicked};
 use super::recorded::recorded;
 use super::surplus;
 use super::undo;
@@ -146,7 +146,8 @@ async fn make_all(core: &Arc<Core>, taken: &[Taken]) {
 /// Makes a look. Returns its next row if the look shows the expected effect or has to be repeated; the other cases are
 /// dealt with here.
 async fn make(core: &Arc<Core>, taken: &Taken) -> Option<Look> {
-    let followed = follow(core, taken).await;
+    // One look whose tool's code panics must not take the others with it, which are made together.
+    let followed = unless_panicked(&taken.record.key, Box::pin(follow(core, taken))).await;
     followed.unwrap_or_else(|error| {
         log_record!(error, taken.record, %error, "lookup result not recorded, will retry");
         None
@@ -182,7 +183,8 @@ async fn follow(core: &Arc<Core>, taken: &Taken) -> Result<Option<Look>, ExecErr
             // In a task of its own: an undoing takes time, and the other looks must not wait for it.
             let (core, record, done) = (core.clone(), record.clone(), look.done());
             core.tracker.clone().spawn(async move {
-                if let Err(error) = more_than_one(&core, &record, Some(done), copies).await {
+                let recording = more_than_one(&core, &record, Some(done), copies);
+                if let Err(error) = unless_panicked(&record.key, recording).await {
                     log_record!(error, record, %error, "duplicate not recorded, will retry");
                 }
             });

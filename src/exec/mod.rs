@@ -36,6 +36,7 @@ mod fate;
 mod gauges;
 mod guesses;
 mod hand_over;
+mod health;
 mod history;
 pub mod inbox;
 mod inflight;
@@ -72,6 +73,8 @@ mod result;
 mod retire;
 mod reviewed;
 mod reviewers;
+#[cfg(feature = "unstable-core")]
+mod rows;
 mod ruling;
 mod seal;
 #[cfg(feature = "_sealed")]
@@ -94,6 +97,9 @@ pub(crate) use agenda::{Due, More};
 pub(crate) use answer::answer as answer_escalation;
 pub(crate) use carry::{Answered, Expect, carry_out, look_only};
 pub(crate) use decided::Said;
+pub(crate) use erase::erase_run;
+#[cfg(feature = "cli")]
+pub(crate) use erase::{erase as erase_record, erase_tenant};
 pub(crate) use escalate::{may_undo, note_use, orphaned as escalation_of_orphan, withdrawn};
 pub(crate) use evidence::of as view_evidence;
 pub(crate) use lasting::last;
@@ -101,7 +107,7 @@ pub(crate) use operation::{Asker, Operation, Requested};
 pub(crate) use orphans::{follow_dropped, take_up_orphans};
 pub(crate) use pulse::beat;
 pub(crate) use question_view::view as view_question;
-#[cfg(feature = "api")]
+#[cfg(any(feature = "api", feature = "cli"))]
 pub(crate) use question_view::view_record;
 pub(crate) use questions::count as count_questions;
 pub(crate) use resolve::Answers;
@@ -119,9 +125,11 @@ pub use completion::{Completed, Completion};
 pub use erase::EraseError;
 pub use evidence::{ApprovalEvidence, AskedAbout, AskedBy, Evidence, OutcomeEvidence, VoteEvidence};
 pub use executor::Executor;
+pub use health::{Health, Trouble};
 pub use history::{CallHistory, PastAttempt, PastLookup};
 pub use inline::InlineEffect;
 pub use looks::Audit;
+pub(crate) use outcome::unless_panicked;
 pub use outcome::{Answer, CallError, ExecError, Outcome, ResponseTooLarge};
 pub use question_view::{QuestionAnswer, QuestionCall, QuestionEvidence, QuestionRun, QuestionView};
 pub use questions::Questions;

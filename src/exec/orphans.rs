@@ -239,7 +239,7 @@ async fn unsent(
     escalate::park(core, op, record, why, None).await.map(|_| None)
 }
 
-/// Whether a call that leaves no mark has run is all the same: it is over.
+/// A call that leaves no mark is over, whether it has run or not.
 async fn given_up(core: &Core, op: &Operation, record: &Record) -> Result<(), ExecError> {
     let failure = RecordedFailure {
         kind: ErrorKind::Unknown,

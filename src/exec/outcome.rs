@@ -12,6 +12,7 @@ use crate::id::{QuestionId, RecordId};
 use crate::ledger::{
     ApprovalError, Basis, Diff, FinalState, KeyError, OperationKey, Record, RecordedFailure,
 };
+use crate::panics::caught;
 use crate::payload::{Oversized, Payload, PayloadError, Response, hex};
 use crate::store::{Refusal, StoreError, Verdict};
 use crate::tool::{RegisterError, UnstableKey, debug_in_full};
@@ -215,6 +216,18 @@ pub enum ExecError {
         /// The key of the operation.
         key: String,
     },
+    /// Code that the host has given to the engine panicked: a tool's key, policy, scopes or approval subject, or the rule
+    /// of the reviewers.
+    #[error(
+        "{key}: code that was handed to the engine panicked: {panic}; what is recorded stands, and nothing was sent after the panic: \
+         mend the code and ask again [panicked]"
+    )]
+    Panicked {
+        /// The key of the operation, or the name of what was asked for.
+        key: String,
+        /// The message of the panic.
+        panic: String,
+    },
     /// A person's answer does not fit the question.
     #[error("{question} cannot be answered so: {reason} [answer]")]
     Unanswerable {
@@ -289,6 +302,16 @@ impl ExecError {
     pub(crate) const fn is_final(&self) -> bool {
         matches!(self, Self::Closed { .. } | Self::Refused { refusal: Refusal::Fenced, .. })
     }
+}
+
+/// Carries out what a caller outside of all runs asks for. A panic of the host's code, which the work calls, ends the
+/// work, and not the caller's task.
+pub(crate) async fn unless_panicked<T, E: From<ExecError>>(
+    key: &(impl ToString + ?Sized),
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let panicked = |panic| Err(ExecError::Panicked { key: key.to_string(), panic }.into());
+    caught(work).await.unwrap_or_else(panicked)
 }
 
 pub(crate) fn failed(key: &OperationKey, source: StoreError) -> ExecError {

@@ -13,7 +13,7 @@ use super::outcome::{ExecError, failed};
 use super::plain::Plain;
 use crate::clock::Timestamp;
 use crate::id::{Fence, QuestionId, RunId, Tenant, text};
-#[cfg(feature = "api")]
+#[cfg(any(feature = "api", feature = "cli"))]
 use crate::ledger::OperationKey;
 use crate::ledger::{LookupOffer, Record, RecordedFailure, State};
 use crate::store::{
@@ -206,7 +206,7 @@ pub(crate) async fn view(
 }
 
 /// The view of the operation with a key.
-#[cfg(feature = "api")]
+#[cfg(any(feature = "api", feature = "cli"))]
 pub(crate) async fn view_record(
     core: &Arc<Core>,
     tenant: &Tenant,
@@ -274,6 +274,30 @@ impl fmt::Display for QuestionEvidence {
     }
 }
 
+impl fmt::Display for QuestionCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "call          {} ({}), {}", self.key, self.effect, self.state)?;
+        writeln!(f, "wire key      {}", self.wire_key)?;
+        writeln!(f, "provider's id {}", self.external_ref.as_deref().unwrap_or("unknown"))?;
+        writeln!(
+            f,
+            "attempts      {}, recorded {}, last change {}",
+            self.attempts, self.created_at, self.updated_at
+        )?;
+        if let Some(approval) = &self.approval {
+            writeln!(f, "approved      {approval}")?;
+        }
+        if let Some(failure) = &self.failure {
+            writeln!(f, "failure       {}: {}", failure.kind.name(), failure.message)?;
+        }
+        if let Some(request) = &self.request {
+            writeln!(f, "request       {request}")?;
+        }
+        write!(f, "{}", self.history)?;
+        self.evidence.iter().try_for_each(|late| writeln!(f, "late answer   {late}"))
+    }
+}
+
 impl fmt::Display for QuestionView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} ({}), opened {}", self.id, self.kind.name(), self.opened_at)?;
@@ -282,27 +306,7 @@ impl fmt::Display for QuestionView {
             writeln!(f, "run           {id} of {workflow} version {version}, {state}")?;
         }
         if let Some(call) = &self.call {
-            writeln!(f, "call          {} ({}), {}", call.key, call.effect, call.state)?;
-            writeln!(f, "wire key      {}", call.wire_key)?;
-            writeln!(f, "provider's id {}", call.external_ref.as_deref().unwrap_or("unknown"))?;
-            writeln!(
-                f,
-                "attempts      {}, recorded {}, last change {}",
-                call.attempts, call.created_at, call.updated_at
-            )?;
-            if let Some(approval) = &call.approval {
-                writeln!(f, "approved      {approval}")?;
-            }
-            if let Some(failure) = &call.failure {
-                writeln!(f, "failure       {}: {}", failure.kind.name(), failure.message)?;
-            }
-            if let Some(request) = &call.request {
-                writeln!(f, "request       {request}")?;
-            }
-            write!(f, "{}", call.history)?;
-            for late in &call.evidence {
-                writeln!(f, "late answer   {late}")?;
-            }
+            write!(f, "{call}")?;
         }
         match &self.answer {
             Some(answer) => writeln!(f, "answered      {} by {}", answer.resolution.name(), answer.by),

@@ -7,7 +7,7 @@ use super::attempt::intent;
 use super::carry::{Expect, carry_out};
 use super::core::Core;
 use super::operation::Operation;
-use super::outcome::ExecError;
+use super::outcome::{ExecError, unless_panicked};
 use super::recorded::recorded;
 use super::request::Wait;
 use crate::ledger::{Intent, Owner, Record};
@@ -52,7 +52,8 @@ pub(super) async fn prepare(
 pub(super) fn begin(core: &Arc<Core>, op: Operation) {
     let (core, op) = (core.clone(), Arc::new(op));
     core.tracker.clone().spawn(async move {
-        if let Err(error) = carry_out(&core, op.clone(), Expect::Anything, Wait::ForOutcome).await {
+        let sending = carry_out(&core, op.clone(), Expect::Anything, Wait::ForOutcome);
+        if let Err(error) = unless_panicked(&op.key, sending).await {
             log_call!(warn, op, %error, "call not sent again, next process does it");
         }
     });

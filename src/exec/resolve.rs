@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use super::answer::answer_alone;
 use super::core::Core;
 use super::decided::Said;
-use super::outcome::ExecError;
+use super::outcome::{ExecError, unless_panicked};
 use super::shield::to_the_end;
 use crate::id::{QuestionId, Tenant};
 
@@ -76,16 +76,16 @@ impl<E: From<ExecError> + 'static> IntoFuture for GiveAnswer<E> {
 
     fn into_future(self) -> Self::IntoFuture {
         let Self { by, tenant, question, said, .. } = self;
-        Box::pin(async move {
+        let answering = async move {
             match by {
-                By::Engine(engine) => engine.resolve(tenant, question, said).await?,
+                By::Engine(engine) => engine.resolve(tenant, question, said).await,
                 By::Alone(core) => {
                     let tracker = core.tracker.clone();
                     let answering = async move { answer_alone(&core, &tenant, question, said).await };
-                    to_the_end(&tracker, answering).await?;
+                    to_the_end(&tracker, answering).await
                 }
             }
-            Ok(())
-        })
+        };
+        Box::pin(async move { Ok(unless_panicked(&question, answering).await?) })
     }
 }

@@ -15,7 +15,7 @@ use super::escalate::{self, beside};
 use super::outcome::{ExecError, admitted, failed};
 use crate::ledger::{Event, Look, LookupOffer, Reason, Record, apply};
 use crate::payload::{Payload, PayloadError};
-use crate::store::{Answer, Change, Question, Refusal, Verdict};
+use crate::store::{Answer, Change, Question, QuestionKind, Refusal, Verdict};
 
 /// The check of a result that a person has given.
 pub(super) enum Fit {
@@ -44,10 +44,17 @@ pub(super) async fn fit(core: &Core, record: &Record, result: &Value) -> Result<
     })
 }
 
-/// True if an answer that it did not happen waits for a lookup that only a worker can make, because this process is a
-/// client.
-pub(super) async fn takes_lookup(core: &Core, record: &Record) -> Result<bool, ExecError> {
-    if !core.is_client() {
+/// True if an answer that it did not happen waits for a lookup that only another process can make: this one is a
+/// client, or does not know the tool. A question that was opened because nobody knew the tool asks a person in place of
+/// a lookup: the answer counts at once.
+pub(super) async fn takes_lookup(
+    core: &Core,
+    record: &Record,
+    kind: QuestionKind,
+) -> Result<bool, ExecError> {
+    let is_known = core.registry.known(record.operation.as_str()).is_some();
+    let is_toolless = !is_known && kind != QuestionKind::UnknownTool;
+    if !core.is_client() && !is_toolless {
         return Ok(false);
     }
     let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
@@ -73,7 +80,15 @@ pub(super) async fn wait(
                 record.operation.as_str()
             ),
         ),
-        None => (Reason::Unanswered, asked::waits_for_lookup(&answer)),
+        None => (
+            Reason::Unanswered,
+            format!(
+                "{} The process that took the answer does not know the tool {:?}: a worker that knows it makes the lookup. Until \
+                 there is one, the answer waits.",
+                asked::waits_for_lookup(&answer),
+                record.operation.as_str()
+            ),
+        ),
     };
     let look = match escalate::to_come(core, record).await? {
         Some(look) => look.too_early(Duration::ZERO, core.now()),

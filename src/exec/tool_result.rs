@@ -12,7 +12,7 @@ use crate::payload::Payload;
 pub struct ToolResult {
     /// The tool's output, or what became of the call and what the model can do. A text output stands here without quotes.
     pub text: String,
-    /// Whether the call has no result. MCP's `isError` and the `is_error` of other interfaces.
+    /// True if the call has no result. MCP's `isError` and the `is_error` of other interfaces.
     pub is_error: bool,
 }
 

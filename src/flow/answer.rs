@@ -37,6 +37,8 @@ impl Answers for Inner {
 #[derive(Default)]
 struct Next {
     run: Option<Run>,
+    /// True if the blocked run goes on: it was not abandoned.
+    is_going_on: bool,
     /// True if the recorded effect that the answer is about answers the same request under any key from now on.
     is_unstable: bool,
     /// Questions about effects that the run leaves without an owner.
@@ -63,7 +65,9 @@ impl Next {
             change.signal = Some(Box::new(signal));
         }
         // The effect that the run no longer asks for is kept from now on, or answers the same request under any key.
-        let left = answered.record.filter(|_| answered.kind == QuestionKind::Diverged);
+        // If the run is abandoned, nobody has decided that: a retry asks again.
+        let is_kept = answered.kind == QuestionKind::Diverged && self.is_going_on;
+        let left = answered.record.filter(|_| is_kept);
         change.steps.extend(left.zip(self.run.as_ref()).map(|(record, run)| Step {
             tenant: answered.tenant.clone(),
             run: run.id,
@@ -96,7 +100,8 @@ impl Inner {
             Some(run) if answer.resolution == Resolution::Abandon => self.abandoned(run, &answer.by).await?,
             Some(run) => {
                 let is_unstable = unstable_key::blocks(&run);
-                Next { run: Some(self.going_on(&run)), is_unstable, commanded, ..Next::default() }
+                let run = Some(self.going_on(&run));
+                Next { run, is_going_on: true, is_unstable, commanded, ..Next::default() }
             }
             None => {
                 let said = self.handed(tenant, escalation, &answer.resolution).await?;

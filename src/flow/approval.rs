@@ -172,7 +172,7 @@ impl Guarded for ApprovalQuestion {
             let review = self.review(past, now)?;
             let asked = Asked { id: id.to_owned(), version: review.version, expires_at: review.expires_at };
             let document = match before {
-                Some((row, _)) => next(row, &review, now),
+                Some((row, past)) => next(row, &review.following(past), now),
                 None => opened(tenant, id, &review, now),
             };
             let change = Change { documents: vec![document], ..core.change(None) };

@@ -76,6 +76,7 @@ impl Engine {
     }
 
     /// An engine on any store. It has no `ctx.transaction`: that needs a store whose connection type is known.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn store(store: Arc<dyn Store>) -> EngineBuilder {
         EngineBuilder::on(ExecutorBuilder::store(store))
     }
@@ -152,7 +153,7 @@ impl EngineBuilder {
         self
     }
 
-    /// What may be promised of the calls of what is registered so far, without starting anything.
+    /// The guarantees of the calls of the workflows and tools that are registered so far. Nothing is started.
     ///
     /// # Errors
     /// What [`start`](Self::start) would say about a workflow or a tool.
@@ -164,7 +165,7 @@ impl EngineBuilder {
         (self.executor, self.workflows)
     }
 
-    /// What was registered, if nothing of it was refused.
+    /// The registrations, if none of them was refused.
     pub(super) fn checked(&self) -> Result<&Registry, StartError> {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
@@ -195,6 +196,7 @@ impl EngineBuilder {
 
     /// Puts something between the queue and the store: a simulator's crash points, say. What was put there
     /// before stays, behind it.
+    #[cfg(feature = "unstable-core")]
     pub fn wrap_store(self, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store> + Send + 'static) -> Self {
         self.with(|executor| executor.wrap_store(wrap))
     }
@@ -205,6 +207,7 @@ impl EngineBuilder {
     }
 
     /// Another source of chance than the machine's.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn entropy(self, entropy: impl Entropy + 'static) -> Self {
         self.with(|executor| executor.entropy(entropy))
     }
@@ -215,7 +218,7 @@ impl EngineBuilder {
         self.with(|executor| executor.reviewers(reviewers))
     }
 
-    /// How large payloads may be.
+    /// The size limits of payloads.
     pub fn limits(self, limits: Limits) -> Self {
         self.with(|executor| executor.limits(limits))
     }
@@ -232,13 +235,18 @@ impl EngineBuilder {
         self.with(|executor| executor.lease(lease))
     }
 
+    /// Gives this worker a name. See [`ExecutorBuilder::worker_name`](crate::exec::ExecutorBuilder::worker_name).
+    pub fn worker_name(self, name: impl AsRef<str>) -> Self {
+        self.with(|executor| executor.worker_name(name))
+    }
+
     /// Publishes what is in the [outbox](crate::outbox): to a [`Sink`](crate::outbox::Sink), or by a [`Publisher`] that says
     /// how. Of several workers one publishes at a time; give all of them the same sink.
     pub fn sink(self, sink: impl Into<Publisher>) -> Self {
         self.with(|executor| executor.sink(sink))
     }
 
-    /// Whether this worker retires the records, runs and messages whose time is over, by the [`Retention`](crate::ledger::Retention) of
+    /// Chooses if this worker retires the records, runs and messages whose time is over, by the [`Retention`](crate::ledger::Retention) of
     /// their tools, workflows and consumers, a few at a time. It does, unless it is told not to. Where no worker does, everything is kept.
     /// A simulation retires nothing unless it is told to.
     pub fn sweep(self, sweeps: bool) -> Self {
@@ -305,7 +313,8 @@ impl EngineBuilder {
         core.begin_publishing(publisher);
         core.begin_sweeping(sweeps, inner.workflows.retentions());
         let tools = core.registry.specs().len();
-        tracing::info!(store, worker = %core.fence, workflows, tools, runs, "engine started");
+        let name = core.name.as_deref();
+        tracing::info!(store, worker = %core.fence, name, workflows, tools, runs, "engine started");
         Ok(Engine { inner })
     }
 }

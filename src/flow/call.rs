@@ -145,7 +145,7 @@ impl<T: Tool, A: MayGoOut<T>> Future for ToolCall<T, A> {
 /// A call that the run's code asks for.
 pub(super) struct Asked {
     pub(super) tool: Arc<dyn Prepared>,
-    /// What identifies the call; one without a key is identified by its place in the run.
+    /// The identity of the call. A call without a key is identified by its place in the run.
     pub(super) key: Option<Key>,
     pub(super) id: Option<String>,
     pub(super) approval: Option<Box<Approval>>,
@@ -402,7 +402,7 @@ fn conflict_with_itself(live: &Live, op: &Operation, diff: &Diff) -> String {
     )
 }
 
-/// What the run's code is told of an operation that came to no result.
+/// The failure that the run's code gets for an operation without a result.
 fn failure_of(op: &Operation, outcome: Outcome) -> Failure {
     match outcome {
         Outcome::ResponseTooLarge(response) => Failure::too_large(&response),

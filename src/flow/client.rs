@@ -83,6 +83,7 @@ impl Client {
     }
 
     /// A client on any [`Store`], such as the one of an engine of this process.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn store(store: Arc<dyn Store>) -> ClientBuilder {
         ClientBuilder::on(ExecutorBuilder::store(store))
     }
@@ -90,6 +91,11 @@ impl Client {
     /// The operations of one tenant.
     pub fn tenant(&self, name: impl AsRef<str>) -> Result<TenantClient, IdError> {
         Ok(TenantClient::new(self.inner.clone(), Tenant::new(name)?))
+    }
+
+    /// The operations of a tenant whose name has been checked.
+    pub fn as_tenant(&self, tenant: &Tenant) -> TenantClient {
+        TenantClient::new(self.inner.clone(), tenant.clone())
     }
 
     /// The operations of the [default tenant](Tenant::default), for programs that have only one.
@@ -128,6 +134,7 @@ impl ClientBuilder {
     }
 
     /// Sets a source of randomness other than the machine's.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn entropy(self, entropy: impl Entropy + 'static) -> Self {
         Self { executor: self.executor.entropy(entropy) }
     }

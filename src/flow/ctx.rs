@@ -32,7 +32,7 @@ pub struct Ctx {
     /// The engine that carries the run out, for the other runs that it starts and tells.
     pub(super) engine: Arc<Inner>,
     pub(super) live: Arc<Live>,
-    /// What is done through it is recorded under this number: a turn's, or the run's base.
+    /// Everything that is done through this context is recorded under this number: a turn's, or the run's base.
     pub(super) turn: u32,
 }
 
@@ -63,7 +63,7 @@ impl Ctx {
         self.turn
     }
 
-    /// Whose run it is.
+    /// The tenant that owns the run.
     pub fn tenant(&self) -> &Tenant {
         &self.live.tenant
     }

@@ -168,6 +168,7 @@ impl Task {
     /// Tells those who wait for the run, and the next runs of its queue, when the run has no task here any more.
     async fn leave(&self, ended: &Ended) {
         let (engine, id) = (&self.engine, self.id);
+        engine.rested.notify_waiters();
         if let End::Over(state) = &ended.end {
             engine.ends.tell(id, state);
             engine.tell_starter(id).await;

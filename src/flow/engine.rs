@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::guarantees::Guarantees;
 use super::inner::Inner;
 use super::tenant::TenantClient;
-use crate::exec::Executor;
+use crate::exec::{Executor, Health};
 use crate::id::{IdError, Tenant};
 use crate::tool::ToolSpec;
 
@@ -28,6 +28,11 @@ impl Engine {
         Ok(TenantClient::new(self.inner.clone(), Tenant::new(name)?))
     }
 
+    /// The operations of a tenant whose name has been checked.
+    pub fn as_tenant(&self, tenant: &Tenant) -> TenantClient {
+        TenantClient::new(self.inner.clone(), tenant.clone())
+    }
+
     /// Everything of the [default tenant](Tenant::default): for programs that have one tenant only.
     pub fn default_tenant(&self) -> TenantClient {
         TenantClient::new(self.inner.clone(), Tenant::default())
@@ -46,12 +51,17 @@ impl Engine {
         self.inner.core.fenced().await;
     }
 
-    /// What the registered tools declare.
+    /// The health of this worker, for probes: whether it is live and ready, and why not. It costs no statement.
+    pub fn health(&self) -> Health {
+        self.inner.core.health()
+    }
+
+    /// The declarations of the registered tools.
     pub fn tools(&self) -> Vec<&ToolSpec> {
         self.inner.core.registry.specs()
     }
 
-    /// What may be promised of the calls of the registered workflows and tools.
+    /// The guarantees of the calls of the registered workflows and tools.
     pub fn guarantees(&self) -> Guarantees {
         Guarantees::of(&self.inner.workflows, &self.inner.core.registry)
     }

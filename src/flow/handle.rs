@@ -8,9 +8,10 @@ use serde::de::DeserializeOwned;
 use super::error::RunError;
 use super::failure::Failure;
 use super::history::{PastTurn, by_turn};
-use super::inner::Inner;
+use super::inner::{Inner, RETRY};
 use super::signal::name::usable;
-use super::status::{RunStatus, reason};
+use super::status::{self, RunStatus, reason};
+use crate::exec::{EraseError, erase_run, to_the_end};
 use crate::id::{RunId, Tenant};
 use crate::payload::{Payload, Stored};
 use crate::store::{Run, RunState, Signal, Store as _, Turns};
@@ -39,6 +40,53 @@ impl<O> RunHandle<O> {
         self.row().await.map(RunStatus::from)
     }
 
+    /// Waits until the run has come to rest, and returns its status: it waits as a row for a time, an answer or a signal, is
+    /// blocked, or is over. A test that answers or signals a waiting run begins with this.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// use counterfoil::flow::{RunState, SignalName};
+    /// use counterfoil::{Ctx, Engine, Failure};
+    ///
+    /// const DECISION: SignalName<bool> = SignalName::new("decision");
+    ///
+    /// async fn refund(ctx: Ctx, _order: u32) -> Result<bool, Failure> {
+    ///     ctx.signal(DECISION).await
+    /// }
+    ///
+    /// let engine = Engine::in_memory().workflow("refund", 1, refund).start().await?;
+    /// let run = engine.default_tenant().run(refund, 7).start().await?;
+    /// let status = run.until_waiting().await?;
+    /// assert!(matches!(status.state, RunState::Waiting { signal: true, .. }));
+    /// run.signal(DECISION, true).await?;
+    /// assert!(run.result().await?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`RunError::Closed`] if the engine is shut down before.
+    pub async fn until_waiting(&self) -> Result<RunStatus, RunError> {
+        let (core, rested) = (&self.inner.core, &self.inner.rested);
+        loop {
+            let rested = rested.notified();
+            tokio::pin!(rested);
+            rested.as_mut().enable(); // before the row is read, so that no rest in between is missed
+            let status = self.status().await?;
+            if !matches!(status.state, status::RunState::Queued | status::RunState::Active) {
+                return Ok(status);
+            }
+            if core.is_closing() {
+                return Err(RunError::Closed { run: self.id });
+            }
+            tokio::select! {
+                biased;
+                () = rested => {}
+                () = core.clock.sleep(RETRY) => {} // another process may carry the run out
+            }
+        }
+    }
+
     /// The row of the run, as the store holds it.
     #[doc(hidden)]
     pub async fn row(&self) -> Result<Run, RunError> {
@@ -53,13 +101,14 @@ const TURNS: u32 = 100;
 impl<O> RunHandle<O> {
     /// The signals that the run has not received, in their order. Of a run that has ended, those that came too late or under a name
     /// that nobody waited for.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn unreceived(&self) -> Result<Vec<Signal>, RunError> {
         let mut pending = self.inner.core.group.signal_pending(&[(self.tenant.clone(), self.id)]).await?;
         pending.retain(|signal| usable(&signal.name).is_ok());
         Ok(pending)
     }
 
-    /// What the run did turn by turn, from the turn behind `after` on, at most a hundred turns; none when there are no
+    /// The history of the run by turns, from the turn behind `after` on, at most a hundred turns; none when there are no
     /// more. The last may be under way. What it did outside of loops is shown as turn 0; since it
     /// [went on as new](crate::Ctx::continue_as_new), under the number that its history began with then.
     ///
@@ -75,6 +124,17 @@ impl<O> RunHandle<O> {
             first = first.saturating_add(TURNS);
         }
         Ok(turns)
+    }
+
+    /// Erases what the run says, and leaves a tombstone: see [`Executor::erase_run`](crate::Executor::erase_run). A run
+    /// that is known by its start key has its handle from [`run_of`](super::TenantClient::run_of).
+    ///
+    /// # Errors
+    /// [`EraseError::RunStillNeeded`] while anything of the run is under way or asked about, or its parent can be retried
+    /// or forked.
+    pub async fn erase(&self) -> Result<(), EraseError> {
+        let (core, tenant, id) = (self.inner.core.clone(), self.tenant.clone(), self.id);
+        to_the_end(&self.inner.core.tracker, async move { erase_run(&core, &tenant, id).await }).await
     }
 
     /// A value of a [past turn](Self::history): a large one is not read before it is asked for.

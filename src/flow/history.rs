@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::clock::Timestamp;
 use crate::id::text;
-use crate::ledger::OperationKey;
+use crate::ledger::{OperationKey, Record, State};
 use crate::payload::Stored;
 use crate::store::{self, History, StepKind};
 
@@ -58,6 +58,23 @@ pub struct PastCall {
     pub cost: Option<u64>,
     /// The result, if the call is committed.
     pub response: Option<Stored>,
+}
+
+impl From<&Record> for PastCall {
+    fn from(record: &Record) -> Self {
+        let response = match &record.state {
+            State::Committed { response } => Some(response.clone()),
+            _ => None,
+        };
+        Self {
+            key: record.key.clone(),
+            tool: record.operation.as_str().to_owned(),
+            step: record.owner.step.as_deref().unwrap_or_default().to_owned(),
+            attempts: record.attempts,
+            cost: record.cost,
+            response,
+        }
+    }
 }
 
 /// A call in a run's history that was answered by the operation of another run.

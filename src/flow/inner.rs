@@ -1,7 +1,9 @@
-//! What all runs of an engine share.
+//! The state that all runs of an engine share.
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use super::host_values::HostValues;
 use super::queue::Queues;
@@ -19,18 +21,20 @@ pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// Gives a run a task. A fresh run has nothing recorded, and its row is on its way in this lane.
 pub(super) type CarryOut = fn(Arc<Inner>, Box<Run>, Option<OrderingKey>);
 
-/// What all runs of an engine share.
+/// The state that all runs of an engine share.
 pub(super) struct Inner {
     pub(super) core: Arc<Core>,
     pub(super) workflows: Workflows,
     pub(super) queues: Queues,
-    /// What the host hands to its workflows.
+    /// The values that the host hands to its workflows.
     pub(super) host_values: HostValues,
     /// The runs that have a task here.
     pub(super) runs: Runs,
-    /// Who waits here for the end of a run.
+    /// The callers that wait here for the end of a run.
     pub(super) ends: EndWaiters,
-    /// Which runs wait for which answer.
+    /// Notified when a run has come to rest here: it waits as a row, is blocked or is over.
+    pub(super) rested: Notify,
+    /// The runs that wait for answers.
     pub(super) answers: AnswerWaiters,
     pub(super) max_recovery_attempts: u32,
     /// The driver. It is handed in, because much of what it calls starts other runs.
@@ -47,6 +51,7 @@ impl Inner {
             host_values: HostValues::default(),
             runs,
             ends,
+            rested: Notify::new(),
             answers,
             max_recovery_attempts: MAX_RECOVERY_ATTEMPTS,
             carry_out,

@@ -116,3 +116,5 @@ pub use turns::{Loop, Turn};
 #[cfg(feature = "agent")]
 pub(crate) use unregistered::Unregistered;
 pub use workflow::{Workflow, WorkflowFn};
+
+pub use crate::store::{RunCursor, RunFilter, RunPage, RunStateName};

@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::live::{HeldCall, Live, Open, Stop};
 use super::oversized;
 use super::replay::Recorded;
-use crate::exec::{Answer, ExecError, Operation, look_only};
+use crate::exec::{Answer, ExecError, Operation, look_only, unless_panicked};
 use crate::id::RecordId;
 use crate::ledger::{Decision, Record, State};
 use crate::payload::Stored;
@@ -125,7 +125,9 @@ pub(super) fn settle_dropped(live: &Live, id: RecordId) {
     let (core, tenant) = (live.core.clone(), live.tenant.clone());
     core.tracker.clone().spawn(async move {
         let settled = match core.group.record_at(&tenant, id).await {
-            Ok(Some(record)) if record.state == State::Started => look_only(&core, &record).await,
+            Ok(Some(record)) if record.state == State::Started => {
+                unless_panicked(&record.key, Box::pin(look_only(&core, &record))).await
+            }
             _ => Ok(()),
         };
         if let Err(error) = settled {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::again::Again;
+use super::again::{Again, Unstable};
 use super::child::lineage::PLACE;
 use super::identity::{Identity, Kind};
 use crate::clock::Timestamp;
@@ -179,10 +179,11 @@ impl Replay {
             let response = response.clone();
             return Some(Recorded::Own { record: *record, request_hash: *request_hash, response });
         }
-        self.turns.values().any(|turn| turn.uses.contains_key(key)).then(|| {
+        let is_used = self.turns.values().any(|turn| turn.uses.contains_key(key));
+        if is_used || self.again.unstable().any(|past| past.key == key.as_str()) {
             self.asked_uses.insert(key.clone());
-            Recorded::SharedEffect
-        })
+        }
+        is_used.then_some(Recorded::SharedEffect)
     }
 
     /// The key of the recorded call that answers this call of the code although its key is another one: a person was
@@ -194,7 +195,9 @@ impl Replay {
         tool: &str,
         request: RequestHash,
     ) -> Option<OperationKey> {
-        if self.unstable.is_empty() || self.turns.values().any(|turn| turn.calls.contains_key(key)) {
+        let is_recorded = |turn: &PastTurn| turn.calls.contains_key(key) || turn.uses.contains_key(key);
+        let has_none = self.unstable.is_empty() && self.again.unstable().next().is_none();
+        if has_none || self.turns.values().any(is_recorded) {
             return None;
         }
         let calls = self.turns.values().flat_map(|turn| turn.calls.values());
@@ -206,7 +209,19 @@ impl Replay {
                 && !self.kept.contains(&record)
                 && !self.asked.contains(&call.record)
         };
-        calls.filter(answers).min_by_key(|call| call.record).map(|call| call.key.clone())
+        let own = calls.filter(answers).min_by_key(|call| call.record).map(|call| call.key.clone());
+        own.or_else(|| self.stable_key_of_origin(tool, request))
+    }
+
+    /// The same for a call of the run from which this one was begun.
+    fn stable_key_of_origin(&self, tool: &str, request: RequestHash) -> Option<OperationKey> {
+        let answers =
+            |past: &&Unstable| past.answers(tool, request) && !self.kept.contains(&past.record.to_string());
+        let calls = self.again.unstable().filter(answers).map(|past| {
+            let key = OperationKey::stored(past.key.as_str());
+            (past.record, key)
+        });
+        calls.filter(|(_, key)| !self.asked_uses.contains(key)).min().map(|(_, key)| key)
     }
 
     /// Notes that the code asks for this checkpoint: for its result, or for the error in its place.

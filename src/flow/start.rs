@@ -15,10 +15,11 @@ use super::handle::RunHandle;
 use super::inner::Inner;
 use super::queue::Choice;
 use super::row::NewRow;
+use super::signal::OWN;
 use super::workflow::Registered;
 use crate::clock::Timestamp;
 use crate::exec::{Core, to_the_end};
-use crate::id::{RunId, Tenant};
+use crate::id::{IdError, RunId, Tenant};
 use crate::ledger::{RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::store::{Change, InQueue, OrderingKey, Refusal, Run, Store as _, Ticket, Verdict};
@@ -62,7 +63,8 @@ impl<O> StartRun<O> {
 }
 
 impl<O: DeserializeOwned + 'static> StartRun<O> {
-    /// A start key: the same key and input give the same run; another input is a conflict.
+    /// A start key: the same key and input give the same run; another input is a conflict. A key that begins with `~` is
+    /// refused.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
@@ -84,7 +86,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         self
     }
 
-    /// What the run is counted under by [`Queue::per_key`](crate::Queue::per_key), beside its tenant.
+    /// The key that [`Queue::per_key`](crate::Queue::per_key) counts the run under, beside its tenant.
     pub fn queue_key(mut self, key: impl Into<String>) -> Self {
         self.choice.key = Some(key.into());
         self
@@ -96,7 +98,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         self
     }
 
-    /// How long the run may take, from now on; this, and not what is said [of its workflow](crate::flow::Workflow::deadline). A
+    /// The time that the run may take, from now on. It replaces the one [of its workflow](crate::flow::Workflow::deadline). A
     /// run that has not ended by then is cancelled, as by [`RunHandle::cancel`]: whether it is under way, waits, is queued, paused or
     /// blocked. A call that is under way is followed to its end first. A start whose key was used before is given the run that there
     /// is, with the deadline that this one has.
@@ -172,10 +174,14 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         }
     }
 
-    /// What is to be started, if it can be.
+    /// The run to be started, or the error that prevents it.
     pub(super) async fn checked(self) -> Result<(Arc<Inner>, NewRun), RunError> {
         let Self { inner, tenant, workflow, input, key, reject, choice, deadline, .. } = self;
         let workflow = workflow?;
+        // Under a key of the engine's, such as that of a child or a tick, that child or tick would not begin.
+        if key.as_deref().is_some_and(|key| key.starts_with(OWN)) {
+            return Err(IdError::Reserved { what: "start key" }.into());
+        }
         let queue = inner.queues.place(workflow.queue.as_ref(), choice)?;
         let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
         let input = input?.within(&inner.core.limits)?;

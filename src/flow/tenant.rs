@@ -18,7 +18,7 @@ use crate::exec::{
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::exec::{OwnConnection, inbox};
 use crate::id::{QuestionId, RunId, Tenant};
-use crate::store::{QuestionCount, Resolution, Store as _};
+use crate::store::{QuestionCount, Resolution, RunCursor, RunFilter, RunPage, Store as _};
 
 /// The engine as one tenant sees it.
 #[derive(Clone)]
@@ -77,7 +77,7 @@ impl TenantClient {
         (self.inner.clone(), self.tenant.clone())
     }
 
-    /// What carries out, and for whom.
+    /// The engine and the tenant of these operations.
     pub(crate) fn core(&self) -> (Arc<crate::exec::Core>, Tenant) {
         (self.inner.core.clone(), self.tenant.clone())
     }
@@ -92,6 +92,38 @@ impl TenantClient {
         let after = after.unwrap_or(RunId(i64::MIN));
         let rows = self.inner.core.group.run_list(&self.tenant, after, 1000).await?;
         Ok(rows.into_iter().map(RunStatus::from).collect())
+    }
+
+    /// A page of the runs that a filter takes, from behind a cursor on, with at most `limit` runs.
+    ///
+    /// ```no_run
+    /// # async fn stuck(engine: counterfoil::Engine) -> Result<(), Box<dyn std::error::Error>> {
+    /// use counterfoil::flow::{RunFilter, RunStateName};
+    ///
+    /// let acme = engine.tenant("acme")?;
+    /// let (blocked, mut after) = (RunFilter::new().state(RunStateName::Blocked), None);
+    /// loop {
+    ///     let page = acme.list_runs(&blocked, after.as_ref(), 50).await?;
+    ///     page.runs.iter().for_each(|run| println!("{run}"));
+    ///     after = page.next;
+    ///     if after.is_none() {
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the cursor belongs to a list in another order, or the store fails.
+    pub async fn list_runs(
+        &self,
+        filter: &RunFilter,
+        after: Option<&RunCursor>,
+        limit: u32,
+    ) -> Result<RunPage<RunStatus>, RunError> {
+        after.map_or(Ok(()), |after| after.fits(filter))?;
+        let page = self.inner.core.group.run_page(&self.tenant, filter, after, limit).await?;
+        Ok(page.map(RunStatus::from))
     }
 
     /// The open questions, the oldest first: all of them, or a [page](Questions::limit).
@@ -114,7 +146,7 @@ impl TenantClient {
         self.questions().answered()
     }
 
-    /// How many questions of each kind there are, open and answered.
+    /// The number of questions of each kind, open and answered.
     pub async fn count_questions(&self) -> Result<Vec<QuestionCount>, RunError> {
         Ok(count_questions(&self.inner.core, &self.tenant).await?)
     }

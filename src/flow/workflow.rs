@@ -46,7 +46,7 @@ where
 /// For how long runs are kept once they have ended, unless their workflow says otherwise.
 const KEPT: Duration = Duration::from_hours(90 * 24);
 
-/// What the engine polls.
+/// The future that the engine polls.
 pub(super) type Body = BoxFuture<'static, Result<Payload, Failure>>;
 type Start = dyn Fn(Ctx, &Payload) -> Result<Body, PayloadError> + Send + Sync;
 
@@ -81,11 +81,11 @@ pub(super) struct Registered {
     pub(super) calls: Option<BTreeSet<String>>,
     /// The queue that its runs are put into, unless another one is chosen.
     pub(super) queue: Option<String>,
-    /// What each of its runs may use up, if that is limited.
+    /// The budget of each run, if there is one.
     pub(super) budget: Option<Budget>,
-    /// How long each of its runs may take, unless its start says otherwise.
+    /// The time that each run may take, unless its start says otherwise.
     pub(super) deadline: Option<Deadline>,
-    /// How long its runs are kept once they have ended.
+    /// The retention of ended runs.
     pub(super) retention: Retention,
 }
 

@@ -60,6 +60,7 @@ pub enum Health {
 
 impl ErrorKind {
     /// The health of the provider that the error shows.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub const fn health(self) -> Health {
         match self {
             Self::RateLimited

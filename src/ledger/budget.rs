@@ -104,6 +104,7 @@ impl Budget {
     ///
     /// # Errors
     /// [`BudgetExceeded`], which names the budget.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn afford(
         &self,
         spent: &BudgetUsage,

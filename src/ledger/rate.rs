@@ -77,7 +77,7 @@ impl Bucket {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use counterfoil::clock::Boot;
+    /// use counterfoil::Boot;
     /// use counterfoil::ledger::{Bucket, Rate};
     ///
     /// let (rate, now) = (Rate::per_second(4), Boot(Duration::from_secs(7)));

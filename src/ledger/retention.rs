@@ -104,6 +104,7 @@ impl Retention {
 
     /// The record with its time counted from `now` on, because it was requested; `None` if the change is not worth a
     /// write.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn touched(&self, record: &Record, now: Timestamp) -> Option<Record> {
         let CountedFrom::LastAccess = self.from else { return None };
         let (kept, until) = (record.kept_until?, self.until(now)?);
@@ -120,6 +121,7 @@ impl Retention {
     /// never before the last retry that may come for the record. `None`: nothing is left, and the key counts as new.
     ///
     /// A call that for certain did not happen leaves nothing in any mode: a retry would do it anyway.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn left(
         &self,
         record: &Record,

@@ -62,6 +62,7 @@ pub enum RetryDecision {
 
 impl ErrorKind {
     /// The decision that follows this error, for an effect of this class at a provider of this contract class.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub const fn decision(self, effect: EffectClass, contract: ContractClass) -> RetryDecision {
         use RetryDecision::{DoNotRetry, Escalate, Reconcile, Retry};
         match self {

@@ -29,6 +29,9 @@ pub struct Review {
     pub for_whom: Option<String>,
     /// The content that the reviewers see.
     pub content: Value,
+    /// The content of the version before, if there was one: reviewers see what has changed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
     /// The content hash that an approval is bound to, in hexadecimal.
     pub digest: String,
     /// The names of the people who may decide. Empty: all whom the host's [`Reviewers`](crate::exec::Reviewers)
@@ -271,6 +274,7 @@ impl Review {
             what: package.what().to_owned(),
             for_whom: package.whom().map(ToOwned::to_owned),
             content: package.content()?.decode()?,
+            before: None,
             digest: digest.to_owned(),
             reviewers: policy.reviewers.clone(),
             quorum: policy.quorum,
@@ -293,6 +297,11 @@ impl Review {
     /// The id of the review that answers a question.
     pub(crate) fn id_of(question: QuestionId) -> String {
         format!("undo/{question}")
+    }
+
+    /// The review as the next version of another one.
+    pub(crate) fn following(self, before: Self) -> Self {
+        Self { before: Some(before.content), ..self }
     }
 
     /// The number of people who were in favour.

@@ -17,9 +17,13 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-pub use parse::parse;
-pub use secret::{DigestKey, Secret};
+pub use secret::Secret;
 pub(crate) use secret::{is_secret, noticing};
+
+unstable_core! {
+    pub use parse::parse;
+    pub use secret::DigestKey;
+}
 
 /// True if JSON carries the value exactly and the value nests no deeper than `serde_json` reads back.
 #[cfg(feature = "http")]

@@ -6,12 +6,18 @@ pub mod api;
 mod body;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "dashboard")]
+pub mod dashboard;
 #[cfg(feature = "_doors")]
 pub mod door;
+#[cfg(feature = "api")]
+mod events;
 #[cfg(feature = "fence")]
 pub mod fence;
 #[cfg(feature = "guard-service")]
 pub mod guard_service;
+#[cfg(any(feature = "cli", feature = "dashboard"))]
+mod harmless;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "sink-http")]

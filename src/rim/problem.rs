@@ -34,6 +34,12 @@ impl<P: Kind> Details<P> {
         Self { problem, status: problem.status(), members, retry_after: None, location: None }
     }
 
+    /// The problem in words.
+    #[cfg(feature = "dashboard")]
+    pub(super) fn detail(&self) -> &str {
+        self.members["detail"].as_str().unwrap_or_default()
+    }
+
     /// The response. `types` is the prefix of the type URI.
     pub(super) fn response(self, types: &str) -> Response<Bytes> {
         let Self { problem, status, mut members, retry_after, location } = self;

@@ -1,12 +1,18 @@
 //! The end of a simulation, which the user's checks inspect.
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::machine::{Told, Trial};
 use super::timeline::Happened;
 use super::world::Effect;
+use crate::flow::{PastCall, RunStatus};
+use crate::id::RunId;
+#[cfg(feature = "unstable-core")]
 use crate::ledger::Record;
-use crate::store::{Question, QuestionKind, Run, SharedEffect};
+use crate::store::{Question, QuestionKind};
+#[cfg(feature = "unstable-core")]
+use crate::store::{Run, SharedEffect};
 
 /// The state at the end of a simulation, which a check inspects.
 pub struct End<'a> {
@@ -42,17 +48,36 @@ impl End<'_> {
         self.trial.world.effects()
     }
 
+    /// The calls in the ledger, those of all runs and tenants.
+    pub fn calls(&self) -> Vec<PastCall> {
+        self.trial.disk.model.records().iter().map(PastCall::from).collect()
+    }
+
+    /// The status of each run.
+    pub fn runs(&self) -> Vec<RunStatus> {
+        self.trial.disk.model.runs().into_iter().map(RunStatus::from).collect()
+    }
+
+    /// The input of a run. `None` if the run is unknown, or its input is large or not of this type.
+    pub fn input<I: DeserializeOwned>(&self, run: RunId) -> Option<I> {
+        let row = self.trial.disk.model.runs().into_iter().find(|row| row.id == run)?;
+        row.input.inline()?.decode().ok()
+    }
+
     /// All records of the ledger.
+    #[cfg(feature = "unstable-core")]
     pub fn records(&self) -> Vec<Record> {
         self.trial.disk.model.records()
     }
 
-    /// All runs of the ledger.
-    pub fn runs(&self) -> Vec<Run> {
+    /// The row of each run.
+    #[cfg(feature = "unstable-core")]
+    pub fn rows(&self) -> Vec<Run> {
         self.trial.disk.model.runs()
     }
 
     /// The effects from whose records other runs were answered.
+    #[cfg(feature = "unstable-core")]
     pub fn uses(&self) -> Vec<SharedEffect> {
         self.trial.disk.model.uses()
     }

@@ -156,6 +156,7 @@ pub struct Replay {
     /// The violations that were found.
     pub violations: Vec<Violation>,
     /// All events of the simulation.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub events: Vec<Event>,
 }
 

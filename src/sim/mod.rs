@@ -42,22 +42,27 @@ mod world;
 
 use std::sync::Arc;
 
-pub use crate::crash::{CrashPoint, UnknownPoint, Watch};
+pub use crate::crash::{CrashPoint, UnknownPoint};
 pub use check::{Rule, Violation};
 pub use clock::SimClock;
 pub use end::End;
 pub use explore::Replay;
-pub use process::{Crossings, KillAt};
 pub use question::{OpenQuestion, truthful};
 pub use report::{Failing, Report};
-pub use schedule::{Fault, Incident, Schedule, Stop, UnknownIncident};
+pub use schedule::{Schedule, UnknownIncident};
 pub use service::{Offer, Page, Service};
 pub use simulation::Simulation;
 pub use sink::Listener;
 pub use suite::{Explored, Options, Results, Suite, SuiteError};
-pub use timeline::{Event, Happened};
 pub use wire::Request;
 pub use world::{Effect, World};
+
+unstable_core! {
+    pub use crate::crash::Watch;
+    pub use process::{Crossings, KillAt};
+    pub use schedule::{Fault, Incident, Stop};
+    pub use timeline::{Event, Happened};
+}
 
 #[cfg(feature = "sqlite")]
 use database::Database;
@@ -69,6 +74,7 @@ use crate::tool::Witness;
 
 impl ExecutorBuilder {
     /// Notifies `watch` of every crash point that is crossed.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn watch(self, watch: Arc<dyn Watch>) -> Self {
         let probe = Probe::of(watch.clone());
         let watched = self.wrap_store(move |store| Arc::new(store::Watched::new(store, probe)));
@@ -81,6 +87,7 @@ impl ExecutorBuilder {
 
 impl EngineBuilder {
     /// Notifies `watch` of every crash point that is crossed.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn watch(self, watch: Arc<dyn Watch>) -> Self {
         self.with(|executor| executor.watch(watch))
     }

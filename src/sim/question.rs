@@ -12,6 +12,7 @@ pub struct OpenQuestion<'a> {
     /// The question to be answered.
     pub question: &'a Question,
     /// The record that the question is about, if any.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub record: Option<&'a Record>,
     /// The world, in which a person can look for effects.
     pub world: &'a World,

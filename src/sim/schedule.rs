@@ -292,11 +292,13 @@ pub struct Schedule(Vec<Incident>);
 
 impl Schedule {
     /// A schedule of these incidents.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn new(incidents: impl IntoIterator<Item = Incident>) -> Self {
         Self(incidents.into_iter().collect())
     }
 
     /// The incidents of the schedule.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub fn incidents(&self) -> &[Incident] {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What the log and the metrics say of a change that is durable: how runs, calls and questions stand.
+//! The events and metrics of a durable change: the states of runs, calls and questions.
 //!
 //! The events are written here and not where a change is put together. So each event of one kind has the same fields, and the log
 //! never reports what a crash has taken back.

@@ -13,7 +13,7 @@ use crate::panics::quietly;
 const REMINDER: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_mins(10);
 
-/// What was asked of the database. A full disk takes no writes and answers all reads.
+/// The kind of request to the database. A full disk takes no writes and answers all reads.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
     not(feature = "postgres"),
@@ -24,7 +24,7 @@ pub(crate) enum Side {
     Write,
 }
 
-/// Whether a database is away.
+/// The state of a database that may be away.
 #[derive(Debug)]
 pub struct Outage {
     clock: SharedClock,
@@ -46,7 +46,7 @@ struct Away {
     writes: bool,
 }
 
-/// What is to be logged.
+/// The event to be logged.
 enum Report {
     Begins,
     Lasts { away: Duration, tries: u64 },
@@ -128,6 +128,11 @@ impl Outage {
             let away_ms = since.until(self.clock.boot()).as_millis();
             quietly(|| tracing::info!(away_ms, tries, "database back"));
         }
+    }
+
+    /// True if the log has said that the database is away, and not that it is back.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.is_away.load(Ordering::Acquire) && self.away().as_ref().is_some_and(|away| away.is_reported)
     }
 
     /// The time since which the database is away; zero while it is there.

@@ -16,6 +16,8 @@ macro_rules! reads {
             /// Committed records of a tenant that were written at `since` or later, in key order from behind `after`
             /// on.
             record_committed(tenant: &'a Tenant, since: Timestamp, after: &'a str, limit: u32) -> Vec<Record>;
+            /// The records of a tenant whose keys begin with `prefix`, in key order from behind `after` on.
+            record_list(tenant: &'a Tenant, prefix: &'a str, after: &'a str, limit: u32) -> Vec<Record>;
             /// True if a record with this key, or with this key and a further part, was written at `since` or later
             /// and was neither failed nor abandoned.
             record_removed(tenant: &'a Tenant, key: &'a str, since: Timestamp) -> bool;
@@ -75,6 +77,8 @@ macro_rules! reads {
 
             /// The runs of a tenant, from `after` on.
             run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
+            /// A page of the runs that a filter takes, from behind a cursor on, in the order of the filter.
+            run_page(tenant: &'a Tenant, filter: &'a RunFilter, after: Option<&'a RunCursor>, limit: u32) -> RunPage<Run>;
 
             /// The queues in which runs of any tenant wait, by name.
             queue_waiting() -> Vec<String>;
@@ -114,6 +118,10 @@ macro_rules! reads {
             outbox_aggregate(tenant: &'a Tenant, name: &'a str) -> Option<Aggregate>;
             /// The aggregate that is set aside until this question is answered.
             outbox_set_aside(tenant: &'a Tenant, question: QuestionId) -> Option<Aggregate>;
+            /// The aggregates of a tenant that are set aside, in the order of their questions from behind `after` on.
+            outbox_all_set_aside(tenant: &'a Tenant, after: QuestionId, limit: u32) -> Vec<Aggregate>;
+            /// The event of an aggregate at a position, published or not.
+            outbox_at(tenant: &'a Tenant, aggregate: &'a str, seq: i64) -> Option<OutboxEvent>;
 
             /// A signal, received or not.
             signal_find(tenant: &'a Tenant, run: RunId, name: &'a str, id: &'a str) -> Option<Signal>;

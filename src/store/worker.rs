@@ -51,6 +51,11 @@ pub struct ClusterStatus {
 impl Worker {
     /// The version of counterfoil that a worker of this build runs: a store records it when the worker enrols.
     pub const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+
+    /// The name that the worker was given: the part of its [unique name](Self::name) before the last slash.
+    pub fn given_name(&self) -> Option<&str> {
+        self.name.rsplit_once('/').map(|(given, _)| given)
+    }
 }
 
 table! { Worker in "worker", Own by (fence) {

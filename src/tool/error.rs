@@ -79,6 +79,36 @@ pub struct Accepted {
     pub external_ref: Option<String>,
 }
 
+/// Sorts an input or output error by what the call may have done by then, so that `?` can be used in a tool.
+///
+/// | the error | becomes |
+/// | --- | --- |
+/// | a connection was refused | [`Unreachable`](ErrorKind::Unreachable): nothing was sent |
+/// | the time was over | [`TimeoutDuringEffect`](ErrorKind::TimeoutDuringEffect) |
+/// | any other | [`Unknown`](ErrorKind::Unknown): a part of the request may have gone out before |
+///
+/// Report an error from before the first byte yourself, as [`not_sent`](Self::not_sent): it needs no lookup.
+///
+/// ```
+/// use std::io::{Error, ErrorKind as Io};
+/// use counterfoil::ledger::ErrorKind;
+/// use counterfoil::tool::ToolError;
+///
+/// assert_eq!(ToolError::from(Error::from(Io::ConnectionRefused)).kind, ErrorKind::Unreachable);
+/// assert_eq!(ToolError::from(Error::from(Io::BrokenPipe)).kind, ErrorKind::Unknown);
+/// ```
+impl From<std::io::Error> for ToolError {
+    fn from(error: std::io::Error) -> Self {
+        use std::io::ErrorKind as Io;
+        let text = in_full(&error);
+        match error.kind() {
+            Io::ConnectionRefused => Self::not_sent(text),
+            Io::TimedOut | Io::WouldBlock => Self::new(ErrorKind::TimeoutDuringEffect, text),
+            _ => Self::unknown(text),
+        }
+    }
+}
+
 impl ToolError {
     /// An error of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {

@@ -19,7 +19,7 @@ pub(crate) fn sends_once() -> ClientBuilder {
 
 /// The same with settings of the host. Each request has a connection of its own: on one that the provider is closing, a
 /// request would be lost, and its outcome unknown.
-#[cfg(feature = "tool-http")]
+#[cfg(any(feature = "tool-http", all(feature = "mcp-http", feature = "sqlite")))]
 pub(crate) fn sends_once_on_new_connections(builder: ClientBuilder) -> ClientBuilder {
     never_again(builder).pool_max_idle_per_host(0)
 }

@@ -39,7 +39,7 @@ pub use dynamic::DynamicTool;
 pub use error::{Accepted, Done, ToolError};
 pub(crate) use error::{causes, debug_in_full, in_full};
 pub use guarantee::Guarantee;
-#[cfg(feature = "tool-http")]
+#[cfg(any(feature = "tool-http", all(feature = "mcp-http", feature = "sqlite")))]
 pub(crate) use http::sends_once_on_new_connections;
 #[cfg(feature = "_reqwest")]
 pub(crate) use http::{retry_after, sends_once};

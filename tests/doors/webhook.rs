@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::Request;
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::door::{Decided, DoorDecision, Reaction};
 use counterfoil::fence::{Fenced, RedisFence};
 use counterfoil::policy::Policy;
 use counterfoil::webhook::{Scheme, Webhook, WebhookBuilder, WebhookConfigError};
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Executor, Tenant};
 use http_body_util::Full;
 use sqlx::sqlite::SqliteConnection;

@@ -23,6 +23,14 @@ impl Place {
         Self::Postgres(Schema::new())
     }
 
+    /// Another one on the same store.
+    pub(crate) fn another(&self) -> Self {
+        match self {
+            Self::Sqlite(_) => Self::sqlite(),
+            Self::Postgres(_) => Self::postgres(),
+        }
+    }
+
     /// An executor on this ledger, to be given its tools.
     pub(crate) fn executor(&self) -> ExecutorBuilder {
         match self {

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::store::postgres::Postgres;
 use counterfoil::store::{OpenError, StoreError};
+use counterfoil::{Clock as _, SystemClock};
 
 use crate::harness::cluster::{Plan, at_work};
 use crate::harness::process::Program;

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::flow::{FailureCode, RunError, RunHandle, RunState, RunStatus, Sent, TenantClient};
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Ctx, Engine, Failure, Queue, Turn};
 use serde::{Deserialize, Serialize};
 

@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::door::Reaction;
 use counterfoil::queue::{Incoming, QueueConsumer, QueueError, RabbitQueue};
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Executor, Tenant};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::id::{Entropy as _, SystemEntropy};
+use counterfoil::{Clock as _, SystemClock};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 

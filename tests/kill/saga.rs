@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::flow::{EffectOutcome, FailureCode, RunError, RunHandle, RunState};
 use counterfoil::ledger::{Contract, LookupResult, Undone};
 use counterfoil::sim::CrashPoint;
 use counterfoil::store::postgres::Options;
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Ctx, Engine, Failure, Key, QuestionId, Tenant};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;

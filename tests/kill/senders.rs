@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config as StreamConfig, Stream};
-use counterfoil::clock::{Clock as _, SystemClock};
+use counterfoil::{Clock as _, SystemClock};
 use reqwest::Client;
 
 use crate::harness::sender::signed;

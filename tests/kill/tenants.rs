@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use counterfoil::Engine;
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::store::postgres::Options;
+use counterfoil::{Clock as _, SystemClock};
 use reqwest::{Client, Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

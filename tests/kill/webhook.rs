@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::post_service;
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::door::Reaction;
 use counterfoil::webhook::{Scheme, Webhook, WebhookEvent};
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Ctx, Engine, Executor, Failure, Tenant};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};

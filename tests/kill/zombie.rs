@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::ledger::{Record, State};
 use counterfoil::store::{QuestionKind, RunState};
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{QuestionId, Tenant};
 use rustix::process::Signal;
 

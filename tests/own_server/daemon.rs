@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
+use counterfoil::{Clock as _, SystemClock};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 

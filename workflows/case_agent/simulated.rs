@@ -1,8 +1,8 @@
 //! The agent in a simulated world: crashed wherever its process can die, its model behind a wire that loses requests
 //! and answers.
 
+use counterfoil::Clock as _;
 use counterfoil::agent::{Model, Prompt, Reply};
-use counterfoil::clock::Clock as _;
 use counterfoil::sim::{End, Offer, Request, Simulation, World};
 use counterfoil::tool::{Call, Done, ToolError};
 
@@ -64,8 +64,8 @@ fn each_thing_once(end: &End<'_>) -> Result<(), String> {
 }
 
 fn asked_five_times(end: &End<'_>) -> Result<(), String> {
-    let records = end.records();
-    let asked = records.iter().filter(|record| record.operation.as_str() == "model/clerk").count();
+    let calls = end.calls();
+    let asked = calls.iter().filter(|call| call.tool == "model/clerk").count();
     let expected = if end.succeeded() { 5..=5 } else { 0..=5 };
     if expected.contains(&asked) { Ok(()) } else { Err(format!("{asked} model calls are recorded")) }
 }

@@ -139,11 +139,9 @@ impl Compensate for SendDecision {
 /// The same in a simulated world, with its people.
 #[cfg(feature = "sim")]
 pub mod simulated {
-    use counterfoil::flow::EffectOutcome;
-    use counterfoil::payload::Stored;
+    use counterfoil::Engine;
+    use counterfoil::flow::{EffectOutcome, RunState, RunStatus};
     use counterfoil::sim::{Effect, End, Offer, Simulation, World, truthful};
-    use counterfoil::store::{Run, RunState};
-    use counterfoil::{Engine, Failure};
 
     use super::super::client::{Place, Provider};
     use super::super::simulated::{DESK, Simulated};
@@ -216,13 +214,12 @@ pub mod simulated {
     /// so.
     fn sent(end: &End<'_>) -> Result<(), String> {
         for run in end.runs() {
-            let Stored::Inline(input) = &run.input else { continue };
-            let id = input.decode::<Case>().map_err(|error| error.to_string())?.id;
+            let Some(Case { id, .. }) = end.input(run.id) else { continue };
             let effects = end.effects();
             let corrected = |e: &&Effect| e.reference.starts_with(&format!("{id} withdrawn"));
             let (sent, corrected) = (end.count(DESK, &id), effects.iter().filter(corrected).count());
-            let stand = match (&run.state, undone(&run)?) {
-                (RunState::Succeeded { .. }, _) => Some(1),
+            let stand = match (&run.state, undone(&run)) {
+                (RunState::Succeeded, _) => Some(1),
                 (RunState::Failed { .. }, true) => Some(0),
                 (RunState::Failed { .. }, false) if sent == 0 => Some(0),
                 _ => None, // asked about, and nothing is said
@@ -235,11 +232,10 @@ pub mod simulated {
         Ok(())
     }
 
-    fn undone(run: &Run) -> Result<bool, String> {
-        let RunState::Failed { failure } = &run.state else { return Ok(false) };
-        let failure: Failure = failure.decode().map_err(|error| error.to_string())?;
-        Ok(!failure.effects.is_empty()
-            && failure.effects.iter().all(|effect| effect.became == EffectOutcome::Undone))
+    fn undone(run: &RunStatus) -> bool {
+        let RunState::Failed { failure } = &run.state else { return false };
+        !failure.effects.is_empty()
+            && failure.effects.iter().all(|effect| effect.became == EffectOutcome::Undone)
     }
 
     /// Each kind of event of a case under one id, however often it was published.

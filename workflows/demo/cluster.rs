@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock, Timestamp};
 use counterfoil::ledger::{Basis, Record};
 use counterfoil::store::{Question, Run, RunState, Store};
+use counterfoil::{Clock as _, SystemClock, Timestamp};
 use counterfoil::{Fence, QuestionId, Tenant};
 use rustix::process::Signal;
 use serde_json::json;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::flow::{EffectOutcome, RunError, TenantClient};
 use counterfoil::inbox::{Message as Delivered, Processed};
 use counterfoil::outbox::{Event, PublishResult, Sink, SinkError};
 use counterfoil::store::sqlite::Sqlite;
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Ctx, Engine, Failure};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Executor as _};

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use counterfoil::Executor;
-use counterfoil::clock::{Clock as _, SystemClock};
+use counterfoil::{Clock as _, SystemClock};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnection;

@@ -25,8 +25,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::id::{Entropy as _, SystemEntropy};
+use counterfoil::{Clock as _, SystemClock};
 use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use counterfoil::Tenant;
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::ledger::ErrorKind;
 use counterfoil::sim::{CrashPoint, Watch as _};
 use counterfoil::tool::ToolError;
+use counterfoil::{Clock as _, SystemClock};
 use serde::{Deserialize, Serialize};
 
 use super::Failed;

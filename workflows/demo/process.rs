@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use counterfoil::clock::{Boot, Clock as _, SystemClock};
+use counterfoil::{Boot, Clock as _, SystemClock};
 use rustix::process::Signal;
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use counterfoil::clock::{Boot, Clock as _, SystemClock};
 use counterfoil::exec::StartError;
 use counterfoil::flow::{RunError, RunHandle, RunState, TenantClient};
 use counterfoil::ledger::{Basis, Look, Reason, Record, State};
 use counterfoil::sim::{CrashPoint, KillAt, Watch};
 use counterfoil::store::{OpenError, QuestionKind, Resolution, StoreError};
+use counterfoil::{Boot, Clock as _, SystemClock};
 use counterfoil::{Engine, Executor, Tenant};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

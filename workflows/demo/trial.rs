@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use counterfoil::Tenant;
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::sim::CrashPoint;
 use counterfoil::store::QuestionKind;
+use counterfoil::{Clock as _, SystemClock};
 
 use super::Failed;
 use super::case_notice::classes::{Class, reference};

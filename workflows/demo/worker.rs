@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock, Timestamp};
 use counterfoil::flow::{EngineBuilder, RunError, TenantClient};
 use counterfoil::sim::{CrashPoint, Watch};
 use counterfoil::store::Store;
 #[cfg(feature = "postgres")]
 use counterfoil::store::postgres::{Options, Postgres};
 use counterfoil::store::sqlite::Sqlite;
+use counterfoil::{Clock as _, SystemClock, Timestamp};
 use counterfoil::{Engine, Tenant};
 use futures_util::StreamExt as _;
 use futures_util::stream;

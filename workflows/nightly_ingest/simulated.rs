@@ -1,6 +1,6 @@
 //! The nightly ingest in a simulated world: wherever a process dies, no tick is lost and none begins two runs.
 
-use counterfoil::clock::Clock as _;
+use counterfoil::Clock as _;
 use counterfoil::ledger::LookupResult;
 use counterfoil::sim::{End, Offer, Service, Simulation};
 use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, contract, effect};

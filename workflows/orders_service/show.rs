@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Engine, client_key};
 use futures_util::future::try_join_all;
 use reqwest::{Client, RequestBuilder};

@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use counterfoil::clock::{Clock as _, SystemClock};
+use counterfoil::{Clock as _, SystemClock};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::RequestBuilder;
 use sha2::Sha256;

@@ -56,7 +56,8 @@ impl Plan {
         let mut former = again.all_former();
         former.extend(children(&void));
         let former = former.into_iter().collect();
-        let mark = Mark { origin: Some(origin), until, former, ..self.mark(&again, &past, point)? };
+        let unstable = past.unstable();
+        let mark = Mark { origin: Some(origin), until, former, unstable, ..self.mark(&again, &past, point)? };
         let (step, large) = self.checkpoint(run.id, run.base, &id, &mark)?;
         let lane = core.new_lane();
         // The ends go into the lane of the row, before the row: until the row exists they belong to no run.
@@ -87,9 +88,8 @@ impl Plan {
 
     /// A checkpoint of the origin as the fork is given it. `None` if the fork does not get it.
     fn given(&self, run: &Run, step: &PastStep) -> Option<Step> {
-        // Decisions about the origin's effects stay with the origin.
-        let given = !matches!(step.kind, StepKind::Kept | StepKind::Again);
-        given.then(|| Step {
+        // The origin's marks are carried on separately.
+        (step.kind != StepKind::Again).then(|| Step {
             tenant: self.tenant.clone(),
             run: run.id,
             turn: step.turn,

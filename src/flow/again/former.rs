@@ -30,7 +30,8 @@ pub(in crate::flow) async fn child_begun_again(
     // Earlier decisions about keys hold, and so do those that were made when the parent was begun again.
     let mut anew: Vec<Anew> = again.anew().cloned().collect();
     anew.extend(parent.iter().flat_map(|mark| mark.anew.iter().cloned()));
-    for record in recorded(core, tenant, &history).await.map_err(|source| failed(former, source))? {
+    let records = recorded(core, tenant, &history).await.map_err(|source| failed(former, source))?;
+    for record in &records {
         // An effect that was undone completely is no longer there: it is done under the next revision of its key.
         if matches!(record.state, State::Compensated { whole: true, .. })
             && is_named_after(&record.key, named)
@@ -40,7 +41,7 @@ pub(in crate::flow) async fn child_begun_again(
         }
     }
     // The children of the former run are begun again with it.
-    let past = Past::of(run.base, history.steps, &again);
+    let past = Past { records, ..Past::of(run.base, history.steps, &again) };
     let mut places = again.all_former();
     places.extend(children(&past.steps.iter().collect::<Vec<_>>()));
     let former = places.into_iter().collect();
@@ -53,6 +54,7 @@ pub(in crate::flow) async fn child_begun_again(
         anew,
         before,
         former,
+        unstable: again.unstable().cloned().chain(past.unstable()).collect(),
         ..Mark::default()
     };
     Ok(Some((run.number, mark)))

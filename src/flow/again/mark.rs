@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{RecordId, RunId};
-use crate::ledger::{REVISION, unrevised};
+use crate::ledger::{REVISION, Record, RequestHash, unrevised};
+use crate::payload::hex;
 use crate::store::{PastStep, StepKind};
 
 /// The separator between the id of a checkpoint and the number of times that it was made void. Ids of users lack it.
@@ -41,6 +42,10 @@ pub(in crate::flow) struct Mark {
     /// The children that are begun again: the place of each, and its former run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) former: Vec<(Place, RunId)>,
+    /// The records of the run from which this one was begun that answer the same request under any key. Set for a fork,
+    /// and for a child that is begun again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) unstable: Vec<Unstable>,
 }
 
 /// The place of a checkpoint: turn, kind, name and id.
@@ -53,6 +58,28 @@ pub(super) struct Anew {
     pub(super) revision: u32,
     /// The record under the earlier revision, which is kept.
     pub(super) record: RecordId,
+}
+
+/// A recorded call whose key was not stable, and which a person let answer its request under any key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::flow) struct Unstable {
+    pub(in crate::flow) record: RecordId,
+    pub(in crate::flow) key: String,
+    operation: String,
+    /// The request hash in hexadecimal digits.
+    request: String,
+}
+
+impl Unstable {
+    pub(super) fn of(record: &Record) -> Self {
+        let (key, operation) = (record.key.as_str().to_owned(), record.operation.as_str().to_owned());
+        Self { record: record.id, key, operation, request: hex(&record.request_hash.column()) }
+    }
+
+    /// True if the call answers this request of this tool.
+    pub(in crate::flow) fn answers(&self, tool: &str, request: RequestHash) -> bool {
+        self.operation == tool && self.request == hex(&request.column())
+    }
 }
 
 impl Mark {
@@ -146,6 +173,11 @@ impl Again {
     /// The places at which a child is begun again, each with the run that was begun there last.
     pub(super) fn all_former(&self) -> HashMap<Place, RunId> {
         self.marks.iter().flat_map(|mark| mark.former.iter().cloned()).collect()
+    }
+
+    /// The records of the run from which this one was begun that answer the same request under any key.
+    pub(in crate::flow) fn unstable(&self) -> impl Iterator<Item = &Unstable> {
+        self.marks.iter().flat_map(|mark| &mark.unstable)
     }
 
     pub(super) fn anew(&self) -> impl Iterator<Item = &Anew> {

@@ -19,7 +19,7 @@ use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
 pub(super) use former::child_begun_again;
-pub(super) use mark::{AGAIN, Again, Mark, Place};
+pub(super) use mark::{AGAIN, Again, Mark, Place, Unstable};
 use mark::{Anew, bare, next_revision};
 pub(super) use marks::{checkpoint, marks};
 use past::Past;
@@ -29,13 +29,14 @@ use super::child::lineage::begun;
 use super::error::RunError;
 use super::family;
 use super::handle::RunHandle;
+use super::history::PastCall;
 use super::inner::Inner;
 use super::label::Label;
 use super::signal::Sent;
 use crate::clock::Timestamp;
 use crate::exec::{Core, to_the_end};
 use crate::id::{RunId, Tenant};
-use crate::ledger::{OperationKey, Record, State};
+use crate::ledger::{OperationKey, State};
 use crate::payload::Payload;
 use crate::store::{Change, Run, RunState, Step, Store as _, Turns};
 
@@ -133,10 +134,10 @@ impl<How> BeginAgain<How> {
 
     /// The effects from that step on that exist in the world, or may exist. They are not repeated without
     /// [`reissue`](Self::reissue), and not undone without [`compensate`](Self::compensate). This begins no run.
-    pub async fn effects(&self) -> Result<Vec<Record>, RunError> {
+    pub async fn effects(&self) -> Result<Vec<PastCall>, RunError> {
         let (_, _, past) = self.plan.look().await?;
         let from = self.plan.point(&past)?;
-        Ok(past.effects(from).cloned().collect())
+        Ok(past.effects(from).map(PastCall::from).collect())
     }
 }
 

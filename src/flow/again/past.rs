@@ -6,11 +6,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::mark::{Again, Place};
+use super::mark::{Again, Place, Unstable};
 use crate::clock::Timestamp;
 use crate::flow::child::lineage::{begun, ended};
 use crate::flow::identity::Identity;
 use crate::flow::label::Label;
+use crate::flow::replay::UNSTABLE_KEY;
 use crate::id::RunId;
 use crate::ledger::{OperationKey, Record, State};
 use crate::store::{COMMAND, PastStep, Run, RunState, StepKind};
@@ -128,6 +129,14 @@ impl Past {
         let records = self.records.iter().filter(|record| record.created_at >= from);
         let deeds = self.steps.iter().filter(|step| step.at >= from).filter_map(Identity::of_deed);
         records.map(|record| record.id.to_string()).chain(deeds.map(|deed| deed.kept_id())).collect()
+    }
+
+    /// The records that answer the same request under any key, because their keys were not stable.
+    pub(super) fn unstable(&self) -> Vec<Unstable> {
+        let is_mark = |step: &&PastStep| step.kind == StepKind::Kept && step.name == UNSTABLE_KEY;
+        let marked: HashSet<_> = self.steps.iter().filter(is_mark).map(|step| step.id.as_str()).collect();
+        let records = self.records.iter().filter(|record| marked.contains(record.id.to_string().as_str()));
+        records.map(Unstable::of).collect()
     }
 
     /// The effects from this instant on that exist in the world, or may exist: of the run, and of the children that it

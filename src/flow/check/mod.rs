@@ -30,11 +30,12 @@ use super::error::RunError;
 use super::inner::Inner;
 use super::live::{Live, Rest, Stop};
 use super::replay::Replay;
+use super::status::RunStatus;
 use super::workflow::{Body, WorkflowFn, erased};
 use crate::exec::{Core, StartError};
 use crate::id::{RunId, Tenant};
 use crate::panics::message;
-use crate::store::{QuestionKind, ReadOnly, Run, Store as _};
+use crate::store::{QuestionKind, ReadOnly, Store as _};
 
 /// The number of polls after which a body that wakes itself without progress counts as stopped.
 const POLLS: usize = 10_000;
@@ -120,8 +121,10 @@ impl Replayer {
     }
 
     /// The runs of a tenant, from `after` on, at most a thousand.
-    pub async fn runs(&self, tenant: &Tenant, after: Option<RunId>) -> Result<Vec<Run>, RunError> {
-        Ok(self.inner.core.group.run_list(tenant, after.unwrap_or(RunId(i64::MIN)), 1000).await?)
+    pub async fn runs(&self, tenant: &Tenant, after: Option<RunId>) -> Result<Vec<RunStatus>, RunError> {
+        let after = after.unwrap_or(RunId(i64::MIN));
+        let rows = self.inner.core.group.run_list(tenant, after, 1000).await?;
+        Ok(rows.into_iter().map(RunStatus::from).collect())
     }
 
     /// Runs this code against the records of a run, whatever the run's state. The code need not be registered. The

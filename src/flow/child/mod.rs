@@ -89,7 +89,7 @@ struct Asked {
 pub struct Child<O> {
     ctx: Ctx,
     id: RunId,
-    /// How often it was waited for. A wait that lost a select is abandoned for good, and the next is another one.
+    /// The number of waits for the child. A wait that lost a select is abandoned for good, and the next is another one.
     waits: AtomicU32,
     ended: OnceLock<Stored>,
     _output: PhantomData<fn() -> O>,
@@ -158,7 +158,7 @@ impl<O: DeserializeOwned + Send + 'static> ChildRun<O> {
         self.with(|asked| asked.choice.queue = Some(name.into()))
     }
 
-    /// What it is counted under by [`Queue::per_key`](crate::Queue::per_key), beside its tenant.
+    /// The key that [`Queue::per_key`](crate::Queue::per_key) counts the child under, beside its tenant.
     pub fn queue_key(self, key: impl Into<String>) -> Self {
         self.with(|asked| asked.choice.key = Some(key.into()))
     }

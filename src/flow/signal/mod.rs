@@ -30,7 +30,7 @@ use crate::payload::{Payload, Stored};
 use crate::store::{Refusal, Store as _, Verdict};
 use crate::tool::canonical;
 
-/// What a run was told by another.
+/// A message that a run got from another run.
 enum Told {
     /// The signal, now or by the run that the sender was forked from.
     Signal,

@@ -152,9 +152,12 @@ impl Ask {
             }
             let asked = Review::opened(&package, &digest, version, &policy, now)?;
             let review = Review { requested_by: requested_by.clone(), ..asked };
-            let row = match before {
-                Some((row, _)) => next(row, &review, now),
-                None => opened(tenant, &id, &review, now),
+            let (row, review) = match before {
+                Some((row, past)) => {
+                    let review = review.following(past);
+                    (next(row, &review, now), review)
+                }
+                None => (opened(tenant, &id, &review, now), review),
             };
             let change = Change { documents: vec![row.clone()], ..core.change(None) };
             match core.group.commit_one(change).await? {

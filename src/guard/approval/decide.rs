@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::exec::approval::{kind, next, read, review_of, withdrawn};
-use crate::exec::{Core, ExecError, Executor, Said};
+use crate::exec::{Core, ExecError, Executor, Said, unless_panicked};
 use crate::flow::{RunError, TenantClient, Told, heard_as};
 use crate::id::{DeclarationId, IdError, Name, RecordId, RunId, Tenant, checked};
 use crate::ledger::{
@@ -375,6 +375,7 @@ impl IntoFuture for Decide {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.give())
+        let id = self.id.clone();
+        Box::pin(async move { unless_panicked(&id, self.give()).await })
     }
 }

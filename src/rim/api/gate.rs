@@ -17,20 +17,22 @@ use super::routes::Reach;
 use super::token::Tokens;
 use crate::flow::TenantClient;
 use crate::id::Tenant;
+use crate::rim::events::Streams;
 
 /// The state that all requests share.
-pub(super) struct Shared {
-    pub(super) client: TenantClient,
-    pub(super) auth: Arc<dyn Authenticate>,
+pub(in crate::rim) struct Shared {
+    pub(in crate::rim) client: TenantClient,
+    pub(in crate::rim) auth: Arc<dyn Authenticate>,
     pub(super) rates: Rates,
+    pub(in crate::rim) streams: Arc<Streams>,
 }
 
 /// The gate of one route.
 #[derive(Clone)]
-pub(super) struct Gate {
-    pub(super) shared: Arc<Shared>,
-    pub(super) role: Role,
-    pub(super) reach: Reach,
+pub(in crate::rim) struct Gate {
+    pub(in crate::rim) shared: Arc<Shared>,
+    pub(in crate::rim) role: Role,
+    pub(in crate::rim) reach: Reach,
 }
 
 impl Gate {
@@ -39,7 +41,7 @@ impl Gate {
     }
 
     /// The caller, if it may use the route.
-    async fn admit(&self, request: &http::request::Parts) -> Result<Caller, Failed> {
+    pub(in crate::rim) async fn admit(&self, request: &http::request::Parts) -> Result<Caller, Failed> {
         let nobody = || Failed::of(Problem::Unauthenticated, "Send a valid token. Nothing was done.");
         let caller = self.shared.auth.caller(request).await?.ok_or_else(nobody)?;
         let now = self.shared.client.core().0.clock.boot();
@@ -56,7 +58,7 @@ impl Gate {
 }
 
 /// The tenant of a request: the one that its path names, or the caller's only one.
-fn tenant(caller: &Caller, named: Option<&str>) -> Result<Tenant, Failed> {
+pub(in crate::rim) fn tenant(caller: &Caller, named: Option<&str>) -> Result<Tenant, Failed> {
     match (&caller.tenants, named) {
         (TenantScope::One(own), Some(name)) if own.as_str() != name => {
             Err(Failed::of(Problem::Forbidden, "The caller belongs to another tenant."))
@@ -85,5 +87,6 @@ async fn pass(
         parts.extensions.insert(Tokens::of(client));
     }
     parts.extensions.insert(caller);
+    parts.extensions.insert(gate.shared.clone());
     Ok(next.run(Request::from_parts(parts, body)).await)
 }

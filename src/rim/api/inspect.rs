@@ -15,7 +15,7 @@ use crate::store::{PossibleAnswer, Question, QuestionKind};
 
 /// A question in a list.
 #[derive(Serialize)]
-pub(super) struct Listed {
+pub(in crate::rim) struct Listed {
     id: QuestionId,
     kind: QuestionKind,
     question: String,

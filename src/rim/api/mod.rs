@@ -30,6 +30,7 @@
 mod authenticate;
 mod caller;
 mod commands;
+mod events;
 mod gate;
 #[cfg(feature = "guard-service")]
 mod guard;
@@ -51,13 +52,21 @@ use axum::extract::DefaultBodyLimit;
 
 pub use self::authenticate::Authenticate;
 pub use self::caller::{Caller, Role, TenantScope};
-use self::gate::{Gate, Shared};
-use self::problem::{Failed, Problem};
+#[cfg(feature = "dashboard")]
+pub(in crate::rim) use self::gate::tenant;
+pub(in crate::rim) use self::gate::{Gate, Shared};
+pub(in crate::rim) use self::inspect::Listed;
+#[cfg(feature = "dashboard")]
+pub(in crate::rim) use self::problem::Refusal;
+pub(in crate::rim) use self::problem::{Failed, Problem};
 use self::rates::Rates;
 pub use self::routes::{Reach, Route};
 pub use self::token::{IssuedToken, NewToken, Tokens};
+#[cfg(feature = "dashboard")]
+pub(in crate::rim) use self::verdicts::answered;
 use crate::flow::{Client, Engine, TenantClient};
 use crate::ledger::Rate;
+use crate::rim::events::Streams;
 #[cfg(feature = "guard-service")]
 use crate::rim::guard_service::GuardService;
 
@@ -70,6 +79,7 @@ pub struct Api {
     client: TenantClient,
     auth: Arc<dyn Authenticate>,
     rate: Rate,
+    streams: Arc<Streams>,
     #[cfg(feature = "guard-service")]
     guard: Option<GuardService>,
 }
@@ -91,6 +101,7 @@ impl Api {
             client,
             auth,
             rate: Rate::per_second(50).burst(200),
+            streams: Arc::default(),
             #[cfg(feature = "guard-service")]
             guard: None,
         }
@@ -117,6 +128,24 @@ impl Api {
         Self { rate, ..self }
     }
 
+    /// The [dashboard](crate::dashboard): pages for the same callers, to be mounted beside the API.
+    #[cfg(feature = "dashboard")]
+    pub fn dashboard(&self) -> crate::rim::dashboard::Dashboard {
+        crate::rim::dashboard::Dashboard::of(self.shared())
+    }
+
+    /// The streams of events of all routers of this API.
+    #[cfg(feature = "cli")]
+    pub(in crate::rim) fn streams(&self) -> Arc<Streams> {
+        self.streams.clone()
+    }
+
+    /// The state of a router's requests.
+    fn shared(&self) -> Arc<Shared> {
+        let (client, auth) = (self.client.clone(), self.auth.clone());
+        Arc::new(Shared { client, auth, rates: Rates::of(self.rate), streams: self.streams.clone() })
+    }
+
     /// The routes of the API, without their handlers.
     pub fn routes() -> &'static [Route] {
         routes::ROUTES
@@ -125,10 +154,7 @@ impl Api {
     /// The router. A route of one tenant is served twice: as `/runs` for the tenant of the caller, and as
     /// `/tenants/{tenant}/runs` for a tenant by name.
     pub fn router(self) -> Router {
-        #[cfg(feature = "guard-service")]
-        let guard = self.guard;
-        let Self { client, auth, rate, .. } = self;
-        let shared = Arc::new(Shared { client, auth, rates: Rates::of(rate) });
+        let shared = self.shared();
         let mut router = Router::new();
         for route in routes::ROUTES {
             let gate = Gate { shared: shared.clone(), role: route.role, reach: route.reach };
@@ -140,7 +166,7 @@ impl Api {
         let other = || async { Failed::of(Problem::Method, "The route does not take this method.") };
         let router = router.method_not_allowed_fallback(other).fallback(nothing);
         #[cfg(feature = "guard-service")]
-        let router = router.layer(axum::Extension(guard));
+        let router = router.layer(axum::Extension(self.guard));
         router.layer(DefaultBodyLimit::max(MAX_BODY))
     }
 }

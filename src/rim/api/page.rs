@@ -1,4 +1,4 @@
-//! Pages of lists. A cursor is the id of a page's last item: a forged one is only another place in the caller's own list.
+//! Pages of lists. A cursor is the place of a page's last item: a forged one is only another place in the caller's own list.
 
 use axum::Json;
 use axum::extract::{FromRequestParts, Query};
@@ -30,9 +30,9 @@ impl Window {
         Ok(self.after.as_deref())
     }
 
-    /// The same, as an id.
-    pub(super) fn after_id<I: std::str::FromStr<Err: Into<Failed>>>(&self) -> Result<Option<I>, Failed> {
-        self.after.as_deref().map(str::parse).transpose().map_err(Into::into)
+    /// The same, as an id or a cursor.
+    pub(super) fn after_id<I: std::str::FromStr<Err: ToString>>(&self) -> Result<Option<I>, Failed> {
+        self.after.as_deref().map(str::parse).transpose().map_err(Failed::malformed)
     }
 
     /// The maximum number of items.

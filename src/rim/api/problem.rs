@@ -17,7 +17,7 @@ use crate::store::StoreError;
 
 /// The kind of a problem.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Problem {
+pub(in crate::rim) enum Problem {
     Unauthenticated,
     Forbidden,
     TooMany,
@@ -96,21 +96,31 @@ fn status(code: ErrorCode) -> StatusCode {
 
 /// A request that was refused or failed.
 #[derive(Debug)]
-pub(super) struct Failed(Box<Details<Problem>>);
+pub(in crate::rim) struct Failed(Box<Details<Problem>>);
+
+/// The words of a refusal, among the extensions of its response: for those who show them on a page.
+#[cfg(feature = "dashboard")]
+#[derive(Clone, Debug)]
+pub(in crate::rim) struct Refusal {
+    pub(in crate::rim) title: &'static str,
+    pub(in crate::rim) detail: String,
+    /// True if nobody is authenticated.
+    pub(in crate::rim) is_nobody: bool,
+}
 
 impl Failed {
-    pub(super) fn of(problem: Problem, detail: impl Into<String>) -> Self {
+    pub(in crate::rim) fn of(problem: Problem, detail: impl Into<String>) -> Self {
         Self(Box::new(Details::of(problem, detail)))
     }
 
     /// A request with a part that cannot be read.
     #[allow(clippy::needless_pass_by_value, reason = "`map_err` passes an error by value")]
-    pub(super) fn malformed(detail: impl ToString) -> Self {
+    pub(in crate::rim) fn malformed(detail: impl ToString) -> Self {
         Self::of(Problem::Malformed, detail.to_string())
     }
 
     /// A request that came too early.
-    pub(super) fn too_many(wait: std::time::Duration) -> Self {
+    pub(in crate::rim) fn too_many(wait: std::time::Duration) -> Self {
         let details = Details::of(Problem::TooMany, "The caller's rate limit is used up. Nothing was done.");
         Self(Box::new(details.retry_after(wait.as_secs() + 1)))
     }
@@ -119,8 +129,13 @@ impl Failed {
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         let problem = self.0.problem;
+        let is_nobody = matches!(problem, Problem::Unauthenticated);
+        #[cfg(feature = "dashboard")]
+        let refusal = Refusal { title: problem.title(), detail: self.0.detail().to_owned(), is_nobody };
         let mut response = self.0.response(TYPES).map(Body::from);
-        if matches!(problem, Problem::Unauthenticated) {
+        #[cfg(feature = "dashboard")]
+        response.extensions_mut().insert(refusal);
+        if is_nobody {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

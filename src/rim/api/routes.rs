@@ -8,7 +8,7 @@ use super::caller::Role::Call;
 use super::caller::Role::{self, Admin, Decide, Operate, Read};
 #[cfg(feature = "guard-service")]
 use super::guard;
-use super::{commands, inspect, ledger, runs, verdicts};
+use super::{commands, events, inspect, ledger, runs, verdicts};
 
 /// The rows that a route reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +70,8 @@ pub(super) static ROUTES: &[Route] = &[
     route!(GET "/runs", Read, Tenant, runs::list),
     route!(GET "/runs/{run}", Read, Tenant, runs::show),
     route!(GET "/runs/{run}/history", Read, Tenant, runs::history),
+    route!(GET "/runs/{run}/events", Read, Tenant, events::of_run),
+    route!(GET "/events", Read, Tenant, events::of_tenant),
     route!(GET "/questions", Read, Tenant, inspect::questions),
     route!(GET "/questions/{question}", Read, Tenant, inspect::question),
     route!(GET "/approvals", Read, Tenant, inspect::approvals),

@@ -6,9 +6,8 @@ use serde_json::Value;
 
 use super::page::{Asked, At, Page, Paged, Window};
 use super::problem::Failed;
-use crate::flow::{PastTurn, RunHandle, RunStatus, TenantClient};
-use crate::id::RunId;
-use crate::rim::run_filter::RunFilter;
+use crate::flow::{PastTurn, RunCursor, RunHandle, RunStatus, TenantClient};
+use crate::rim::run_filter::RunConditions;
 
 /// The run that a path names.
 #[derive(Deserialize)]
@@ -22,23 +21,16 @@ impl OfRun {
     }
 }
 
-/// A page of the runs, in the order of their starts. One request looks at a thousand runs at most, so a page may have fewer items
-/// than its limit, even none, and a next page.
+/// A page of the runs. A page of a list by start keys and another condition may be short and have a next page.
 pub(super) async fn list(
     Extension(client): Extension<TenantClient>,
     Asked(window): Asked<Window>,
-    Asked(filter): Asked<RunFilter>,
+    Asked(conditions): Asked<RunConditions>,
 ) -> Paged<RunStatus> {
-    filter.check().map_err(Failed::malformed)?;
-    let looked_at = client.runs(window.after_id::<RunId>()?).await?;
-    let mut last = looked_at.last().map(|run| run.id);
-    let mut items: Vec<_> = looked_at.into_iter().filter(|run| filter.takes(run)).collect();
-    let limit = window.limit() as usize;
-    if items.len() > limit {
-        items.truncate(limit);
-        last = items.last().map(|run| run.id);
-    }
-    Ok(Json(Page { items, next: last.map(|run| run.to_string()) }))
+    let (filter, after) = (conditions.filter(), window.after_id::<RunCursor>()?);
+    after.as_ref().map_or(Ok(()), |after| after.fits(&filter)).map_err(Failed::malformed)?;
+    let page = client.list_runs(&filter, after.as_ref(), window.limit()).await?;
+    Ok(Json(Page { items: page.runs, next: page.next.map(|place| place.to_string()) }))
 }
 
 pub(super) async fn show(

@@ -107,6 +107,11 @@ impl Tokens {
         Self { core: client.core().0 }
     }
 
+    #[cfg(all(feature = "mcp-http", feature = "sqlite"))]
+    pub(in crate::rim) fn of_core(core: &Arc<Core>) -> Self {
+        Self { core: core.clone() }
+    }
+
     /// Makes a token for a caller.
     ///
     /// # Crash

@@ -9,9 +9,10 @@ use super::page::At;
 use super::problem::{Failed, Problem};
 use super::write::{Write, reasoned};
 use crate::errors::ErrorCode;
-use crate::exec::QuestionView;
+use crate::exec::{QuestionAnswer, QuestionView};
 use crate::flow::TenantClient;
 use crate::guard::approval::Decided;
+use crate::id::QuestionId;
 use crate::store::Resolution;
 
 /// An answer to a question, in the form of a [`Resolution`].
@@ -40,21 +41,28 @@ pub(super) async fn answer(
     write: Write<Answer>,
 ) -> Result<Json<QuestionView>, Failed> {
     let id = of.id()?;
-    let answer = &write.body.answer;
-    let given = client.answer(id, answer.clone(), &write.by).because(write.reason()).await;
+    let view = answered(&client, id, &write.body.answer, (&write.by, write.reason())).await?;
+    write.log("answer", id);
+    Ok(Json(view))
+}
+
+/// Gives a person's answer with its reason. The same answer of the same person again is the first one.
+pub(in crate::rim) async fn answered(
+    client: &TenantClient,
+    id: QuestionId,
+    answer: &Resolution,
+    (by, reason): (&str, &str),
+) -> Result<QuestionView, Failed> {
+    let given = client.answer(id, answer.clone(), by).because(reason).await;
     let unknown = || Failed::of(Problem::NotFound, format!("There is no {id} of this tenant."));
     let view = client.question(id).await?.ok_or_else(unknown)?;
+    let is_first = |first: &QuestionAnswer| first.by == by && first.resolution == *answer;
     match given {
-        Ok(()) => write.log("answer", id),
-        Err(error) => {
-            let is_first =
-                |first: &crate::exec::QuestionAnswer| first.by == write.by && first.resolution == *answer;
-            if error.code() != ErrorCode::Answer || !view.answer.as_ref().is_some_and(is_first) {
-                return Err(error.into());
-            }
+        Err(error) if error.code() != ErrorCode::Answer || !view.answer.as_ref().is_some_and(is_first) => {
+            Err(error.into())
         }
+        _ => Ok(view),
     }
-    Ok(Json(view))
 }
 
 /// Decides about an approval, and says how the votes stand.

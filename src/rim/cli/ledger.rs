@@ -1,15 +1,16 @@
 //! The ledger that a command works on, and the person who gives the command.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 
-use super::shown;
 use crate::exec::ExecutorBuilder;
 #[cfg(all(feature = "api", feature = "guard-service"))]
 use crate::flow::EngineBuilder;
-use crate::flow::{ClientBuilder, TenantClient};
+use crate::flow::{Client, ClientBuilder, TenantClient};
+use crate::id::IdError;
 
 /// The end of a command: an error is printed, and the exit code is 1.
 pub(super) type Done = Result<(), Box<dyn std::error::Error>>;
@@ -38,6 +39,16 @@ pub(super) struct Ledger {
     pub(super) json: bool,
 }
 
+/// The database that a command about the ledger as a whole is about.
+#[derive(Args)]
+pub(super) struct Whole {
+    #[command(flatten)]
+    pub(super) database: Database,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
 /// The person who gives a command, and the reason. Both are recorded.
 #[derive(Args)]
 pub(super) struct Author {
@@ -58,8 +69,8 @@ impl Database {
             reason = "a build without one of the stores refuses its databases"
         )
     )]
-    fn executor(&self) -> Result<ExecutorBuilder, String> {
-        match self.db.starts_with("postgres:") || self.db.starts_with("postgresql:") {
+    pub(super) fn executor(&self) -> Result<ExecutorBuilder, String> {
+        match self.is_postgres() {
             #[cfg(feature = "postgres")]
             true => {
                 let schema = Some(self.schema.clone());
@@ -77,9 +88,36 @@ impl Database {
         }
     }
 
+    /// The path of the SQLite file; of a PostgreSQL database an error with what to use instead.
+    pub(super) fn file(&self, instead: &str) -> Result<&Path, String> {
+        if self.is_postgres() {
+            return Err(format!("this is a PostgreSQL database: {instead}"));
+        }
+        Ok(Path::new(&self.db))
+    }
+
+    fn is_postgres(&self) -> bool {
+        self.db.starts_with("postgres:") || self.db.starts_with("postgresql:")
+    }
+
     /// A client on the database.
     pub(super) fn client(&self) -> Result<ClientBuilder, String> {
         self.executor().map(ClientBuilder::on)
+    }
+
+    /// Carries a command out with a client, for the tenant that it is about.
+    async fn attached(
+        &self,
+        tenant: impl FnOnce(&Client) -> Result<TenantClient, IdError>,
+        command: impl AsyncFnOnce(TenantClient) -> Done,
+    ) -> Done {
+        let client = self.client()?.open().await?;
+        let done = match tenant(&client) {
+            Ok(tenant) => command(tenant).await,
+            Err(error) => Err(error.into()),
+        };
+        client.shutdown(Duration::from_secs(5)).await;
+        done
     }
 
     /// An engine on the database.
@@ -96,14 +134,18 @@ impl Ledger {
     }
 
     async fn attached(&self, command: impl AsyncFnOnce(TenantClient) -> Done) -> Done {
-        let client = self.database.client()?.open().await?;
-        let tenant = match &self.tenant {
-            Some(name) => client.tenant(name)?,
-            None => client.default_tenant(),
+        let of = |client: &Client| match &self.tenant {
+            Some(name) => client.tenant(name),
+            None => Ok(client.default_tenant()),
         };
-        let done = command(tenant).await;
-        client.shutdown(Duration::from_secs(5)).await;
-        done
+        self.database.attached(of, command).await
+    }
+}
+
+impl Whole {
+    /// Runs a command beside the engines that work on the database.
+    pub(super) fn run(&self, command: impl AsyncFnOnce(TenantClient) -> Done) -> ExitCode {
+        block_on(self.database.attached(|client| Ok(client.default_tenant()), command))
     }
 }
 
@@ -113,7 +155,7 @@ pub(super) fn block_on(command: impl Future<Output = Done>) -> ExitCode {
     match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", shown::harmless(&error.to_string()));
+            eprintln!("error: {}", crate::rim::harmless::harmless(&error.to_string()));
             ExitCode::FAILURE
         }
     }

@@ -2,9 +2,13 @@
 //! library knows none.
 
 mod approvals;
+#[cfg(feature = "sqlite")]
+mod backup;
 #[cfg(feature = "policy")]
 mod check;
 mod commands;
+mod doctor;
+mod erase;
 mod evidence;
 mod guarantees;
 mod ledger;
@@ -14,14 +18,22 @@ mod lift;
 mod mcp;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod move_;
+mod outbox;
+#[cfg(feature = "api")]
+mod probes;
 mod questions;
+mod records;
+mod retention;
 mod runs;
+#[cfg(feature = "schedule")]
+mod schedules;
 #[cfg(feature = "api")]
 mod serve;
 mod shown;
 mod simulate;
 #[cfg(feature = "api")]
 mod tokens;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -91,6 +103,32 @@ enum Command {
     Fork(commands::Options),
     /// Tells everything that the ledger knows about a call
     Evidence(evidence::Options),
+    /// Lists the calls of a tenant, by the beginning of their keys
+    Records(records::Options),
+    /// Shows a call: its state, attempts, and request
+    Record(records::One),
+    /// Lists the queues in which runs wait or have a place
+    Queues(workers::Options),
+    /// Lists the schedules of a tenant
+    #[cfg(feature = "schedule")]
+    Schedules(schedules::Options),
+    /// Lists the workers, and those whose work is still to be taken over
+    Workers(workers::Options),
+    /// Lists, releases and leaves out events that could not be published
+    #[command(subcommand)]
+    Outbox(outbox::Command),
+    /// Counts what is kept for a time, and what of it is over
+    Retention(retention::Options),
+    /// Names what is wrong with a ledger, and what to do about it
+    Doctor(doctor::Options),
+    /// Erases a tenant, or the content of one of its calls
+    Erase(erase::Options),
+    /// Copies a SQLite ledger to a new file, also while an engine works on it
+    #[cfg(feature = "sqlite")]
+    Backup(backup::Backup),
+    /// Puts a copy into the place of a SQLite ledger, and has every first send looked up until that is lifted
+    #[cfg(feature = "sqlite")]
+    Restore(backup::Replacement),
     /// Serves the HTTP API, until the process is told to end
     #[cfg(feature = "api")]
     Serve(serve::Options),
@@ -98,6 +136,11 @@ enum Command {
     #[cfg(feature = "api")]
     #[command(subcommand)]
     Token(tokens::Command),
+    /// Prints the manual page of the program, or of one of its commands
+    Man {
+        /// The command
+        command: Option<String>,
+    },
     /// Prints the completions of these commands for a shell
     Completions {
         /// The shell
@@ -142,13 +185,46 @@ pub fn main(suite: Suite) -> ExitCode {
         Command::Retry(options) => commands::retry(&options),
         Command::Fork(options) => commands::fork(&options),
         Command::Evidence(options) => evidence::run(&options),
+        Command::Records(options) => records::list(&options),
+        Command::Record(options) => records::show(&options),
+        Command::Queues(options) => workers::queues(&options),
+        #[cfg(feature = "schedule")]
+        Command::Schedules(options) => schedules::list(&options),
+        Command::Workers(options) => workers::workers(&options),
+        Command::Outbox(command) => outbox::run(&command),
+        Command::Retention(options) => retention::show(&options),
+        Command::Doctor(options) => doctor::run(&options),
+        Command::Erase(options) => erase::run(&options),
+        #[cfg(feature = "sqlite")]
+        Command::Backup(options) => backup::backup(&options),
+        #[cfg(feature = "sqlite")]
+        Command::Restore(options) => backup::restore(&options),
         #[cfg(feature = "api")]
         Command::Serve(options) => serve::run(&options),
         #[cfg(feature = "api")]
         Command::Token(command) => tokens::run(&command),
+        Command::Man { command } => manual(command.as_deref()),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "counterfoil", &mut std::io::stdout());
             ExitCode::SUCCESS
         }
+    }
+}
+
+/// Prints a manual page.
+fn manual(command: Option<&str>) -> ExitCode {
+    let mut program = Arguments::command();
+    program.build(); // each command learns its whole name
+    let page = match command {
+        None => Some(program),
+        Some(name) => program.find_subcommand(name).cloned(),
+    };
+    let Some(page) = page else {
+        eprintln!("error: there is no such command");
+        return ExitCode::from(2);
+    };
+    match clap_mangen::Man::new(page).render(&mut std::io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
     }
 }

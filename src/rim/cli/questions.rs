@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::ledger::{Author, Ledger};
+use super::ledger::{Author, Done, Ledger};
 use super::shown;
+use crate::flow::TenantClient;
 use crate::id::QuestionId;
 use crate::store::Resolution;
 
@@ -83,19 +84,24 @@ pub(super) fn show(options: &One) -> ExitCode {
 
 pub(super) fn answer(options: &Answer) -> ExitCode {
     options.ledger.run(async |client| {
-        let Author { author, reason } = &options.author;
-        let answer = client.answer(options.question, options.resolution()?, author);
-        let given = if reason.is_empty() { answer.await } else { answer.because(reason).await };
-        given?;
-        show_after(&client, options).await
+        answered(&client, &options.ledger, &options.author, options.question, options.resolution()?).await
     })
 }
 
-/// Shows the question as its answer has left it: answered, or with an answer that waits.
-async fn show_after(client: &crate::flow::TenantClient, options: &Answer) -> super::ledger::Done {
-    let view = client.question(options.question).await?;
+/// Answers a question, and shows it as its answer has left it: answered, or with an answer that waits.
+pub(super) async fn answered(
+    client: &TenantClient,
+    ledger: &Ledger,
+    Author { author, reason }: &Author,
+    question: QuestionId,
+    resolution: Resolution,
+) -> Done {
+    let answer = client.answer(question, resolution, author);
+    let given = if reason.is_empty() { answer.await } else { answer.because(reason).await };
+    given?;
+    let view = client.question(question).await?;
     let Some(view) = view else { return Ok(()) };
-    if options.ledger.json {
+    if ledger.json {
         return Ok(shown::json(&view)?);
     }
     let state = if view.answer.is_some() { "answered" } else { "the answer waits for a worker" };

@@ -1,8 +1,9 @@
-//! `counterfoil serve`: serves the HTTP API.
+//! `counterfoil serve`: serves the HTTP API, and the dashboard.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,7 +12,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::ledger::{Database, block_on};
+use super::probes;
 use crate::clock::{Clock as _, SystemClock};
+use crate::exec::Core;
 use crate::rim::api::Api;
 
 /// The time for which requests under way are waited for when the server is stopped.
@@ -36,20 +39,14 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> ExitCode {
     block_on(async {
-        if !options.listen.ip().is_loopback() && !options.behind_tls {
-            let at = options.listen;
-            return Err(format!(
-                "{at} can be reached from elsewhere, and this server speaks no TLS, so that tokens could be read on their way. \
-                 Put a proxy in front of it that speaks TLS, and say --behind-tls."
-            )
-            .into());
-        }
+        not_in_the_clear(options.listen, options.behind_tls)?;
         #[cfg(feature = "guard-service")]
         if options.guard {
             return with_guard(options).await;
         }
         let client = options.database.client()?.open().await?;
-        let served = serve(options.listen, Api::new(&client).router()).await;
+        let core = client.default_tenant().core().0;
+        let served = serve_api(options.listen, Api::new(&client), core).await;
         client.shutdown(DRAIN).await;
         Ok(served?)
     })
@@ -62,19 +59,49 @@ async fn with_guard(options: &Options) -> super::ledger::Done {
 
     let engine = options.database.engine()?.start().await?;
     let api = Api::of_engine(&engine).guard(&GuardService::new(&engine.executor()));
-    let served = serve(options.listen, api.router()).await;
+    let core = engine.default_tenant().core().0;
+    let served = serve_api(options.listen, api, core).await;
     // A call that a client has in hand cannot be sealed here any more: its permit counts at the next process.
     engine.shutdown(Duration::ZERO).await;
     Ok(served?)
 }
 
-/// Serves until the process is told to end.
-async fn serve(listen: SocketAddr, app: Router) -> io::Result<()> {
+/// Refuses an address at which tokens could be read on their way.
+pub(super) fn not_in_the_clear(at: SocketAddr, behind_tls: bool) -> Result<(), String> {
+    if at.ip().is_loopback() || behind_tls {
+        return Ok(());
+    }
+    Err(format!(
+        "{at} can be reached from elsewhere, and this server speaks no TLS, so that tokens could be read on their way. \
+         Put a proxy in front of it that speaks TLS, and say --behind-tls."
+    ))
+}
+
+/// Serves the API, and the dashboard and the probes beside it.
+async fn serve_api(listen: SocketAddr, api: Api, core: Arc<Core>) -> io::Result<()> {
+    let listener = bound(listen).await?;
+    let over = api.streams().over.clone();
+    let router = Router::new();
+    #[cfg(feature = "dashboard")]
+    let router = {
+        writeln!(io::stdout(), "the dashboard is at http://{}/ui", listener.local_addr()?)?;
+        router.nest_service("/ui", api.dashboard().router())
+    };
+    serve(listener, router.merge(api.router()).merge(probes::router(core)), &over).await
+}
+
+/// Listens at an address, and says which one it is.
+pub(super) async fn bound(listen: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(listen).await?;
-    let stop = CancellationToken::new();
     let mut stdout = io::stdout();
     writeln!(stdout, "listening at http://{}", listener.local_addr()?)?;
     stdout.flush()?;
+    Ok(listener)
+}
+
+/// Serves until the process is told to end. Then `over` ends the streams that would keep the server.
+pub(super) async fn serve(listener: TcpListener, app: Router, over: &CancellationToken) -> io::Result<()> {
+    let stop = CancellationToken::new();
     let serving = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
     let mut serving = tokio::spawn(serving.into_future());
     tokio::select! {
@@ -83,6 +110,7 @@ async fn serve(listen: SocketAddr, app: Router) -> io::Result<()> {
         told = told_to_end() => told?,
     }
     stop.cancel();
+    over.cancel(); // a page that is open somewhere does not keep the server
     // A client that waits for its step does not keep the server.
     tokio::select! {
         biased;

@@ -1,28 +1,21 @@
-//! Text for a terminal. What others have written can hold escape sequences, which a terminal would obey.
+//! Text for a terminal.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
-/// A text with control characters, and those that turn the direction of writing, in their escaped form. Ends of lines stay.
-pub(super) fn harmless(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for one in text.chars() {
-        let turns =
-            matches!(one, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if turns || (one.is_control() && one != '\n') {
-            shown.extend(one.escape_unicode());
-        } else {
-            shown.push(one);
-        }
-    }
-    shown
-}
+use crate::rim::harmless::harmless;
 
 /// Prints a text.
 pub(super) fn text(text: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{}", harmless(text))
+}
+
+/// Clears a terminal. Other outputs get nothing.
+pub(super) fn clear() -> io::Result<()> {
+    let mut out = io::stdout();
+    if out.is_terminal() { write!(out, "\u{1b}[2J\u{1b}[H") } else { Ok(()) }
 }
 
 /// Prints a value as one line of JSON.
@@ -51,17 +44,4 @@ pub(super) fn table<const N: usize>(heads: [&str; N], rows: Vec<[String; N]>) ->
         table.add_row(row.map(|cell| harmless(&cell)));
     }
     writeln!(io::stdout(), "{table}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::harmless;
-
-    #[test]
-    fn a_text_with_escape_sequences_reaches_the_terminal_escaped() {
-        assert_eq!(
-            harmless("a\u{1b}[2Jb\u{9b}c\r\u{202e}d\ne é"),
-            "a\\u{1b}[2Jb\\u{9b}c\\u{d}\\u{202e}d\ne é"
-        );
-    }
 }

@@ -184,7 +184,7 @@ impl Fenced {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<LedgerDecision<T>, E>>,
     {
-        let token = FenceToken::draw(self.executor.entropy());
+        let token = FenceToken::drawn_from(self.executor.entropy());
         let digest: [u8; DIGEST] = Sha256::digest(fingerprint).into();
         let way = self.way(key, &token, &digest).await;
         let claimed = match way {

@@ -50,7 +50,7 @@ pub use fenced::{Fenced, FencedAnswer, LedgerDecision};
 pub use once::OnceAtFence;
 pub use sql::SqlFence;
 
-use crate::id::Entropy;
+use crate::id::{Entropy, SystemEntropy};
 use crate::payload::hex;
 
 /// The largest value that a fence keeps under a key, in bytes.
@@ -65,11 +65,14 @@ impl FenceToken {
     ///
     /// ```
     /// use counterfoil::fence::FenceToken;
-    /// use counterfoil::id::SystemEntropy;
     ///
-    /// assert_ne!(FenceToken::draw(&SystemEntropy), FenceToken::draw(&SystemEntropy));
+    /// assert_ne!(FenceToken::draw(), FenceToken::draw());
     /// ```
-    pub fn draw(entropy: &dyn Entropy) -> Self {
+    pub fn draw() -> Self {
+        Self::drawn_from(&SystemEntropy)
+    }
+
+    pub(crate) fn drawn_from(entropy: &dyn Entropy) -> Self {
         Self(format!("{:032x}", entropy.wide_bits()))
     }
 
@@ -129,12 +132,11 @@ impl Default for FenceTtl {
 /// # let dir = tempfile::tempdir()?;
 /// use std::time::Duration;
 /// use counterfoil::fence::{Claimed, FenceToken, KeyFence, SqlFence};
-/// use counterfoil::id::SystemEntropy;
 /// use counterfoil::{Executor, Tenant};
 ///
 /// # let executor = Executor::sqlite(dir.path().join("shop.db")).open().await?;
 /// let fence = SqlFence::new(&executor, Tenant::new("acme")?);
-/// let (ann, bob) = (FenceToken::draw(&SystemEntropy), FenceToken::draw(&SystemEntropy));
+/// let (ann, bob) = (FenceToken::draw(), FenceToken::draw());
 /// let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
 ///
 /// assert_eq!(fence.claim("k", &ann, second).await?, Claimed::New);

@@ -6,7 +6,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Claimed, FenceError, FenceOnceError, FenceToken, FenceTtl, KeyFence};
-use crate::id::SystemEntropy;
 use crate::rim::door::{Decided, DoorDecision, LogFields};
 
 /// The answer of [`once`](KeyFence::once).
@@ -40,7 +39,7 @@ where
     F: FnOnce() -> Fut + Send,
     Fut: Future<Output = Result<T, E>> + Send,
 {
-    let token = FenceToken::draw(&SystemEntropy);
+    let token = FenceToken::draw();
     let answer = match fence.claim(key, &token, ttl.pending).await {
         Err(error) => Err(error.into()),
         Ok(Claimed::Pending) => Ok(OnceAtFence::InProgress),

@@ -56,8 +56,10 @@ use crate::payload::{DigestKey, PayloadError};
 use crate::store::{Resolution, StoreError};
 use crate::tool::{Call, Done, ToolError};
 
-pub use request::{Begin, CallOutcome, Finding, Poll, Reconcile, Seal};
-pub use step::{Permitted, Step, Stop};
+unstable_core! {
+    pub use request::{Begin, CallOutcome, Finding, Poll, Reconcile, Seal};
+    pub use step::{Permitted, Step, Stop};
+}
 
 /// The name under which the service asks for lookups beside open questions.
 const AUTHOR: &str = "guard service";
@@ -119,6 +121,7 @@ impl GuardService {
     ///
     /// # Crash
     /// An attempt is recorded before its permit is given out.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn begin(&self, tenant: &Tenant, begin: Begin) -> Result<Step, GuardError> {
         let key = operation(&begin.tool, &begin.key)?;
         let contract = begin.contract().ok_or(GuardError::Transactional)?;
@@ -149,6 +152,7 @@ impl GuardService {
     /// # Errors
     /// [`GuardError::Permit`] if this ledger has not given the permit to this tenant. A seal whose time is over is no
     /// error: it is kept as evidence, and settles the call if nobody has settled it.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn seal(&self, tenant: &Tenant, seal: Seal) -> Result<Step, GuardError> {
         let Some(permit) = self.lines.permits.take(&seal.permit, Task::Send, tenant) else {
             return self.seal_late(tenant, seal).await;
@@ -167,6 +171,7 @@ impl GuardService {
     /// # Errors
     /// [`GuardError::Permit`] if the permit is not that of a lookup under way: its time may be over, and the finding
     /// may be outdated.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn reconcile(&self, tenant: &Tenant, report: Reconcile) -> Result<Step, GuardError> {
         let permit = self.lines.permits.take(&report.permit, Task::Look, tenant).ok_or(GuardError::Permit)?;
         let execution = permit.line.under_way(&permit.input);
@@ -175,6 +180,7 @@ impl GuardService {
     }
 
     /// Hands out a lookup or an attempt of this tool that has lost its client, or [`Step::Idle`].
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn poll(&self, tenant: &Tenant, poll: Poll) -> Result<Step, GuardError> {
         let secret = self.executor.core().tenant_key(tenant).await?;
         let mut over = self.executor.clock().sleep(wait(poll.wait_ms));

@@ -1,13 +1,13 @@
 //! The answer that a client gets for an operation.
 
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ResultType, ServerResult};
 use serde_json::json;
 
 use super::arguments::AGAIN;
 use super::identity::Rule;
 use crate::exec::Outcome;
 
-/// What a client is told besides the outcome.
+/// The part of an answer beside the outcome.
 pub(super) struct About<'a> {
     pub(super) key: &'a str,
     pub(super) rule: Rule,
@@ -37,8 +37,23 @@ pub(super) fn answer(outcome: &Outcome, about: &About<'_>) -> CallToolResult {
              Only to do it once more on purpose, make the call with \"{AGAIN}\": {next} added."
         )));
     }
+    result.result_type.get_or_insert(ResultType::COMPLETE);
     let meta = result.meta.get_or_insert_with(MetaObject::new);
     meta.0.insert(META.to_owned(), json!({ "operation": about.key, "first": first }));
+    result
+}
+
+/// A server's result as it is passed on. The newest protocol demands that a result says that it is complete; servers of an older one do
+/// not say it, and older clients are not told.
+pub(super) fn passed_on(mut result: ServerResult) -> ServerResult {
+    let kind = match &mut result {
+        ServerResult::CallToolResult(result) => &mut result.result_type,
+        ServerResult::GetPromptResult(result) => &mut result.result_type,
+        ServerResult::ReadResourceResult(result) => &mut result.result_type,
+        ServerResult::CompleteResult(result) => &mut result.result_type,
+        _ => return result,
+    };
+    kind.get_or_insert(ResultType::COMPLETE);
     result
 }
 
@@ -52,7 +67,7 @@ fn of_text(text: &str, is_error: bool) -> CallToolResult {
     if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }
 
-/// What a person can do about an outcome, for a caller who passes it on.
+/// The steps that a person can take after an outcome, for a caller who passes it on.
 fn what_to_do(outcome: &Outcome) -> String {
     match outcome {
         Outcome::NeedsDecision { question } => {

@@ -65,7 +65,9 @@ impl Asking<'_> {
     /// Asks the client's user. True if the user has decided.
     async fn elicited(&self, review: &OpenReview) -> Result<bool, String> {
         let (name, client) = self.client;
-        let can = client.peer_info().is_some_and(|info| info.capabilities.elicitation.is_some());
+        // A client with a token of its own is one of the people whom the policy names, or it is not asked.
+        let may = self.policy.review.as_ref().is_some_and(|people| people.reviewers.contains(name));
+        let can = may && client.peer_info().is_some_and(|info| info.capabilities.elicitation.is_some());
         if !can {
             return Ok(false);
         }

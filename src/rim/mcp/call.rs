@@ -45,9 +45,8 @@ async fn carried_out(
     if let Some(reference) = &policy.reference {
         put(&mut arguments, reference, call.key())?;
     }
-    let listener = server.clients.waiting(call.operation_key().as_str());
     let request = request(input, arguments, Some(call.key()));
-    let heard = Heard { listener, call: Some(call.clone()) };
+    let heard = Heard { waiter: None, call: Some(call.clone()) };
     let answer = server.request(request, heard, &CancellationToken::new()).await;
     let answer = answer.map_err(|unanswered| error(policy, unanswered)).and_then(complete)?;
     if answer["isError"] == true && policy.errors != Errors::Recorded {
@@ -119,7 +118,7 @@ fn complete(answer: ServerResult) -> Result<Value, ToolError> {
     }
 }
 
-/// What is known of a call that has no answer.
+/// The state of a call that has no answer.
 fn error(policy: &ToolPolicy, unanswered: Unanswered) -> ToolError {
     let error = match unanswered {
         Unanswered::NotReady(why) => return ToolError::not_sent(why),
@@ -127,6 +126,12 @@ fn error(policy: &ToolPolicy, unanswered: Unanswered) -> ToolError {
         Unanswered::Service(error) => error,
     };
     let text = error.to_string();
+    #[cfg(feature = "mcp-http")]
+    if let ServiceError::TransportSend(failed) = &error
+        && let Some(kind) = super::remote::kind(&*failed.error)
+    {
+        return ToolError::new(kind, crate::tool::in_full(&*failed.error));
+    }
     let kind = match error {
         // Method not found, invalid request, no JSON: the server has not called the tool. "Invalid params" (-32602) does not say so:
         // servers of the TypeScript SDK also answer it when the output of a tool does not fit its schema.
@@ -135,9 +140,9 @@ fn error(policy: &ToolPolicy, unanswered: Unanswered) -> ToolError {
         }
         ServiceError::McpError(_) if policy.errors == Errors::NotDone => ErrorKind::Validation,
         ServiceError::McpError(_) => ErrorKind::Server,
-        // A line that was not written to its end is no request.
-        ServiceError::TransportSend(_) => ErrorKind::Unreachable,
-        ServiceError::TransportClosed => ErrorKind::Disconnected,
+        // A request whose line was not written to its end may have been carried out: what is missing may be the line's end alone,
+        // and servers also read a last line without one.
+        ServiceError::TransportSend(_) | ServiceError::TransportClosed => ErrorKind::Disconnected,
         _ => ErrorKind::Unknown,
     };
     ToolError::new(kind, text)

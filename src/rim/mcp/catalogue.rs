@@ -1,7 +1,7 @@
 //! The tools and prompts of all servers, under the names that clients see.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{Prompt, Tool};
 
@@ -10,27 +10,58 @@ use super::config::ServerConfig;
 use super::file::Hint;
 use super::policy::{ToolPolicy, trusts};
 
-/// The lists of the servers, as they were given last.
+/// The lists of the servers, as they were given last. A server that has died since keeps its own.
 #[derive(Default)]
-pub(super) struct Catalogue(Mutex<Option<Arc<Listed>>>);
+pub(super) struct Catalogue(Mutex<Lists>);
+
+#[derive(Default)]
+struct Lists {
+    of: BTreeMap<usize, OfServer>,
+    /// How often a server has changed its lists: what was asked for before a change is not kept after it.
+    changes: HashMap<usize, u64>,
+    listed: Arc<Listed>,
+}
 
 impl Catalogue {
-    pub(super) fn known(&self) -> Option<Arc<Listed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn keep(&self, listed: Arc<Listed>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(listed);
+    /// The lists of all servers that are known.
+    pub(super) fn listed(&self) -> Arc<Listed> {
+        self.lists().listed.clone()
     }
 
-    /// Drops the lists, because a server has changed its own.
-    pub(super) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    pub(super) fn knows(&self, server: usize) -> bool {
+        self.lists().of.contains_key(&server)
+    }
+
+    /// How often a server has changed its lists so far.
+    pub(super) fn changes(&self, server: usize) -> u64 {
+        self.lists().changes.get(&server).copied().unwrap_or_default()
+    }
+
+    /// Keeps the lists of a server, which were asked for after so many changes.
+    pub(super) fn keep(&self, of: OfServer, changes: u64) {
+        let mut lists = self.lists();
+        if lists.changes.get(&of.server).copied().unwrap_or_default() == changes {
+            lists.of.insert(of.server, of);
+            lists.listed = Arc::new(Listed::of(lists.of.values()));
+        }
+    }
+
+    /// Drops the lists of a server, because it has changed them.
+    pub(super) fn forget(&self, server: usize) {
+        let mut lists = self.lists();
+        *lists.changes.entry(server).or_default() += 1;
+        lists.of.remove(&server);
+        lists.listed = Arc::new(Listed::of(lists.of.values()));
     }
 }
 
 /// The tools and prompts of one server.
 pub(super) struct OfServer {
+    /// The position of the server in the configuration.
     pub(super) server: usize,
     pub(super) config: Arc<ServerConfig>,
     pub(super) tools: Vec<Tool>,
@@ -59,27 +90,29 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    pub(super) fn of(servers: Vec<OfServer>) -> Self {
+    fn of<'o>(servers: impl Iterator<Item = &'o OfServer> + Clone) -> Self {
         let mut listed = Self::default();
-        let tools = names(servers.iter().flat_map(|of| of.tools.iter().map(|tool| tool.name.as_ref())));
+        let tools = names(servers.clone().flat_map(|of| of.tools.iter().map(|tool| tool.name.as_ref())));
         let prompts =
-            names(servers.iter().flat_map(|of| of.prompts.iter().map(|prompt| prompt.name.as_str())));
+            names(servers.clone().flat_map(|of| of.prompts.iter().map(|prompt| prompt.name.as_str())));
         for OfServer { server, config, tools: own, prompts: own_prompts } in servers {
-            for mut tool in own {
-                let listing = Listing::of(server, &config, &tool);
+            for mut tool in own.iter().cloned() {
+                let listing = Listing::of(*server, config, &tool);
                 let name = exposed(&tools, &config.name, &tool.name);
                 if !listing.passes() {
                     tool.input_schema = Arc::new(with_again(&tool.input_schema));
+                    // An effect that was found, or that a person knows of, has no answer of this form, and clients refuse another one.
+                    tool.output_schema = None;
                 }
                 tool.name = name.clone().into();
                 listed.tools.push(tool);
                 listed.by_name.insert(name, Arc::new(listing));
             }
-            for mut prompt in own_prompts {
+            for mut prompt in own_prompts.iter().cloned() {
                 let name = exposed(&prompts, &config.name, &prompt.name);
                 listed
                     .prompts_by_name
-                    .insert(name.clone(), (server, std::mem::replace(&mut prompt.name, name)));
+                    .insert(name.clone(), (*server, std::mem::replace(&mut prompt.name, name)));
                 listed.prompts.push(prompt);
             }
         }
@@ -124,7 +157,7 @@ impl Listing {
     }
 }
 
-/// How often each name occurs.
+/// The number of occurrences of each name.
 fn names<'n>(all: impl Iterator<Item = &'n str>) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
     for name in all {

@@ -4,11 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sha2::{Digest as _, Sha256};
+
 use super::check::Check;
 use super::error::McpError;
 use super::file::{GatewayFile, ServerSection};
 use super::policy::{ToolPolicy, unguarded};
 use crate::id::Tenant;
+use crate::payload::hex;
 use crate::rim::policy::read::read;
 use crate::rim::policy::span::Span;
 
@@ -19,6 +22,8 @@ pub struct McpConfig {
     pub(super) client: String,
     pub(super) tenant: Tenant,
     pub(super) servers: Vec<Arc<ServerConfig>>,
+    /// The SHA-256 of all that is said but the client's name: two processes with the same one may be one gateway.
+    pub(super) digest: String,
 }
 
 /// A server, with the policies of its tools.
@@ -96,7 +101,7 @@ fn config(check: &mut Check, file: &GatewayFile) -> McpConfig {
     if servers.is_empty() {
         check.finding("servers", "there is no server", "`servers: { notes: { command: notes-server } }`");
     }
-    McpConfig { ledger: ledger.into(), client, tenant, servers }
+    McpConfig { ledger: ledger.into(), client, tenant, servers, digest: digest(file) }
 }
 
 fn server(
@@ -107,9 +112,7 @@ fn server(
     window: Duration,
 ) -> ServerConfig {
     let path = format!("servers.{name}");
-    if section.command.as_ref().is_none_or(String::is_empty) {
-        check.finding(&path, "a server is a program, and this one names none", "`command: notes-server`");
-    }
+    way(check, &path, section);
     let window = section.window.map_or(window, Span::duration);
     let window = check.window(&format!("{path}.window"), window);
     let sections = section.tools.iter().flatten();
@@ -128,4 +131,46 @@ fn server(
         others: Arc::new(others),
         idempotent: Arc::new(idempotent),
     }
+}
+
+/// Checks that a server is a program or a URL.
+fn way(check: &mut Check, path: &str, section: &ServerSection) {
+    match (&section.command, &section.url) {
+        (Some(command), None) if !command.is_empty() => {
+            if section.headers.is_some() {
+                let why = "headers belong to requests to a URL, and this server is a program";
+                check.finding(&format!("{path}.headers"), why, "`env`");
+            }
+        }
+        (None, Some(url)) => {
+            let is_http = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
+            if !is_http {
+                check.finding(
+                    &format!("{path}.url"),
+                    "this is no URL of HTTP",
+                    "`url: http://localhost:8080/mcp`",
+                );
+            }
+            if section.args.is_some() || section.env.is_some() {
+                check.finding(path, "a URL has no arguments and no environment", "`headers`");
+            }
+        }
+        (Some(_), Some(_)) => {
+            check.finding(path, "a server is a program or a URL, and not both", "`command` or `url`");
+        }
+        _ => {
+            let instead = "`command: notes-server`, or `url: http://localhost:8080/mcp`";
+            check.finding(path, "a server is a program or a URL, and this one names neither", instead);
+        }
+    }
+    #[cfg(feature = "mcp-http")]
+    if let Err(why) = super::remote::headers(section, |_| Some("x".to_owned())) {
+        check.finding(&format!("{path}.headers"), &why, "`Authorization: Bearer ${NOTES_TOKEN}`");
+    }
+}
+
+fn digest(file: &GatewayFile) -> String {
+    // Its paths may be spelled in several ways, and the socket is the file's in any case.
+    let said = GatewayFile { client: None, ledger: None, ..file.clone() };
+    hex(&Sha256::digest(serde_json::to_vec(&said).unwrap_or_default()))
 }

@@ -13,6 +13,32 @@ pub enum McpError {
     /// The ledger was refused.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The way to a server is not known, for example because an environment variable is not set.
+    #[error("the server {name:?} cannot be reached: {reason}; nothing was started [configuration]")]
+    Server {
+        /// The name of the server.
+        name: String,
+        /// The reason, in words.
+        reason: String,
+    },
+    /// Another process is the gateway on this ledger, and does not take this one's client.
+    #[error(
+        "the gateway on this ledger does not take the client: {reason}; nothing was started [configuration]"
+    )]
+    Joined {
+        /// The reason, in words.
+        reason: String,
+    },
+    /// The socket at which other processes find the gateway on a ledger cannot be used.
+    #[error(
+        "the socket {path} beside the ledger cannot be used: {reason}; nothing was started [configuration]"
+    )]
+    Socket {
+        /// The path of the socket.
+        path: String,
+        /// The reason, in words.
+        reason: String,
+    },
     /// The client did not speak MCP.
     #[error("the client was not served: {reason} [invalid]")]
     Client {

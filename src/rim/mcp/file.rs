@@ -29,8 +29,12 @@ section! {
 }
 
 section! {
-    /// A server: a program that speaks MCP on its standard input and output.
+    /// A server: a program that speaks MCP on its standard input and output, or a URL.
     ServerSection {
+        /// The URL of a server that speaks MCP over streamable HTTP, in place of a program.
+        url: String,
+        /// Headers of each request to the URL. `${NAME}` in a value is an environment variable of the gateway.
+        headers: BTreeMap<String, String>,
         /// The program.
         command: String,
         /// The arguments of the program.

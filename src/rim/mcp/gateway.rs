@@ -9,19 +9,19 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::call::operation;
 use super::catalogue::Catalogue;
-use super::config::McpConfig;
+use super::config::{McpConfig, ServerConfig};
 use super::error::McpError;
 use super::inner::Inner;
 use super::lines::Lines;
 use super::progress::Clients;
 use super::session::Session;
-use super::upstream::Upstream;
+use super::upstream::{Upstream, Way};
 use crate::exec::{Executor, ExecutorBuilder};
 
 /// A gateway between MCP clients and MCP servers.
 #[derive(Clone)]
 pub struct McpGateway {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 impl std::fmt::Debug for McpGateway {
@@ -34,7 +34,8 @@ impl McpGateway {
     /// Opens the ledger that the configuration names. Servers are started when a client asks for them.
     ///
     /// # Errors
-    /// [`McpError::Start`] if the ledger was refused, for example because another process has it open.
+    /// [`McpError::Start`] if the ledger was refused, for example because another process has it open; [`McpError::Server`] if the way
+    /// to a server is not known, for example because an environment variable is not set.
     pub async fn open(config: McpConfig) -> Result<Self, McpError> {
         let executor = Executor::sqlite(&config.ledger);
         Self::open_on(config, executor).await
@@ -43,12 +44,15 @@ impl McpGateway {
     /// Opens the ledger of this executor instead: a PostgreSQL database, or one with a clock or a crash point of its own.
     ///
     /// # Errors
-    /// [`McpError::Start`] if the ledger was refused.
+    /// [`McpError::Start`] if the ledger was refused; [`McpError::Server`] if the way to a server is not known.
     pub async fn open_on(config: McpConfig, executor: ExecutorBuilder) -> Result<Self, McpError> {
         let (clients, catalogue) = (Arc::<Clients>::default(), Arc::<Catalogue>::default());
-        let server =
-            |of: &Arc<_>| Arc::new(Upstream::new(Arc::clone(of), clients.clone(), catalogue.clone()));
-        let servers: Vec<_> = config.servers.iter().map(server).collect();
+        let server = |(number, of): (usize, &Arc<ServerConfig>)| -> Result<_, McpError> {
+            let way =
+                Way::of(&of.section).map_err(|reason| McpError::Server { name: of.name.clone(), reason })?;
+            Ok(Arc::new(Upstream::new((number, of.clone()), way, clients.clone(), catalogue.clone())))
+        };
+        let servers = config.servers.iter().enumerate().map(server).collect::<Result<Vec<_>, McpError>>()?;
         let mut builder = executor;
         for server in &servers {
             let of = &server.config;
@@ -70,11 +74,25 @@ impl McpGateway {
         input: impl AsyncRead + Send + Unpin + 'static,
         output: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Result<(), McpError> {
+        self.serve_client(&self.inner.config.client, input, output).await
+    }
+
+    /// Serves one client of this name until it leaves.
+    pub(super) async fn serve_client(
+        &self,
+        name: &str,
+        input: impl AsyncRead + Send + Unpin + 'static,
+        output: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Result<(), McpError> {
         let client = |reason: String| McpError::Client { reason };
-        let session = Session(self.inner.clone());
+        let session = Session { inner: self.inner.clone(), client: name.into() };
         let serving = Box::pin(session.serve(Lines::new(input, output))).await;
         let serving = serving.map_err(|error| client(error.to_string()))?;
         serving.waiting().await.map(drop).map_err(|error| client(error.to_string()))
+    }
+
+    pub(super) fn config(&self) -> &McpConfig {
+        &self.inner.config
     }
 
     /// The executor of the gateway, for its questions and approvals.

@@ -80,7 +80,7 @@ pub(super) async fn within_window(
 ) -> Result<Key, ExecError> {
     let at = async |revision| {
         let rendered = key.clone().revision(revision).render()?;
-        Ok::<_, ExecError>(executor.record(tenant, &rendered).await?.map(|(record, _)| record))
+        Ok::<_, ExecError>(executor.core().find(tenant, &rendered).await?.map(|record| *record))
     };
     // The newest revision with a record is at or after `low`, and before `high`.
     let Some(mut newest) = at(0).await? else { return Ok(key) };

@@ -9,19 +9,19 @@ use rmcp::model::{CallToolResponse, CallToolResult, ClientRequest, RequestMetaOb
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
 
-use super::answer::{About, answer, refused};
+use super::answer::{About, answer, passed_on, refused};
 use super::approval::Asking;
 use super::arguments::{normalize, take_again};
 use super::call::{KEY, request};
-use super::catalogue::{Catalogue, Listed, Listing, OfServer};
+use super::catalogue::{Catalogue, Listed, Listing};
 use super::config::McpConfig;
 use super::identity::{Called, Rule, identity, within_window};
-use super::progress::{Clients, Heard, Listener};
+use super::progress::{Clients, Heard, Waiter};
 use super::upstream::{Unanswered, Upstream};
 use crate::exec::{ExecError, Executor, Outcome, RequestError, ToolRequest};
 use crate::ledger::{ApprovalError, Key};
 
-/// What all clients of a gateway share.
+/// The state that all clients of a gateway share.
 pub(super) struct Inner {
     pub(super) config: McpConfig,
     pub(super) executor: Executor,
@@ -36,37 +36,44 @@ struct Writing<'c> {
     arguments: Map<String, Value>,
     again: u32,
     key: Option<&'c str>,
-    context: &'c RequestContext<RoleServer>,
+    origin: &'c Origin<'c>,
+}
+
+/// Where a request comes from.
+pub(super) struct Origin<'c> {
+    /// The name of the client.
+    pub(super) client: &'c Arc<str>,
+    pub(super) context: &'c RequestContext<RoleServer>,
+}
+
+impl Origin<'_> {
+    fn waiter(&self) -> Waiter {
+        let Self { client, context } = self;
+        let token = context.meta.get_progress_token();
+        Waiter { name: Arc::clone(client), client: context.peer.clone(), token }
+    }
 }
 
 impl Inner {
-    /// The lists of all servers. A server that does not answer is left out, and asked again the next time.
+    /// The lists of all servers. Those that are not known are asked for, of a server that is down not more often than it is started.
     pub(super) async fn listed(&self) -> Arc<Listed> {
-        if let Some(known) = self.catalogue.known() {
-            return known;
-        }
-        let lists = join_all(self.servers.iter().enumerate().map(|(number, server)| async move {
-            let peer = server.peer().await.ok()?;
-            let can = peer.peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
-            let tools = if can.tools.is_some() { peer.list_all_tools().await } else { Ok(Vec::new()) };
-            let prompts = if can.prompts.is_some() { peer.list_all_prompts().await } else { Ok(Vec::new()) };
-            match (tools, prompts) {
-                (Ok(tools), Ok(prompts)) => {
-                    Some(OfServer { server: number, config: server.config.clone(), tools, prompts })
-                }
-                (Err(error), _) | (_, Err(error)) => {
-                    tracing::warn!(server = server.name(), %error, "MCP server did not list its tools");
-                    None
-                }
+        let unknown = self.servers.iter().filter(|server| !self.catalogue.knows(server.number));
+        join_all(unknown.map(|server| async move {
+            let changes = self.catalogue.changes(server.number);
+            if let Some(lists) = server.lists().await {
+                self.catalogue.keep(lists, changes);
             }
-        }));
-        let lists = lists.await;
-        let is_complete = lists.iter().all(Option::is_some);
-        let listed = Arc::new(Listed::of(lists.into_iter().flatten().collect()));
-        if is_complete {
-            self.catalogue.keep(listed.clone());
+        }))
+        .await;
+        self.catalogue.listed()
+    }
+
+    /// The tool that clients call by this name. A tool that is known does not wait for servers that are down.
+    async fn listing(&self, name: &str) -> Option<Arc<Listing>> {
+        match self.catalogue.listed().tool(name) {
+            Some(known) => Some(known),
+            None => self.listed().await.tool(name),
         }
-        listed
     }
 
     /// A call of a tool by a client.
@@ -74,27 +81,26 @@ impl Inner {
         &self,
         name: &str,
         arguments: Option<Map<String, Value>>,
-        context: &RequestContext<RoleServer>,
+        origin: &Origin<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let listed = self.listed().await;
         let unknown = || ErrorData::invalid_params(format!("there is no tool {name:?}"), None);
-        let listing = listed.tool(name).ok_or_else(unknown)?;
+        let listing = self.listing(name).await.ok_or_else(unknown)?;
         let mut arguments = arguments.unwrap_or_default();
         if listing.passes() {
-            return self.pass(&listing, arguments, context).await;
+            return self.pass(&listing, arguments, origin).await;
         }
         let again = match take_again(&mut arguments) {
             Ok(again) => again,
             Err(why) => return Ok(refused(&why).into()),
         };
         normalize(&listing.schema, &mut arguments);
-        let key = key_of(&context.meta).map_err(|why| ErrorData::invalid_params(why, None))?;
-        let writing = Writing { listing: &listing, arguments, again, key, context };
+        let key = key_of(&origin.context.meta).map_err(|why| ErrorData::invalid_params(why, None))?;
+        let writing = Writing { listing: &listing, arguments, again, key, origin };
         let answered = tokio::select! {
             biased;
             answered = self.write(&writing) => answered,
             // The call itself goes on, and its outcome is recorded.
-            () = context.ct.cancelled() => Ok(refused("the request was cancelled; if the call was sent already, it goes on and is recorded")),
+            () = origin.context.ct.cancelled() => Ok(refused("the request was cancelled; if the call was sent already, it goes on and is recorded")),
         };
         answered
             .map(CallToolResponse::from)
@@ -106,11 +112,10 @@ impl Inner {
         &self,
         listing: &Listing,
         arguments: Map<String, Value>,
-        context: &RequestContext<RoleServer>,
+        origin: &Origin<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
         let request = request(&json!({ "tool": listing.tool }), arguments.into(), None);
-        let heard = Heard { listener: listener(context), call: None };
-        match self.forward(listing.server, request, heard, context).await? {
+        match self.forward(listing.server, request, origin).await? {
             ServerResult::CallToolResult(result) => Ok(result.into()),
             ServerResult::EmptyResult(_) => Ok(CallToolResult::success(Vec::new()).into()),
             _ => Err(ErrorData::internal_error(
@@ -125,18 +130,18 @@ impl Inner {
         &self,
         server: usize,
         request: ClientRequest,
-        heard: Heard,
-        context: &RequestContext<RoleServer>,
+        origin: &Origin<'_>,
     ) -> Result<ServerResult, ErrorData> {
-        let answered = self.servers[server].request(request, heard, &context.ct).await;
-        answered.map_err(Unanswered::into_error)
+        let heard = Heard { waiter: Some(origin.waiter()), call: None };
+        let answered = self.servers[server].request(request, heard, &origin.context.ct).await;
+        answered.map(passed_on).map_err(Unanswered::into_error)
     }
 
     /// Carries a call that writes out as an operation of the ledger.
     async fn write(&self, writing: &Writing<'_>) -> Result<CallToolResult, ExecError> {
-        let Writing { listing, arguments, again, key, context } = writing;
+        let Writing { listing, arguments, again, key, origin } = writing;
         let (policy, tenant) = (&listing.policy, &self.config.tenant);
-        let client = self.config.client.as_str();
+        let client = &**origin.client;
         let called = Called { client, tool: &listing.tool, arguments, key: *key, again: *again };
         let (key, rule) = match identity(policy, &called) {
             Ok(identity) => identity,
@@ -151,7 +156,7 @@ impl Inner {
         let rendered = key.render()?;
         let input = json!({ "tool": listing.tool, "arguments": arguments });
         let request = ToolRequest::new(tenant.clone(), &policy.operation, input.clone()).key(key);
-        let _waiting = self.clients.wait(rendered.to_string(), listener(context));
+        let _waiting = self.clients.wait(rendered.to_string(), origin.waiter());
         let mut outcome = self.executor.execute(request.clone()).await?;
         if lacks_approval(&outcome) {
             let asking = Asking {
@@ -160,7 +165,7 @@ impl Inner {
                 policy,
                 key: &rendered,
                 input: &input,
-                client: (client, &context.peer),
+                client: (client, &origin.context.peer),
             };
             let approval = match asking.approval().await {
                 Ok(approval) => approval,
@@ -197,10 +202,4 @@ fn lacks_approval(outcome: &Outcome) -> bool {
         **refused,
         RequestError::Approval(ApprovalError::Missing { .. } | ApprovalError::PersonNeeded { .. })
     )
-}
-
-/// The client, if it has asked for the progress of its call.
-fn listener(context: &RequestContext<RoleServer>) -> Option<Listener> {
-    let token = context.meta.get_progress_token()?;
-    Some(Listener { client: context.peer.clone(), token })
 }

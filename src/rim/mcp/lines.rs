@@ -15,10 +15,10 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::call::KEY;
 
-/// The longest line, in bytes. The ledger takes smaller ones, and says so by itself.
-const LONGEST: u64 = 16 * 1024 * 1024;
+/// The longest message, in bytes. The ledger takes smaller ones, and says so by itself.
+pub(super) const LONGEST: usize = 16 * 1024 * 1024;
 /// The number of messages that are read ahead.
-const AHEAD: usize = 64;
+pub(super) const AHEAD: usize = 64;
 
 type Output = Arc<Mutex<Option<Box<dyn AsyncWrite + Send + Unpin>>>>;
 
@@ -47,18 +47,10 @@ async fn read_all(
     output: Output,
 ) -> io::Result<()> {
     let mut input = BufReader::new(input);
-    loop {
-        let mut line = Vec::new();
-        if (&mut input).take(LONGEST).read_until(b'\n', &mut line).await? == 0 {
-            return Ok(());
-        }
-        let parsed = if line.len() as u64 == LONGEST && line.last() != Some(&b'\n') {
-            skip_line(&mut input).await?;
-            Err((Value::Null, format!("the message has more than {LONGEST} bytes")))
-        } else if line.trim_ascii().is_empty() {
-            continue;
-        } else {
-            message(&line)
+    while let Some(line) = next_line(&mut input).await? {
+        let parsed = match line {
+            Line::Of(line) => message(&line),
+            Line::TooLong => Err(too_long()),
         };
         match parsed {
             Ok(message) => {
@@ -66,13 +58,47 @@ async fn read_all(
                     return Ok(());
                 }
             }
-            Err((id, why)) => {
-                tracing::warn!(why, "message of an MCP client refused");
-                let error = json!({ "code": ErrorCode::INVALID_REQUEST.0, "message": why });
-                write(&output, &json!({ "jsonrpc": "2.0", "id": id, "error": error })).await?;
+            Err(refusal) => {
+                tracing::warn!(%refusal, "message of an MCP client refused");
+                write(&output, &refusal).await?;
             }
         }
     }
+    Ok(())
+}
+
+/// A line of a client.
+pub(super) enum Line {
+    /// The line, which is not blank.
+    Of(Vec<u8>),
+    /// A line that has more than [`LONGEST`] bytes, and was skipped.
+    TooLong,
+}
+
+/// The next line that is not blank. `None` at the end. What was read is lost if the future is dropped.
+pub(super) async fn next_line(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Line>> {
+    loop {
+        let mut line = Vec::new();
+        if (&mut *input).take(LONGEST as u64).read_until(b'\n', &mut line).await? == 0 {
+            return Ok(None);
+        }
+        if line.len() == LONGEST && line.last() != Some(&b'\n') {
+            skip_line(input).await?;
+            return Ok(Some(Line::TooLong));
+        }
+        if !line.trim_ascii().is_empty() {
+            return Ok(Some(Line::Of(line)));
+        }
+    }
+}
+
+/// The answer to a line that is too long.
+pub(super) fn too_long() -> Value {
+    refusal(&Value::Null, &format!("the message has more than {LONGEST} bytes"))
+}
+
+fn refusal(id: &Value, why: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": ErrorCode::INVALID_REQUEST.0, "message": why } })
 }
 
 async fn skip_line(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<()> {
@@ -87,20 +113,30 @@ async fn skip_line(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<()> {
     }
 }
 
-/// The message of a line. A key that stands beside the parameters of a call, as the proposal has it, moves to the
-/// place where requests have their metadata.
-fn message(line: &[u8]) -> Result<ClientJsonRpcMessage, (Value, String)> {
-    let mut message: Value = serde_json::from_slice(line)
-        .map_err(|error| (Value::Null, format!("the message is no JSON: {error}")))?;
-    let id = message.get("id").cloned().unwrap_or_default();
+/// Moves a key that stands beside the parameters of a call, as the proposal has it, to the place where requests have
+/// their metadata. False if there is none.
+pub(super) fn key_into_meta(message: &mut Value) -> bool {
     if message["method"] == "tools/call"
         && let Some(params) = message.get_mut("params").and_then(Value::as_object_mut)
         && let Some(key) = params.remove(KEY)
         && let Some(meta) = params.entry("_meta").or_insert_with(|| json!({})).as_object_mut()
     {
         meta.insert(KEY.to_owned(), key);
+        return true;
     }
-    serde_json::from_value(message).map_err(|_| (id, "the message is not as JSON-RPC and MCP say".to_owned()))
+    false
+}
+
+/// The message of a line.
+///
+/// # Errors
+/// The answer to a line that is no message.
+fn message(line: &[u8]) -> Result<ClientJsonRpcMessage, Value> {
+    let mut message: Value = serde_json::from_slice(line)
+        .map_err(|error| refusal(&Value::Null, &format!("the message is no JSON: {error}")))?;
+    let id = message.get("id").cloned().unwrap_or_default();
+    key_into_meta(&mut message);
+    serde_json::from_value(message).map_err(|_| refusal(&id, "the message is not as JSON-RPC and MCP say"))
 }
 
 async fn write<T: serde::Serialize + Sync>(output: &Output, message: &T) -> io::Result<()> {

@@ -14,17 +14,25 @@ mod config;
 mod error;
 mod file;
 mod gateway;
+#[cfg(feature = "mcp-http")]
+mod http;
 mod identity;
 mod inner;
 mod lines;
 mod lookup;
 mod policy;
 mod progress;
+mod relay;
+#[cfg(feature = "mcp-http")]
+mod remote;
 mod server;
 mod session;
+mod socket;
 mod template;
+mod together;
 mod upstream;
 
 pub use config::McpConfig;
 pub use error::McpError;
 pub use gateway::McpGateway;
+pub use together::Others;

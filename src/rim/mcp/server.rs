@@ -19,6 +19,8 @@ use super::progress::Clients;
 /// The gateway as one of its servers sees it.
 pub(super) struct FromServer {
     pub(super) server: String,
+    /// The position of the server in the configuration.
+    pub(super) number: usize,
     pub(super) clients: Arc<Clients>,
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) capabilities: ClientCapabilities,
@@ -42,14 +44,18 @@ impl ClientHandler for FromServer {
         _: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
         let request = ServerRequest::CreateMessageRequest(CreateMessageRequest::new(params));
-        match self.clients.ask(request).await? {
+        match self.clients.ask(&self.server, request).await? {
             ClientResult::CreateMessageResult(result) => Ok(*result),
             _ => Err(unexpected()),
         }
     }
 
     async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        match self.clients.ask(ServerRequest::ListRootsRequest(ListRootsRequest::default())).await? {
+        match self
+            .clients
+            .ask(&self.server, ServerRequest::ListRootsRequest(ListRootsRequest::default()))
+            .await?
+        {
             ClientResult::ListRootsResult(result) => Ok(result),
             _ => Err(unexpected()),
         }
@@ -60,7 +66,8 @@ impl ClientHandler for FromServer {
         params: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        match self.clients.ask(ServerRequest::ElicitRequest(ElicitRequest::new(params))).await? {
+        match self.clients.ask(&self.server, ServerRequest::ElicitRequest(ElicitRequest::new(params))).await?
+        {
             ClientResult::ElicitResult(result) => Ok(result),
             _ => Err(unexpected()),
         }
@@ -83,12 +90,12 @@ impl ClientHandler for FromServer {
     }
 
     async fn on_tool_list_changed(&self, _: Context) {
-        self.catalogue.forget();
+        self.catalogue.forget(self.number);
         self.clients.tell(ServerNotification::from(ToolListChangedNotification::default())).await;
     }
 
     async fn on_prompt_list_changed(&self, _: Context) {
-        self.catalogue.forget();
+        self.catalogue.forget(self.number);
         self.clients.tell(ServerNotification::from(PromptListChangedNotification::default())).await;
     }
 }

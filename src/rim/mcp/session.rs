@@ -19,11 +19,14 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleClient, RoleServer};
 use rmcp::{ErrorData, ServerHandler};
 
-use super::inner::Inner;
-use super::progress::Heard;
+use super::inner::{Inner, Origin};
 
 /// The gateway as one of its clients sees it.
-pub(super) struct Session(pub(super) Arc<Inner>);
+pub(super) struct Session {
+    pub(super) inner: Arc<Inner>,
+    /// The name of the client.
+    pub(super) client: Arc<str>,
+}
 
 type Context = RequestContext<RoleServer>;
 type Page = Option<PaginatedRequestParams>;
@@ -33,13 +36,17 @@ fn unexpected() -> ErrorData {
 }
 
 impl Session {
+    const fn origin<'c>(&'c self, context: &'c Context) -> Origin<'c> {
+        Origin { client: &self.client, context }
+    }
+
     /// The servers that are ready and have resources.
     async fn with_resources(&self) -> Vec<(usize, Peer<RoleClient>)> {
         let mut ready = Vec::new();
-        for (number, server) in self.0.servers.iter().enumerate() {
-            let Ok(peer) = server.peer().await else { continue };
+        for server in &self.inner.servers {
+            let Some(peer) = server.peer_unless_down().await else { continue };
             if peer.peer_info().is_some_and(|info| info.capabilities.resources.is_some()) {
-                ready.push((number, peer));
+                ready.push((server.number, peer));
             }
         }
         ready
@@ -53,7 +60,7 @@ impl Session {
     ) -> Result<ServerResult, ErrorData> {
         let mut answer = Err(ErrorData::resource_not_found("no server has this resource", None));
         for (number, _) in self.with_resources().await {
-            answer = self.0.forward(number, request(), Heard::default(), context).await;
+            answer = self.inner.forward(number, request(), &self.origin(context)).await;
             if answer.is_ok() {
                 break;
             }
@@ -62,7 +69,7 @@ impl Session {
     }
 
     async fn prompt(&self, name: &str) -> Result<(usize, String), ErrorData> {
-        let listed = self.0.listed().await;
+        let listed = self.inner.listed().await;
         let unknown = || ErrorData::invalid_params(format!("there is no prompt {name:?}"), None);
         listed.prompt(name).cloned().ok_or_else(unknown)
     }
@@ -91,13 +98,13 @@ impl ServerHandler for Session {
         context: Context,
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(params.clone());
-        self.0.clients.connect(&context.peer);
+        self.inner.clients.connect(&self.client, &context.peer);
         self.negotiate_initialize(&params)
     }
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
-        for server in &self.0.servers {
-            if let Ok(peer) = server.peer().await {
+        for server in &self.inner.servers {
+            if let Some(peer) = server.peer_unless_down().await {
                 let notification = ClientNotification::from(RootsListChangedNotification::default());
                 drop(peer.send_notification(notification).await); // it may have ended
             }
@@ -105,7 +112,7 @@ impl ServerHandler for Session {
     }
 
     async fn list_tools(&self, _: Page, _: Context) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.0.listed().await.tools.clone()))
+        Ok(ListToolsResult::with_all_items(self.inner.listed().await.tools.clone()))
     }
 
     async fn call_tool(
@@ -113,11 +120,11 @@ impl ServerHandler for Session {
         params: CallToolRequestParams,
         context: Context,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.0.call(&params.name, params.arguments, &context).await
+        self.inner.call(&params.name, params.arguments, &self.origin(&context)).await
     }
 
     async fn list_prompts(&self, _: Page, _: Context) -> Result<ListPromptsResult, ErrorData> {
-        Ok(ListPromptsResult::with_all_items(self.0.listed().await.prompts.clone()))
+        Ok(ListPromptsResult::with_all_items(self.inner.listed().await.prompts.clone()))
     }
 
     async fn get_prompt(
@@ -128,7 +135,7 @@ impl ServerHandler for Session {
         let (server, name) = self.prompt(&params.name).await?;
         params.name = name;
         let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
-        match self.0.forward(server, request, Heard::default(), &context).await? {
+        match self.inner.forward(server, request, &self.origin(&context)).await? {
             ServerResult::GetPromptResult(result) => Ok(result.into()),
             _ => Err(unexpected()),
         }
@@ -185,7 +192,7 @@ impl ServerHandler for Session {
             let (server, name) = self.prompt(&prompt.name).await?;
             prompt.name = name;
             let request = ClientRequest::CompleteRequest(CompleteRequest::new(params));
-            self.0.forward(server, request, Heard::default(), &context).await?
+            self.inner.forward(server, request, &self.origin(&context)).await?
         } else {
             let request = || ClientRequest::CompleteRequest(CompleteRequest::new(params.clone()));
             self.ask_for_resource(request, &context).await?
@@ -197,11 +204,11 @@ impl ServerHandler for Session {
     }
 
     async fn set_level(&self, params: SetLevelRequestParams, context: Context) -> Result<(), ErrorData> {
-        for (number, server) in self.0.servers.iter().enumerate() {
-            let Ok(peer) = server.peer().await else { continue };
+        for server in &self.inner.servers {
+            let Some(peer) = server.peer_unless_down().await else { continue };
             if peer.peer_info().is_some_and(|info| info.capabilities.logging.is_some()) {
                 let request = ClientRequest::SetLevelRequest(SetLevelRequest::new(params.clone()));
-                self.0.forward(number, request, Heard::default(), &context).await?;
+                self.inner.forward(server.number, request, &self.origin(&context)).await?;
             }
         }
         Ok(())

@@ -1,30 +1,96 @@
 //! A server behind the gateway: started when it is needed, and again when it has died.
 
+#[cfg(feature = "mcp-http")]
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientNotification, ClientRequest,
     ServerResult,
 };
-use rmcp::service::{Peer, PeerRequestOptions, RoleClient, RunningService, ServiceExt as _};
+use rmcp::service::{
+    Peer, PeerRequestOptions, RoleClient, RunningService, RunningServiceCancellationToken, ServiceExt as _,
+};
 use rmcp::transport::TokioChildProcess;
 use rmcp::{ErrorData, ServiceError};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::catalogue::Catalogue;
+use super::catalogue::{Catalogue, OfServer};
 use super::config::ServerConfig;
+use super::file::ServerSection;
 use super::progress::{Clients, Heard};
+#[cfg(feature = "mcp-http")]
+use super::remote::goes_on;
 use super::server::FromServer;
-use crate::clock::{Clock as _, SystemClock};
+use crate::clock::{Boot, Clock as _, SystemClock};
+
+/// The time for which a server that could not be started is left alone, unless one of its tools is called.
+const REST: Duration = Duration::from_secs(5);
 
 /// A server behind the gateway.
 pub(super) struct Upstream {
+    /// The position of the server in the configuration.
+    pub(super) number: usize,
     pub(super) config: Arc<ServerConfig>,
-    pub(super) clients: Arc<Clients>,
-    pub(super) catalogue: Arc<Catalogue>,
-    running: Mutex<Option<RunningService<RoleClient, FromServer>>>,
+    way: Way,
+    clients: Arc<Clients>,
+    catalogue: Arc<Catalogue>,
+    state: Mutex<State>,
+}
+
+/// The way to a server.
+pub(super) enum Way {
+    /// A program that is started.
+    Program,
+    /// A URL, and the headers of each request.
+    #[cfg(feature = "mcp-http")]
+    Url(String, HashMap<http::HeaderName, http::HeaderValue>),
+}
+
+impl Way {
+    /// The way that a section names, with secrets from the environment.
+    pub(super) fn of(section: &ServerSection) -> Result<Self, String> {
+        match &section.url {
+            None => Ok(Self::Program),
+            #[cfg(feature = "mcp-http")]
+            Some(url) => {
+                let headers = super::remote::headers(section, |name| std::env::var(name).ok())?;
+                Ok(Self::Url(url.clone(), headers))
+            }
+            #[cfg(not(feature = "mcp-http"))]
+            Some(_) => Err("this program is built without the feature `mcp-http`".to_owned()),
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    running: Option<Running>,
+    /// The reading of the clock at which the server could not be started last.
+    failed_at: Option<Boot>,
+}
+
+/// True if the server takes requests after one that could not be sent to its end. A program that reads nothing more has ended.
+#[cfg(not(feature = "mcp-http"))]
+const fn goes_on(_: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    false
+}
+
+type Running = RunningService<RoleClient, FromServer>;
+
+/// A server that is ready.
+struct Ready {
+    peer: Peer<RoleClient>,
+    end: RunningServiceCancellationToken,
+}
+
+impl Ready {
+    fn of(running: &Running) -> Self {
+        Self { peer: running.peer().clone(), end: running.cancellation_token() }
+    }
 }
 
 /// The reason why a request has no answer.
@@ -58,8 +124,14 @@ impl std::fmt::Display for Unanswered {
 }
 
 impl Upstream {
-    pub(super) fn new(config: Arc<ServerConfig>, clients: Arc<Clients>, catalogue: Arc<Catalogue>) -> Self {
-        Self { config, clients, catalogue, running: Mutex::default() }
+    /// The server at this position of the configuration.
+    pub(super) fn new(
+        (number, config): (usize, Arc<ServerConfig>),
+        way: Way,
+        clients: Arc<Clients>,
+        catalogue: Arc<Catalogue>,
+    ) -> Self {
+        Self { number, config, way, clients, catalogue, state: Mutex::default() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -67,12 +139,26 @@ impl Upstream {
     }
 
     /// The server, ready. It is started if it is not running.
-    pub(super) async fn peer(&self) -> Result<Peer<RoleClient>, Unanswered> {
-        let mut running = self.running.lock().await;
-        if let Some(running) = running.as_ref().filter(|running| !running.is_transport_closed()) {
-            return Ok(running.peer().clone());
+    async fn ready(&self) -> Result<Ready, Unanswered> {
+        self.ready_in(&mut *self.state.lock().await).await
+    }
+
+    /// The server, ready. One that could not be started a moment ago is not started again.
+    pub(super) async fn peer_unless_down(&self) -> Option<Peer<RoleClient>> {
+        let mut state = self.state.lock().await;
+        let rests = |failed_at: Boot| failed_at.until(SystemClock.boot()) < REST;
+        if state.failed_at.is_some_and(rests) {
+            return None;
         }
-        *running = None;
+        self.ready_in(&mut state).await.ok().map(|ready| ready.peer)
+    }
+
+    async fn ready_in(&self, state: &mut State) -> Result<Ready, Unanswered> {
+        let lives = |running: &&Running| !running.is_closed() && !running.is_transport_closed();
+        if let Some(running) = state.running.as_ref().filter(lives) {
+            return Ok(Ready::of(running));
+        }
+        *state = State::default();
         let limit = self.config.ready_within;
         let started = tokio::select! {
             biased;
@@ -81,25 +167,55 @@ impl Upstream {
         };
         let started = started.map_err(|why| {
             tracing::warn!(server = self.name(), why, "MCP server not ready");
+            state.failed_at = Some(SystemClock.boot());
             Unanswered::NotReady(format!("the server {:?} is not ready: {why}", self.name()))
         })?;
         tracing::info!(server = self.name(), "MCP server ready");
-        Ok(running.insert(started).peer().clone())
+        Ok(Ready::of(state.running.insert(started)))
     }
 
-    async fn start(&self) -> Result<RunningService<RoleClient, FromServer>, String> {
+    /// The tools and prompts of the server. `None` if it does not list them now.
+    pub(super) async fn lists(&self) -> Option<OfServer> {
+        let peer = self.peer_unless_down().await?;
+        let can = peer.peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
+        let tools = if can.tools.is_some() { peer.list_all_tools().await } else { Ok(Vec::new()) };
+        let prompts = if can.prompts.is_some() { peer.list_all_prompts().await } else { Ok(Vec::new()) };
+        match (tools, prompts) {
+            (Ok(tools), Ok(prompts)) => {
+                Some(OfServer { server: self.number, config: self.config.clone(), tools, prompts })
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::warn!(server = self.name(), %error, "MCP server did not list its tools");
+                None
+            }
+        }
+    }
+
+    async fn start(&self) -> Result<Running, String> {
         let handler = FromServer {
             server: self.name().to_owned(),
+            number: self.number,
             clients: self.clients.clone(),
             catalogue: self.catalogue.clone(),
             capabilities: self.capabilities(),
         };
+        let started = match &self.way {
+            Way::Program => handler.serve(self.program()?).await,
+            #[cfg(feature = "mcp-http")]
+            Way::Url(url, headers) => {
+                let transport = super::remote::transport(url, headers.clone());
+                handler.serve(transport.map_err(|error| error.to_string())?).await
+            }
+        };
+        started.map_err(|error| crate::tool::in_full(&error))
+    }
+
+    fn program(&self) -> Result<TokioChildProcess, String> {
         let section = &self.config.section;
         let program = section.command.as_deref().unwrap_or_default();
         let mut command = Command::new(program);
         command.args(section.args.iter().flatten()).envs(section.env.iter().flatten());
-        let child = TokioChildProcess::new(command).map_err(|error| format!("{program:?}: {error}"))?;
-        handler.serve(child).await.map_err(|error| error.to_string())
+        TokioChildProcess::new(command).map_err(|error| format!("{program:?}: {error}"))
     }
 
     /// What the client behind the gateway can do for a server.
@@ -115,14 +231,23 @@ impl Upstream {
         heard: Heard,
         cancelled: &CancellationToken,
     ) -> Result<ServerResult, Unanswered> {
-        let peer = self.peer().await?;
+        let Ready { peer, end } = self.ready().await?;
         let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
         let handle = sent.map_err(Unanswered::Service)?;
-        let id = handle.id.clone();
-        let _heard = self.clients.hear(self.name(), handle.progress_token.clone(), heard);
+        let (id, token) = (handle.id.clone(), handle.progress_token.clone());
+        let answer = async {
+            let answer = handle.await_response().await;
+            if let Err(ServiceError::TransportSend(error)) = &answer
+                && !goes_on(&*error.error)
+            {
+                end.cancel(); // it takes no more requests: the next one starts it anew
+            }
+            answer
+        };
+        let _heard = self.clients.hear(self.name(), token, heard);
         tokio::select! {
             biased;
-            answer = handle.await_response() => answer.map_err(Unanswered::Service),
+            answer = answer => answer.map_err(Unanswered::Service),
             () = cancelled.cancelled() => {
                 let params = CancelledNotificationParam::new(Some(id), None);
                 let notification = ClientNotification::from(CancelledNotification::new(params));
@@ -133,7 +258,7 @@ impl Upstream {
     }
 
     pub(super) async fn close(&self) {
-        if let Some(mut running) = self.running.lock().await.take() {
+        if let Some(mut running) = self.state.lock().await.running.take() {
             drop(running.close().await); // it ends in any case
         }
     }

@@ -18,6 +18,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// keep.
 pub trait Broker: Send + Sync + 'static {
     /// Consumption from opening to the first error of the connection.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     type Session: BrokerSession;
 
     /// The kind of broker as logs name it: `nats`.
@@ -33,6 +34,7 @@ pub trait Broker: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the broker cannot be reached, or there is no such place.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     fn open(&self, terms: &OpenTerms) -> impl Future<Output = Result<Self::Session, BrokerError>> + Send;
 }
 

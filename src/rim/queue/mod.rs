@@ -23,11 +23,16 @@ mod nats;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
 
-pub use broker::{Broker, BrokerDelivery, BrokerError, BrokerSession, OpenTerms};
+pub use broker::{Broker, BrokerError};
 pub use consumer::{Consuming, QueueConsumer, QueueError};
 pub use incoming::Incoming;
-pub use limits::{BrokerLimit, BrokerLimits, LimitProblem};
+pub use limits::{BrokerLimit, LimitProblem};
 #[cfg(feature = "nats")]
 pub use nats::{NatsQueue, NatsSink};
 #[cfg(feature = "rabbitmq")]
 pub use rabbitmq::RabbitQueue;
+
+unstable_core! {
+    pub use broker::{BrokerDelivery, BrokerSession, OpenTerms};
+    pub use limits::BrokerLimits;
+}

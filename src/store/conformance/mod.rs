@@ -105,7 +105,8 @@ macro_rules! conformance_cases {
             record: comes_back_as_it_was_written, hostile_text_is_text, a_key_is_taken_once,
                 a_key_belongs_to_its_tenant, an_update_stays_with_its_key, belongs_to_its_tenant,
                 orphans_are_started_and_nobodys, orphans_are_left_by_runs_that_ended_unsettled,
-                orphans_may_wait_for_their_tool, orphans_are_limited, uses_are_listed_by_run;
+                orphans_may_wait_for_their_tool, orphans_are_limited, uses_are_listed_by_run,
+                are_listed_by_the_beginning_of_their_keys;
             retention: expired_ones_are_listed, what_is_needed_stays, finished_history_may_go,
                 a_tombstone_keeps_its_key, a_forgotten_key_is_new, may_be_kept_for_longer,
                 large_payloads_go_with_the_last_record, what_has_changed_stays;
@@ -116,7 +117,8 @@ macro_rules! conformance_cases {
                 a_change_needs_its_row, a_change_stays_with_its_tenant, a_fenced_worker_changes_none;
             run: comes_back_as_it_was_written, hostile_text_is_text, a_key_is_taken_once,
                 a_key_belongs_to_its_tenant_and_workflow, without_a_key_there_is_no_clash,
-                belongs_to_its_tenant, is_listed_from_a_place_on, orphans_are_active_and_nobodys;
+                belongs_to_its_tenant, is_listed_from_a_place_on, is_listed_by_every_filter,
+                a_rare_one_is_found_among_many_keys, orphans_are_active_and_nobodys;
             schedule: comes_back_as_it_was_written, a_tick_begins_one_run, is_due_at_its_time;
             signal: is_pending_until_it_is_received, hostile_text_is_text, are_listed_in_their_order,
                 an_id_is_taken_once, is_received_once, a_fenced_worker_says_nothing,

@@ -158,6 +158,15 @@ pub async fn the_longest_due_come_first(store: &dyn Store) {
     let find = async |tenant: &Sample| store.outbox_set_aside(&tenant.tenant, question).await.unwrap();
     assert_eq!(find(&sample).await, Some(aside.clone()));
     assert_eq!(find(&sample.for_tenant("globex")).await, None);
+    let list = async |of: &Sample, after| {
+        store.outbox_all_set_aside(&of.tenant, QuestionId(after), 9).await.unwrap()
+    };
+    assert_eq!(list(&sample, 8).await, [aside.clone()]);
+    assert_eq!(list(&sample, 9).await, []);
+    assert_eq!(list(&sample.for_tenant("globex"), 8).await, []);
+    let held = store.outbox_at(&sample.tenant, "c", 1).await.unwrap();
+    assert_eq!(held.map(|event| event.id), Some("c".to_owned()));
+    assert_eq!(store.outbox_at(&sample.tenant, "c", 2).await.unwrap(), None);
     let later = Aggregate { escalation: None, due_at: Timestamp(25), revision: 3, ..aside };
     admit(store, &[mark(&sample, &later)]).await;
     assert_eq!(due(store, 99, 9).await, placed(&[("b", 1), ("c", 1), ("a", 1)]));

@@ -6,7 +6,9 @@ use super::sample::{self, HOSTILE, Sample, fence_others, inline, name, payload};
 use super::{admit, refused};
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, QuestionId, RecordId};
-use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, Scopes, State};
+use crate::ledger::{
+    Basis, EffectClass, ErrorKind, Key, OperationKey, Owner, Record, RecordedFailure, Scopes, State,
+};
 use crate::payload::{Oversized, Stored};
 use crate::store::{
     Change, Question, QuestionKind, Refusal, Run, RunState, SharedEffect, Store, Verdict, WaitsOn,
@@ -247,4 +249,29 @@ pub async fn uses_are_listed_by_run(store: &dyn Store) {
     .await;
     assert_eq!(store.record_uses(&sample.tenant, record.id).await.unwrap(), uses);
     assert_eq!(store.record_uses(&sample.tenant, sample.record("b").id).await.unwrap(), []);
+}
+
+/// Records are listed in the order of their keys, by the beginning of the key, from behind a key on.
+pub async fn are_listed_by_the_beginning_of_their_keys(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let other = sample.for_tenant("globex");
+    let keys = ["a", "b", "b:1", "b:2", "b\u{10ffff}", "b\u{10ffff}1", "c", "\u{10ffff}"];
+    for key in keys {
+        let record = Record { key: OperationKey::stored(key), ..sample.record(key) };
+        admit(store, &[sample.change().record(record)]).await;
+    }
+    let foreign = Record { key: OperationKey::stored("b:3"), ..other.record("b:3") };
+    admit(store, &[other.change().record(foreign)]).await;
+    let list = async |prefix, after, limit| {
+        let found = store.record_list(&sample.tenant, prefix, after, limit).await.unwrap();
+        found.into_iter().map(|record| record.key.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(list("", "", 99).await, keys);
+    assert_eq!(list("b", "", 99).await, keys[1..6]);
+    assert_eq!(list("b:", "", 99).await, keys[2..4]);
+    assert_eq!(list("b", "b", 2).await, keys[2..4]);
+    assert_eq!(list("b\u{10ffff}", "", 99).await, keys[4..6]);
+    assert_eq!(list("\u{10ffff}", "", 99).await, keys[7..]);
+    assert_eq!(list("b", "b\u{10ffff}1", 99).await, [] as [&str; 0]);
+    assert_eq!(list("d", "", 99).await, [] as [&str; 0]);
 }

@@ -5,9 +5,11 @@ use serde_json::json;
 use super::sample::{self, HOSTILE, Sample, fence_others, inline, name, payload};
 use super::{admit, refused};
 use crate::clock::Timestamp;
-use crate::id::RunId;
+use crate::id::{RunId, Tenant};
 use crate::payload::Stored;
-use crate::store::{Refusal, Run, RunState, Store, Verdict, WaitsOn};
+use crate::store::{
+    InQueue, Refusal, Run, RunCursor, RunFilter, RunState, RunStateName, Store, Verdict, WaitsOn,
+};
 
 fn states() -> Vec<RunState> {
     let failure = payload(&json!({ "message": HOSTILE }));
@@ -129,6 +131,95 @@ pub async fn is_listed_from_a_place_on(store: &dyn Store) {
     assert_eq!(list(runs[1].id.0, 2).await, runs[2..4]);
     assert_eq!(list(runs[4].id.0, 2).await, []);
     assert_eq!(list(i64::MIN, 0).await, []);
+}
+
+/// Every filter lists its runs in its order, page by page, and no runs of other tenants.
+pub async fn is_listed_by_every_filter(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let other = sample.for_tenant("globex");
+    let runs: Vec<_> = (0..56).map(|n| any_run(&sample, n)).collect();
+    let theirs: Vec<_> = (0..14).map(|n| any_run(&other, n)).collect();
+    admit(store, &runs.iter().chain(&theirs).map(|run| sample.change().run(run.clone())).collect::<Vec<_>>())
+        .await;
+    let states = RunStateName::ALL.map(Some).into_iter().chain([None]);
+    for state in states {
+        for workflow in [None, Some("ship"), Some("none")] {
+            for key in [None, Some("a/"), Some("a/\u{10ffff}"), Some(""), Some("zz")] {
+                for (since, before) in [(None, None), (Some(Timestamp(1010)), Some(Timestamp(1030)))] {
+                    for newest_first in [false, true] {
+                        let (workflow, key) = (workflow.map(str::to_owned), key.map(str::to_owned));
+                        let filter = RunFilter { state, workflow, key, since, before, newest_first };
+                        assert_pages(store, &sample.tenant, &filter, &runs).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A run in one of all states, of one of three workflows; every fourth has no key, and several were started at one instant.
+fn any_run(sample: &Sample, n: u8) -> Run {
+    let queue = InQueue { name: name("slow"), key: None, priority: 0, admitted_at: None };
+    let state = match n % 7 {
+        0 => RunState::Active,
+        1 => RunState::Queued,
+        2 => RunState::Waiting { until: None, on: WaitsOn::SIGNAL },
+        3 => RunState::Succeeded { output: inline(json!({ "paid": n })) },
+        4 => RunState::Failed { failure: payload(&json!({ "message": "no" })) },
+        5 => RunState::Blocked { failure: payload(&json!({ "message": "diverged" })) },
+        _ => RunState::Expired { succeeded: n.is_multiple_of(2), outcome: "5f".into() },
+    };
+    let keys = ["a/", "a/\u{10ffff}", "b/"];
+    Run {
+        queue: (state == RunState::Queued).then(|| Box::new(queue)),
+        state,
+        workflow: name(["order", "ship", "bill"][usize::from(n % 3)]),
+        key: (!n.is_multiple_of(4)).then(|| format!("{}{}", keys[usize::from(n % 3)], 100 - n)),
+        created_at: Timestamp(1000 + (i64::from(n) * 37 % 56) / 2),
+        ..sample.run_without_key()
+    }
+}
+
+async fn assert_pages(store: &dyn Store, tenant: &Tenant, filter: &RunFilter, all: &[Run]) {
+    let mut expected: Vec<_> = all.iter().filter(|run| filter.takes(run)).collect();
+    match (&filter.key, filter.newest_first) {
+        (Some(_), _) => expected.sort_by_key(|run| (run.key.clone(), run.id)),
+        (None, false) => expected.sort_by_key(|run| (run.created_at, run.id)),
+        (None, true) => expected.sort_by_key(|run| std::cmp::Reverse((run.created_at, run.id))),
+    }
+    let (mut listed, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.run_page(tenant, filter, after.as_ref(), 5).await.unwrap();
+        assert!(page.runs.len() <= 5, "{filter:?}");
+        listed.extend(page.runs);
+        // The cursor leaves the process as text.
+        after = page.next.map(|cursor| cursor.to_string().parse::<RunCursor>().unwrap());
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(listed.iter().collect::<Vec<_>>(), expected, "{filter:?}");
+}
+
+/// A list that must look at each run goes on from page to page until it has found the run.
+pub async fn a_rare_one_is_found_among_many_keys(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let ended = |n: usize| Run {
+        state: RunState::Succeeded { output: inline(json!(n)) },
+        ..sample.run(&format!("k/{n:04}"))
+    };
+    let runs: Vec<_> = (0..900).map(ended).collect();
+    let blocked = RunState::Blocked { failure: payload(&json!({ "message": "diverged" })) };
+    let rare = Run { state: blocked, ..sample.run("k/0850") };
+    let changes: Vec<_> = runs
+        .iter()
+        .filter(|run| run.key != rare.key)
+        .chain([&rare])
+        .map(|run| sample.change().run(run.clone()))
+        .collect();
+    admit(store, &changes).await;
+    let filter = RunFilter::new().key("k/").state(RunStateName::Blocked);
+    assert_pages(store, &sample.tenant, &filter, &[rare]).await;
 }
 
 /// Orphans are active runs of fenced workers; they are listed from a given id on, in the order of their ids, up to

@@ -8,7 +8,7 @@ use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::OperationKey;
 use crate::payload::PayloadDigest;
 use crate::store::change::Written;
-use crate::store::{Change, PastStep, RunState, Store, Turns, WorkerChange};
+use crate::store::{Change, PastStep, RunFilter, RunState, RunStateName, Store, Turns, WorkerChange};
 
 /// The names that a store can be asked about, gathered from the changes that were sent to it, admitted or not.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +102,16 @@ impl Names {
     }
 }
 
+/// Filters for runs in each state, of each workflow, and by the beginnings of their keys.
+fn filters(names: &Names) -> Vec<RunFilter> {
+    let all = RunFilter::new().newest_first();
+    let of_states = RunStateName::ALL.map(|state| RunFilter::new().state(state));
+    let of_workflows = names.workflows.iter().map(|workflow| RunFilter::new().workflow(workflow));
+    let beginning =
+        |(_, key): &(String, String)| RunFilter::new().key(key.chars().take(2).collect::<String>());
+    [all].into_iter().chain(of_states).chain(of_workflows).chain(names.starts.iter().map(beginning)).collect()
+}
+
 /// The answers of a store, as text, by question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State(BTreeMap<String, String>);
@@ -168,8 +178,14 @@ impl State {
         for limit in [3, u32::MAX] {
             let runs = store.run_list(tenant, RunId(i64::MIN), limit).await;
             self.note(format!("{tenant}: runs {limit}"), &runs);
+            for filter in filters(names) {
+                let page = store.run_page(tenant, &filter, None, limit).await;
+                self.note(format!("{tenant}: {filter:?} {limit}"), &page);
+            }
             let open = store.escalation_open(tenant, QuestionId(i64::MIN), limit).await;
             self.note(format!("{tenant}: open escalations {limit}"), &open);
+            let aside = store.outbox_all_set_aside(tenant, QuestionId(i64::MIN), limit).await;
+            self.note(format!("{tenant}: set aside {limit}"), &aside);
             let answered = store.escalation_answered(tenant, QuestionId(i64::MIN), limit).await;
             self.note(format!("{tenant}: answered escalations {limit}"), &answered);
         }

@@ -23,8 +23,9 @@ use self::tables::Tables;
 use super::reads::reads;
 use super::{
     Aggregate, Change, ClusterStatus, Contact, Document, Due, Evidence, History, LEDGER_ID, LEDGER_KIND,
-    OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, Run, Schedule,
-    SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
+    OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, Run, RunCursor,
+    RunFilter, RunPage, Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict,
+    Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};

@@ -121,6 +121,24 @@ impl Tables {
         self.aggregates.values().find(is_it).cloned()
     }
 
+    pub(super) fn outbox_all_set_aside(
+        &self,
+        tenant: &Tenant,
+        after: QuestionId,
+        limit: u32,
+    ) -> Vec<Aggregate> {
+        let aside = |a: &&Aggregate| a.tenant == *tenant && a.escalation.is_some_and(|id| id > after);
+        let mut all: Vec<_> = self.aggregates.values().filter(aside).cloned().collect();
+        all.sort_by_key(|aggregate| aggregate.escalation);
+        all.truncate(limit as usize);
+        all
+    }
+
+    pub(super) fn outbox_at(&self, tenant: &Tenant, aggregate: &str, seq: i64) -> Option<OutboxEvent> {
+        let is_it = |e: &&OutboxEvent| e.tenant == *tenant && e.aggregate == aggregate && e.seq == seq;
+        self.events.values().find(is_it).cloned()
+    }
+
     pub(super) fn is_unpublished(&self) -> bool {
         self.aggregates.values().any(Aggregate::is_pending)
     }

@@ -9,7 +9,8 @@ use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
     CANCEL, COMMAND, Contact, DEADLINE, Evidence, History, PastCall, PastStep, PastUse, Question,
-    QuestionCount, QuestionKind, QuestionLoad, Run, RunState, SharedEffect, Signal, Step, Turns, Worker,
+    QuestionCount, QuestionKind, QuestionLoad, Run, RunCursor, RunFilter, RunPage, RunState, SharedEffect,
+    Signal, Step, Turns, Worker,
 };
 
 impl Tables {
@@ -60,6 +61,16 @@ impl Tables {
                 && record.updated_at >= since
         };
         let mut all: Vec<_> = self.records.values().filter(committed).cloned().collect();
+        all.sort_by(|a, b| a.key.as_str().cmp(b.key.as_str()));
+        all.truncate(limit as usize);
+        all
+    }
+
+    pub(super) fn record_list(&self, tenant: &Tenant, prefix: &str, after: &str, limit: u32) -> Vec<Record> {
+        let listed = |record: &&Record| {
+            record.tenant == *tenant && record.key.as_str().starts_with(prefix) && record.key.as_str() > after
+        };
+        let mut all: Vec<_> = self.records.values().filter(listed).cloned().collect();
         all.sort_by(|a, b| a.key.as_str().cmp(b.key.as_str()));
         all.truncate(limit as usize);
         all
@@ -233,6 +244,23 @@ impl Tables {
 
     pub(super) fn run_list(&self, tenant: &Tenant, after: RunId, limit: u32) -> Vec<Run> {
         first(limit, self.runs.values().filter(|run| run.tenant == *tenant && run.id > after))
+    }
+
+    pub(super) fn run_page(
+        &self,
+        tenant: &Tenant,
+        filter: &RunFilter,
+        after: Option<&RunCursor>,
+        limit: u32,
+    ) -> RunPage<Run> {
+        let own = self.runs.values().filter(|run| run.tenant == *tenant && filter.takes(run));
+        let mut runs: Vec<_> = own.cloned().map(|run| (RunCursor::at(filter, &run), run)).collect();
+        runs.sort_by(|(one, _), (other, _)| filter.order(one, other));
+        runs.retain(|(at, _)| after.is_none_or(|after| filter.order(after, at).is_lt()));
+        let is_more = runs.len() >= limit as usize;
+        runs.truncate(limit as usize);
+        let next = runs.last().filter(|_| is_more).map(|(at, _)| at.clone());
+        RunPage { runs: runs.into_iter().map(|(_, run)| run).collect(), next }
     }
 
     pub(super) fn escalation_find(&self, tenant: &Tenant, id: QuestionId) -> Option<Question> {

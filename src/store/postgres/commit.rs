@@ -294,6 +294,7 @@ pub(super) fn statements() -> Vec<String> {
     all.extend(crate::store::sql::retention::writes::<PgConnection>());
     all.extend(crate::store::sql::inbox::statements::<PgConnection>());
     all.extend(crate::store::sql::retention::statements::<Pool>());
+    all.extend(crate::store::sql::run_page::statements::<Pool>());
     all.extend(crate::store::sql::erase::statements());
     all
 }

@@ -12,6 +12,7 @@ mod connect;
 mod continuity;
 mod cut;
 mod erase;
+mod examine;
 mod inbox;
 mod judge;
 mod listen;
@@ -39,7 +40,7 @@ use tokio::sync::Mutex;
 use super::migration::MIGRATIONS;
 use super::sql::ask::{Queries, damaged};
 use super::sql::columns::FetchedRow;
-use super::{Change, ClusterStatus, Store, StoreError, StoreFuture, StoreLoad, Verdict};
+use super::{Change, ClusterStatus, Defect, Store, StoreError, StoreFuture, StoreLoad, Verdict};
 use connect::Connector;
 use pool::Pool;
 
@@ -96,7 +97,15 @@ impl Postgres {
 
     /// Opens the database with options.
     pub async fn open_with(url: &str, options: Options) -> Result<Self, StoreError> {
-        open::open(url, options).await
+        open::open(url, options, open::Opening::ToWork).await
+    }
+
+    /// Opens a database as it is: it is refused if its schema is not the one of this engine, and nothing is written.
+    ///
+    /// # Errors
+    /// [`StoreError::Open`], as for [`open`](Self::open), and if the database has no ledger or an older schema.
+    pub async fn open_to_examine(url: &str, options: Options) -> Result<Self, StoreError> {
+        open::open(url, options, open::Opening::ToExamine).await
     }
 
     /// The hosts, database and schema, without the password.
@@ -127,6 +136,10 @@ impl Postgres {
 impl Store for Postgres {
     fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(commit::commit(self, changes))
+    }
+
+    fn examine(&self) -> StoreFuture<'_, Vec<Defect>> {
+        Box::pin(examine::examine(&self.readers))
     }
 
     fn behind(&self) -> Option<&dyn Store> {

@@ -23,6 +23,8 @@ pub(super) const FILLING: i64 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opening {
     ToWork,
+    /// Nothing is written, and no migration is made.
+    ToExamine,
     #[cfg(feature = "sqlite")]
     ToFill,
 }
@@ -91,9 +93,9 @@ impl Default for Options {
     }
 }
 
-pub(super) async fn open(url: &str, options: Options) -> Result<Postgres, StoreError> {
+pub(super) async fn open(url: &str, options: Options, opening: Opening) -> Result<Postgres, StoreError> {
     let connector = Arc::new(Connector::new(url, options)?);
-    let mut connection = prepare(&connector, Purpose::Writing, Opening::ToWork).await?;
+    let mut connection = prepare(&connector, Purpose::Writing, opening).await?;
     let hints = listen::Hints::new(connector.clone(), &mut connection).await?;
     let writer = Writer { connection: Some(connection), ..Writer::default() };
     let pool = |purpose, size| Pool::new(connector.clone(), purpose, size);
@@ -179,6 +181,9 @@ async fn migrate(
     connection: &mut PgConnection,
     opening: Opening,
 ) -> Result<(), MigrateError> {
+    if opening == Opening::ToExamine {
+        return examine(connector, connection).await;
+    }
     prepare_schema(connector, connection).await?;
     let mut applied = applied(connection).await?;
     if opening != Opening::ToWork {
@@ -202,6 +207,31 @@ async fn migrate(
         connection.execute("COMMIT").await?;
     }
     Ok(())
+}
+
+/// Refuses a database without a ledger, and one whose schema is older than this engine's. Nothing is written.
+async fn examine(connector: &Connector, connection: &mut PgConnection) -> Result<(), MigrateError> {
+    let unusable =
+        |detail: String| MigrateError::Open(OpenError::Unusable { path: connector.place(), detail });
+    let there = sqlx::query(
+        "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = current_schema() AND c.relname = 'migration'",
+    );
+    if there.fetch_optional(&mut *connection).await?.is_none() {
+        return Err(unusable("it holds no ledger in this schema".to_owned()));
+    }
+    let applied = applied(connection).await?;
+    refuse_strange(connector, &applied)?;
+    let missing = MIGRATIONS.iter().find(|known| applied.iter().all(|found| found.number != known.number));
+    missing.map_or(Ok(()), |missing| {
+        let detail = format!(
+            "its schema lacks the migration {} ({}), and this program needs {}: start an engine of this version on it",
+            missing.number,
+            missing.name,
+            latest()
+        );
+        Err(unusable(detail))
+    })
 }
 
 async fn prepare_schema(connector: &Connector, connection: &mut PgConnection) -> Result<(), MigrateError> {

@@ -14,6 +14,8 @@ mod queried;
 pub(in crate::store) mod queue;
 pub(super) mod reads;
 pub(in crate::store) mod retention;
+pub(in crate::store) mod run_page;
+mod survey;
 pub(in crate::store) mod worker;
 pub(in crate::store) mod write;
 

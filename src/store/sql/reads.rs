@@ -10,15 +10,16 @@ use super::history;
 use super::outbox::by_aggregate;
 use crate::clock::Timestamp;
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
-use crate::ledger::{Look, OperationKey, Record};
+use crate::ledger::{Key, Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::cell::Declared as _;
 use crate::store::reads::reads;
 use crate::store::row::{Given, Take as _};
 use crate::store::{
     Aggregate, COMMAND, Change, Contact, Document, Due, Evidence, History, OutboxEvent, PastCall, PastStep,
-    PastUse, Published, PublishedValue, Question, QuestionCount, QuestionKind, QuestionLoad, QueueLoad, Run,
-    Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
+    PastUse, Published, PublishedValue, Question, QuestionCount, QuestionKind, QuestionLoad, QueueLoad,
+    RetentionLoad, Run, RunCursor, RunFilter, RunPage, Schedule, SharedEffect, Signal, Store, StoreError,
+    StoreFuture, Turns, Verdict, Worker,
 };
 
 /// The condition of a run that has not ended and is still to be cancelled at its deadline. The first part is that of
@@ -42,6 +43,14 @@ impl<D: Reader + Debug + 'static> Store for Queries<D> {
     }
 
     reads!(answer);
+
+    fn retention_load(&self, now: Timestamp) -> StoreFuture<'_, Vec<RetentionLoad>> {
+        Box::pin(self.rows_kept(now))
+    }
+
+    fn look_failing(&self) -> StoreFuture<'_, Option<Look>> {
+        Box::pin(self.row("WHERE tries > 0 ORDER BY tries DESC LIMIT 1", &[]))
+    }
 }
 
 /// The reads of records.
@@ -91,6 +100,23 @@ impl<D: Reader> Queries<D> {
             "{index}WHERE tenant = $1 AND key > $2 AND status = 2 AND updated_at >= $3 ORDER BY key LIMIT $4"
         );
         self.sound(&behind, &[tenant.into(), after.into(), since.0.into(), limit.into()]).await
+    }
+
+    /// Each page goes on from the last key of the page before.
+    pub(super) async fn record_list(
+        &self,
+        tenant: &Tenant,
+        prefix: &str,
+        after: &str,
+        limit: u32,
+    ) -> Listed<Record> {
+        let index = D::either("INDEXED BY record_key ", "");
+        let behind = format!(
+            "{index}WHERE tenant = $1 AND key >= $2 AND key < $3 AND key <> $4 ORDER BY key LIMIT $5"
+        );
+        let (from, end) = (prefix.max(after), end_of(prefix));
+        let place = [tenant.into(), from.into(), end.as_str().into(), after.into(), limit.into()];
+        self.sound(&behind, &place).await
     }
 
     pub(super) async fn record_removed(
@@ -421,6 +447,22 @@ impl<D: Reader> Queries<D> {
     pub(super) async fn outbox_set_aside(&self, tenant: &Tenant, question: QuestionId) -> Found<Aggregate> {
         self.row("WHERE tenant = $1 AND escalation = $2", &[tenant.into(), question.0.into()]).await
     }
+
+    pub(super) async fn outbox_all_set_aside(
+        &self,
+        tenant: &Tenant,
+        after: QuestionId,
+        limit: u32,
+    ) -> Listed<Aggregate> {
+        let index = D::either("INDEXED BY outbox_set_aside ", "");
+        let behind = format!("{index}WHERE tenant = $1 AND escalation > $2 ORDER BY escalation LIMIT $3");
+        self.sound(&behind, &[tenant.into(), after.0.into(), limit.into()]).await
+    }
+
+    pub(super) async fn outbox_at(&self, tenant: &Tenant, aggregate: &str, seq: i64) -> Found<OutboxEvent> {
+        let behind = "WHERE tenant = $1 AND aggregate = $2 AND seq = $3";
+        self.row(behind, &[tenant.into(), aggregate.into(), seq.into()]).await
+    }
 }
 
 /// The reads of signals.
@@ -500,4 +542,16 @@ impl<D: Reader> Queries<D> {
         let sql = "SELECT body FROM payload WHERE tenant = $1 AND digest = $2";
         self.cell("payload", sql, &[tenant.into(), digest.0.as_slice().into()]).await
     }
+}
+
+/// The first text that is behind all keys that begin with `prefix`, in the order of bytes.
+fn end_of(prefix: &str) -> String {
+    let mut chars: Vec<char> = prefix.chars().collect();
+    while let Some(last) = chars.pop() {
+        if let Some(next) = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32) {
+            chars.push(next);
+            return chars.into_iter().collect();
+        }
+    }
+    char::MAX.to_string().repeat(Key::MAX_BYTES) // longer than any key
 }

@@ -4,9 +4,12 @@
 //! (<https://sqlite.org/pragma.html#pragma_synchronous>). There is one writer, because SQLite has only one and its
 //! busy handler polls. There is a file per table; `commit` puts their rows into one transaction.
 
+#[cfg(feature = "cli")]
+pub(crate) mod backup;
 mod beside;
 mod commit;
 mod continuity;
+mod examine;
 mod find;
 pub(crate) mod inbox;
 mod log;
@@ -38,8 +41,8 @@ use super::cell::Declared as _;
 use super::migration::MIGRATIONS;
 use super::sql::ask::{Queries, damaged};
 use super::{
-    Change, ClusterStatus, Connections, Document, History, Store, StoreError, StoreFuture, StoreLoad, Turns,
-    Verdict,
+    Change, ClusterStatus, Connections, Defect, Document, History, Store, StoreError, StoreFuture, StoreLoad,
+    Turns, Verdict,
 };
 use crate::id::{RunId, Tenant};
 
@@ -72,6 +75,7 @@ pub fn statements() -> Vec<String> {
         .chain([found])
         .chain(row::statements())
         .chain(super::sql::retention::statements::<SqlitePool>())
+        .chain(super::sql::run_page::statements::<SqlitePool>())
         .collect()
 }
 
@@ -221,6 +225,14 @@ impl Store for Sqlite {
                 _ => commit::commit(&self.writer, changes).await,
             }
         })
+    }
+
+    fn examine(&self) -> StoreFuture<'_, Vec<Defect>> {
+        Box::pin(examine::examine(&self.readers))
+    }
+
+    fn has_engine(&self) -> Option<bool> {
+        Some(self.place.has_owner())
     }
 
     fn behind(&self) -> Option<&dyn Store> {

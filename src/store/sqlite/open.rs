@@ -250,7 +250,7 @@ async fn refuse_unsafe_library(path: &Path, writer: &mut SqliteConnection) -> Re
 
 /// Refuses a file that is of another application or from the future. Returns the schema version of a file that is new
 /// or the engine's.
-async fn refuse_foreign(path: &Path, writer: &mut SqliteConnection) -> Result<i64, StoreError> {
+pub(super) async fn refuse_foreign(path: &Path, writer: &mut SqliteConnection) -> Result<i64, StoreError> {
     let id = pragma_number(path, writer, "PRAGMA application_id").await?;
     let version = pragma_number(path, writer, "PRAGMA user_version").await?;
     let tables = pragma_number(path, writer, "SELECT count(*) FROM sqlite_schema").await?;
@@ -300,7 +300,7 @@ async fn pragma_number(
     Columns::of("pragma", &row).take()
 }
 
-fn unusable(path: &Path, error: &sqlx::Error) -> StoreError {
+pub(super) fn unusable(path: &Path, error: &sqlx::Error) -> StoreError {
     let (path, detail) = (path.display().to_string(), error.to_string());
     match primary_code(error) {
         Some(8) => OpenError::ReadOnly { path, detail }.into(),

@@ -96,6 +96,15 @@ impl Place {
     /// Opens or creates the file and takes its lock, or names the owner of the lock. A lock that another process
     /// holds is waited for: a process that was killed a moment ago may still be dying.
     pub(super) async fn own(path: &Path, wait: Duration) -> Result<Self, OpenError> {
+        let place = Self::locked(path, wait).await?;
+        if place.names() > 1 {
+            return Err(OpenError::HardLinked { path: place.path.display().to_string() });
+        }
+        Ok(place)
+    }
+
+    /// The same of a file that no engine works on, because another file is to take its place: it may have several names.
+    pub(super) async fn locked(path: &Path, wait: Duration) -> Result<Self, OpenError> {
         let place = Self::open(path, true)?;
         let mut waited = Duration::ZERO;
         while !place.lock()? {
@@ -106,9 +115,6 @@ impl Place {
             }
             SystemClock.sleep(PAUSE).await;
             waited += PAUSE;
-        }
-        if place.names() > 1 {
-            return Err(OpenError::HardLinked { path: place.path.display().to_string() });
         }
         Ok(place)
     }
@@ -137,6 +143,16 @@ impl Place {
     /// True if this place holds the lock, so that no other process has an engine on the file.
     pub(super) fn is_owner(&self) -> bool {
         self.owner.load(Ordering::SeqCst)
+    }
+
+    /// True if an engine works on the file, here or in another process. An engine that starts at this very moment tries
+    /// again a moment later.
+    pub(super) fn has_owner(&self) -> bool {
+        let is_free = || match self.file.lock_file().try_lock_shared() {
+            Ok(()) => self.file.lock_file().unlock().is_ok(),
+            Err(_) => false,
+        };
+        self.file.owned.load(Ordering::Acquire) || !is_free()
     }
 
     /// The descriptor and the inode of the file.

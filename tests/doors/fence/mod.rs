@@ -13,14 +13,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use counterfoil::fence::{FenceOnceError, FenceToken, FenceTtl, KeyFence, OnceAtFence, RedisFence};
-use counterfoil::id::SystemEntropy;
 
 use self::server::Redis;
 
 const HOUR: Duration = Duration::from_hours(1);
 
 fn token() -> FenceToken {
-    FenceToken::draw(&SystemEntropy)
+    FenceToken::draw()
 }
 
 /// A fence that waits for as long as a busy machine may take.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::ledger::Backoff;
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Executor, Tenant};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Executor as _, PgConnection};

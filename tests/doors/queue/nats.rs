@@ -12,9 +12,9 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config as StreamConfig, RetentionPolicy};
 use async_nats::jetstream::{self, Context};
 use counterfoil::Tenant;
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::door::Reaction;
 use counterfoil::queue::{BrokerLimit, Incoming, NatsQueue, QueueConsumer, QueueError};
+use counterfoil::{Clock as _, SystemClock};
 use sqlx::{Executor as _, PgConnection, SqliteConnection};
 use tokio::sync::{Notify, Semaphore};
 

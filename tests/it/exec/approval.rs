@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, Timestamp};
 use counterfoil::exec::RequestError;
 use counterfoil::ledger::{
     ApprovalError, Basis, Contract, ContractClass, EffectClass, ErrorKind, Key, State,
 };
 use counterfoil::tool::DynamicTool;
 use counterfoil::{Approval, ApprovalSubject, Executor, Outcome, ToolRequest};
+use counterfoil::{Clock as _, Timestamp};
 use serde_json::{Value, json};
 
 use crate::world::{Keys, Process, Reply, TestClock, World, acme, brief, executor, settle};

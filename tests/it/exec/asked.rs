@@ -8,7 +8,7 @@ use counterfoil::exec::ExecError;
 use counterfoil::ledger::{
     Basis, Contract, ContractClass, EffectClass, Key, LookupOffer, OperationKey, Reason, Record, State,
 };
-use counterfoil::store::{Question, Resolution};
+use counterfoil::store::{Question, QuestionKind, Resolution};
 use counterfoil::{Executor, Outcome};
 
 use crate::world::{
@@ -72,7 +72,7 @@ impl Scene {
     }
 
     fn clock_after(&self, pause: Duration) -> counterfoil::Timestamp {
-        counterfoil::clock::Clock::now(&self.clock).after(pause)
+        counterfoil::Clock::now(&self.clock).after(pause)
     }
 
     fn lookups(&self) -> usize {
@@ -197,6 +197,32 @@ async fn it_did_not_happen_is_looked_up_first_although_a_client_says_so() {
     assert_eq!(open(&process.executor()).await, []);
     let refused = acme.answer(asked.id, Resolution::LookNow, "ann").await.unwrap_err().to_string();
     assert!(refused.contains("it has been answered"), "{refused}");
+    assert_eq!((scene.world.count(), scene.world.requests()), (1, 1));
+}
+
+// Nor can an engine that was deployed without the tool. The answer waits there, however long, for a worker that knows it.
+#[tokio::test]
+async fn it_did_not_happen_is_looked_up_first_although_an_engine_without_the_tool_takes_the_answer() {
+    let (scene, process) = Scene::unanswered(Reply::EffectThenHang).await;
+    process.kill();
+    let process = Process::start(executor(&scene.dir, &scene.clock)).await.unwrap();
+    let executor = process.executor();
+    let asked = open(&executor).await.remove(0);
+    assert_eq!(asked.kind, QuestionKind::Ambiguous);
+    executor.answer(&acme(), asked.id, Resolution::DidNotHappen, "ann").await.unwrap();
+    scene.clock.advance(Duration::from_hours(48));
+    let waits = open(&executor).await.remove(0);
+    assert_eq!(waits.waiting.as_ref().map(|answer| answer.by.as_str()), Some("ann"), "{waits:?}");
+    let says = "does not know the tool \"pay_out\": a worker that knows it makes the lookup";
+    assert!(waits.question.contains(says), "{waits:?}");
+    assert_eq!(record(&executor).await.state, State::Started);
+    drop(executor);
+    process.kill();
+
+    let process = scene.process().await;
+    let executor = process.executor();
+    found(&executor).await;
+    assert_eq!(open(&executor).await, []);
     assert_eq!((scene.world.count(), scene.world.requests()), (1, 1));
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use counterfoil::exec::{Compensated, EraseError};
-use counterfoil::flow::EngineBuilder;
+use counterfoil::flow::{EngineBuilder, RunError};
 use counterfoil::ledger::{
     Contract, ContractClass, EffectClass, ErrorKind, FinalState, LookupResult, OperationKey, Undone,
 };
 use counterfoil::store::{Resolution, UnderWay};
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Engine, Failure, Key, Outcome, Tenant, ToolRequest};
+use counterfoil::{Ctx, Engine, Failure, Key, Outcome, RunId, Tenant, ToolRequest};
 use serde_json::json;
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -238,6 +238,69 @@ async fn what_is_needed_stays() {
         executor.erase(&acme, &room()).await.unwrap();
         let again = executor.call::<Book>(&acme, "c1".to_owned(), None).await.unwrap();
         assert_eq!(again, Outcome::Expired { was: FinalState::Committed });
+    }
+}
+
+/// A booking without an artifact.
+async fn room_for(ctx: Ctx, case: String) -> Result<String, Failure> {
+    ctx.call::<Book>(case).await?;
+    ctx.signal::<String>("word").await
+}
+
+/// A desk that has a booking made, and then waits for a word.
+async fn desk(ctx: Ctx, case: String) -> Result<String, Failure> {
+    ctx.call_named("pay", json!({"case": "c1", "iban": case})).await?;
+    ctx.publish("case", &case).await?;
+    let booked = ctx.child(room_for, case).await?;
+    ctx.signal::<String>("word").await?;
+    Ok(booked)
+}
+
+fn still_needs(erased: &Result<(), EraseError>, of: RunId) {
+    assert!(matches!(erased, Err(EraseError::RunStillNeeded { run }) if *run == of), "{erased:?}");
+}
+
+// What a run says goes, and it is not begun again. Nothing goes before it and its parent have ended.
+#[tokio::test]
+async fn a_run_goes_with_what_it_says_and_its_start_key_stays_taken() {
+    for place in Place::both() {
+        let world = World::new(Keys::Ignores);
+        let engine = with_tools(place.engine(), &world).workflow("desk", 1, desk);
+        let engine = engine.workflow("room", 1, room_for).start().await.unwrap();
+        let (executor, tenant) = (engine.executor(), engine.tenant("acme").unwrap());
+        let start = || tenant.run(desk, IBAN.to_owned()).key("desk/1").start();
+        let run = start().await.unwrap();
+        let children = async || {
+            let runs = tenant.runs(None).await.unwrap();
+            runs.into_iter().filter(|child| child.parent == Some(run.id())).collect::<Vec<_>>()
+        };
+        while children().await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let child = tenant.handle::<String>(children().await[0].id);
+        still_needs(&run.erase().await, run.id());
+        child.signal("word", IBAN.to_owned()).await.unwrap();
+        assert_eq!(child.result().await.unwrap(), IBAN);
+        still_needs(&child.erase().await, child.id()); // its parent may go on from it
+        run.signal("word", IBAN.to_owned()).id("w1").await.unwrap();
+        assert_eq!(run.result().await.unwrap(), IBAN);
+        still_needs(&child.erase().await, child.id()); // its parent may be retried
+
+        let by_key = tenant.run_of(desk, "desk/1").handle().await.unwrap();
+        by_key.erase().await.unwrap();
+        executor.erase_run(&acme(), child.id()).await.unwrap();
+        executor.erase_run(&acme(), child.id()).await.unwrap(); // a second time does nothing
+        executor.erase_run(&acme(), RunId(7)).await.unwrap(); // and an unknown run is none
+        executor.erase_run(&Tenant::new("globex").unwrap(), run.id()).await.unwrap();
+        for key in [key("pay"), room()] {
+            executor.erase(&acme(), &key).await.unwrap();
+        }
+        assert_eq!(place.saying(IBAN).await, Vec::<String>::new());
+        let again = start().await.unwrap();
+        assert_eq!(again.id(), run.id());
+        assert!(matches!(again.result().await, Err(RunError::Expired { .. })));
+        assert!(matches!(run.signal("word", IBAN.to_owned()).id("w1").await, Err(RunError::Expired { .. })));
+        assert_eq!(world.count(), 1);
     }
 }
 

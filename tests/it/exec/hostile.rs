@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use counterfoil::IdError;
 use counterfoil::exec::{ExecError, RequestError, StartError};
 use counterfoil::flow::RunError;
-use counterfoil::id::IdError;
 use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind, KeyError, Retention};
 use counterfoil::tool::{Done, DynamicTool};
 use counterfoil::{Ctx, Engine, Executor, Failure, Key, Outcome, PayloadError, Tenant, ToolRequest};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::clock::Clock as _;
+use counterfoil::Clock as _;
 use counterfoil::exec::Audit;
 use counterfoil::ledger::{
     Confirm, Contract, ContractClass, EffectClass, Key, LookupOffer, OperationKey, State,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::clock::Clock as _;
+use counterfoil::Clock as _;
 use counterfoil::exec::{ExecError, ExecutorBuilder};
 use counterfoil::ledger::{
     Basis, Contract, ContractClass, EffectClass, ErrorKind, Key, LookupOffer, OperationKey, Record, State,

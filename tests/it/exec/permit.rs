@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, Timestamp};
 use counterfoil::ledger::{Contract, ContractClass, EffectClass};
 use counterfoil::tool::{Call, Done, DynamicTool};
 use counterfoil::{Approval, ApprovalSubject, Executor, Key, Outcome, ToolRequest};
+use counterfoil::{Clock as _, Timestamp};
 use serde_json::{Value, json};
 
 use crate::world::{Keys, Reply, TestClock, World, acme, brief, executor};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::clock::Clock as _;
+use counterfoil::Clock as _;
 use counterfoil::exec::{ExecError, ExecutorBuilder, ToolRequest};
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, Key, LookupOffer};
 use counterfoil::store::{QuestionKind, Resolution};

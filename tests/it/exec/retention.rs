@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::clock::Clock as _;
+use counterfoil::Clock as _;
 use counterfoil::exec::ExecutorBuilder;
 use counterfoil::ledger::{
     Contract, ContractClass, EffectClass, ErrorKind, FinalState, OperationKey, Record, Retention,

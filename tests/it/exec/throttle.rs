@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, Timestamp};
 use counterfoil::exec::BreakerState;
 use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Workflow};
 use counterfoil::ledger::{
@@ -16,6 +15,7 @@ use counterfoil::store::Model;
 use counterfoil::tool::{
     Call, Done, DynamicTool, Reconcile, RegisterError, Tool, ToolError, contract, effect,
 };
+use counterfoil::{Clock as _, Timestamp};
 use counterfoil::{Ctx, Engine, Executor, Failure, Key, Outcome, RunId, Tenant, ToolRequest};
 use serde_json::json;
 

@@ -375,7 +375,7 @@ fn an_effect_of_a_fork_is_issued_anew_where_somebody_says_so() {
         run.result().await.unwrap();
         let fork = run.fork("ann", "it was lost in the mail").from_step("post");
         let effects = fork.effects().await.unwrap();
-        let letter = effects.iter().find(|record| record.operation.as_str() == "post").unwrap();
+        let letter = effects.iter().find(|call| call.tool == "post").unwrap();
         let fork = fork.reissue(&letter.key).await.unwrap();
         fork.result().await.unwrap();
         // A fork of that one finds the second letter.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use counterfoil::clock::{Boot, Clock, SystemClock, Timestamp};
 use counterfoil::flow::EngineBuilder;
 use counterfoil::ledger::{self, Backoff, ContractClass, ErrorKind, RetryPolicy};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
+use counterfoil::{Boot, Clock, SystemClock, Timestamp};
 use counterfoil::{Ctx, Engine, Failure};
 use futures_util::future::BoxFuture;
 use tokio::join;

@@ -281,7 +281,7 @@ fn a_start_says_more_than_its_workflow_and_the_run_knows() {
     });
     let engine = world.engine_on(hands.clone()).register(Workflow::new("wait", flow.clone()).deadline(HOUR));
     let process = Process::start(&world, engine);
-    let start = counterfoil::clock::Clock::now(&hands);
+    let start = counterfoil::Clock::now(&hands);
     let run = || process.acme().run(flow.clone(), 0);
     let runs = [
         (run(), Some(start.after(HOUR))),

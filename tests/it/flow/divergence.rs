@@ -12,7 +12,7 @@ use tokio::join;
 
 use crate::flow;
 use crate::flow::tools::{Bill, Pay, Post, Tell, post};
-use crate::flow::world::{Process, World};
+use crate::flow::world::{Process, World, counted};
 
 async fn pay(ctx: &Ctx, reference: &str) -> Result<u32, Failure> {
     ctx.call::<Pay>(Bill::new(reference, 100)).await
@@ -107,6 +107,120 @@ fn the_recorded_call_answers_a_request_whose_key_was_not_stable() {
         assert_eq!(world.effects("pay").len(), 2);
         process.shut_down();
     }
+}
+
+// KEY-4: the answer holds for a fork, too, whose code draws yet another key.
+#[test]
+fn a_fork_answers_a_request_whose_key_was_not_stable_by_its_origins_record() {
+    let world = World::new();
+    let flow = flow!(world, |ctx, _n: u32| pay(&ctx, "random").await);
+    let (process, run) = resumed(&world, "pay after", flow.clone(), flow);
+    process.on(async {
+        let question = blocked(&process, run).await;
+        process.acme().answer(question.id, Resolution::Resume, "ann").await.unwrap();
+        let run = process.acme().handle::<u32>(run);
+        let first = run.result().await.unwrap();
+        let fork = run.fork("ann", "what if").from_step("pay").await.unwrap();
+        assert_eq!(fork.result().await.unwrap(), first);
+        let fork = fork.fork("ann", "and again").from_step("pay").await.unwrap();
+        assert_eq!(fork.result().await.unwrap(), first);
+        assert_eq!(world.effects("pay").len(), 1);
+        // On purpose it is paid again, under the key that the code draws now.
+        let effects = fork.fork("ann", "pay twice").effects().await.unwrap();
+        assert_eq!(effects, []);
+        let twice = run.fork("ann", "pay twice").from_step("pay");
+        let paid = twice.effects().await.unwrap().remove(0).key;
+        assert_eq!(twice.reissue(&paid).await.unwrap().result().await.unwrap(), 2);
+    });
+    assert_eq!(world.effects("pay").len(), 2);
+    process.shut_down();
+}
+
+#[test]
+fn a_child_that_is_begun_again_answers_a_request_whose_key_was_not_stable_by_its_former_record() {
+    let world = World::new();
+    let child = flow!(world, |ctx, _n: u32| {
+        pay(&ctx, "random").await?;
+        ctx.call::<Post>("broke twice".to_owned()).await
+    });
+    let kind = child.clone();
+    let parent = move |ctx: Ctx, n: u32| {
+        let kind = kind.clone();
+        async move { ctx.child(kind, n).await }
+    };
+    let engine = || world.engine().workflow("path", 1, parent.clone()).workflow("child", 1, child.clone());
+    world.hold("pay after");
+    let process = Process::start(&world, engine());
+    let run = process.on(async {
+        let run = process.acme().run(parent.clone(), 1).start().await.unwrap().id();
+        world.reached("pay after").await;
+        run
+    });
+    process.crash();
+    world.release("pay after");
+    let process = Process::start(&world, engine());
+    process.on(async {
+        process.until(async |acme| !acme.questions().await.unwrap().is_empty()).await;
+        let question = process.question(QuestionKind::Diverged).await;
+        process.acme().answer(question.id, Resolution::Resume, "ann").await.unwrap();
+        let run = process.acme().handle::<u32>(run);
+        run.result().await.unwrap_err();
+        for _ in 0..2 {
+            run.retry("ann", "once more").await.unwrap();
+            drop(run.result().await);
+        }
+        run.result().await.unwrap();
+    });
+    assert_eq!((world.effects("pay").len(), world.effects("post").len()), (1, 1));
+    process.shut_down();
+}
+
+// Abandoned is not kept: nobody has decided what becomes of the payment, and a retry must not go past it.
+#[test]
+fn a_retry_of_an_abandoned_run_asks_again_about_the_effect_that_it_no_longer_asks_for() {
+    let world = World::new();
+    let old = flow!(world, |ctx, _n: u32| pay(&ctx, "june").await);
+    let new = flow!(world, |ctx, _n: u32| pay(&ctx, "july").await);
+    let (process, run) = resumed(&world, "pay after", old, new);
+    process.on(async {
+        let question = blocked(&process, run).await;
+        process.acme().answer(question.id, Resolution::Abandon, "ann").await.unwrap();
+        let run = process.acme().handle::<u32>(run);
+        let result = run.result().await;
+        assert!(matches!(result, Err(RunError::Failed { .. })), "{result:?}");
+        run.retry("ann", "once more").await.unwrap();
+        let question = blocked(&process, run.id()).await;
+        assert_eq!(world.effects("pay"), ["june 100"]);
+        process.acme().answer(question.id, Resolution::Resume, "ann").await.unwrap();
+        run.result().await.unwrap();
+    });
+    assert_eq!(world.effects("pay"), ["june 100", "july 100"]);
+    process.shut_down();
+}
+
+// What somebody decided to keep stays decided in a fork, which is given the checkpoint of the event.
+#[test]
+fn a_fork_does_not_ask_again_about_an_event_that_was_kept() {
+    let world = World::new();
+    let old = flow!(world, |ctx, _n: u32| {
+        ctx.emit("case", "opened", &1).await?;
+        pay(&ctx, "june").await
+    });
+    let new = flow!(world, |ctx, _n: u32| {
+        let paid = pay(&ctx, "june").await?;
+        counted(&world, &ctx, "after", paid).await
+    });
+    let (process, run) = resumed(&world, "pay after", old, new);
+    process.on(async {
+        let question = blocked(&process, run).await;
+        process.acme().answer(question.id, Resolution::Resume, "ann").await.unwrap();
+        let run = process.acme().handle::<u32>(run);
+        let first = run.result().await.unwrap();
+        let fork = run.fork("ann", "what if").from_step("after").await.unwrap();
+        assert_eq!(fork.result().await.unwrap(), first);
+        assert_eq!(process.acme().questions().await.unwrap(), []);
+    });
+    process.shut_down();
 }
 
 // The answer is about that request alone: a run that does not ask for it any more is asked about it.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, Timestamp};
 use counterfoil::flow::Failure;
 use counterfoil::ledger::Look;
 use counterfoil::store::{Change, Model, Run, Store, StoreError, StoreFuture, Verdict};
+use counterfoil::{Clock as _, Timestamp};
 use counterfoil::{Engine, RunId};
 use sqlx::Executor as _;
 

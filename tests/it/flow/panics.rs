@@ -1,16 +1,19 @@
 //! A panic of what the engine calls (a store, a sink, a clock, a subscriber of its log, a callback) costs one run or one
 //! attempt, and not the engine.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::clock::{Boot, Clock, SystemClock, Timestamp};
+use counterfoil::flow::Turn;
 use counterfoil::outbox::{Event, PublishResult, Sink, SinkError};
-use counterfoil::store::{QuestionKind, StoreError};
+use counterfoil::store::{QuestionKind, Resolution, StoreError};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
+use counterfoil::{Boot, Clock, SystemClock, Timestamp};
 use counterfoil::{Ctx, Failure, Key, RunId};
 use futures_util::future::BoxFuture;
+use sqlx::SqliteConnection;
 use tokio::sync::mpsc;
 use tracing::Subscriber;
 
@@ -217,6 +220,58 @@ fn a_callback_that_panics_blocks_its_run_and_no_other() {
         process.state(run, "blocked").await;
         assert_eq!(process.question(QuestionKind::Quarantined).await.run, Some(run));
         assert_eq!(process.acme().run(code, false).await.unwrap(), 7);
+    });
+    process.shut_down();
+}
+
+/// Hands closures to the context, each with the fuse in it that has its name.
+async fn closures(ctx: Ctx, fuses: &HashMap<&'static str, Fuse>) -> Result<u32, Failure> {
+    ctx.step("step", &1, |_| fuses["step"].burn()).await?;
+    ctx.step_async("step_async", &1, || async { fuses["step_async"].burn() }).await?;
+    ctx.try_step("try_step", &1, |_| {
+        fuses["try_step"].burn();
+        Ok::<_, Failure>(())
+    })
+    .await?;
+    ctx.transaction("transaction", |_: &mut SqliteConnection| {
+        let fuse = fuses["transaction"].clone();
+        Box::pin(async move {
+            fuse.burn();
+            Ok(())
+        })
+    })
+    .await?;
+    ctx.turns("turns", 0_u32, |n, _: Ctx| async move {
+        fuses["turns"].burn();
+        Ok(Turn::<u32, u32>::Done(n + 7))
+    })
+    .await
+}
+
+#[test]
+fn a_closure_of_a_body_that_panics_blocks_its_run_until_it_is_mended() {
+    const CLOSURES: [&str; 5] = ["step", "step_async", "try_step", "transaction", "turns"];
+    let world = World::new();
+    let fuses: Arc<HashMap<_, _>> = Arc::new(CLOSURES.map(|what| (what, Fuse::default())).into());
+    let code = {
+        let fuses = fuses.clone();
+        move |ctx: Ctx, _n: u32| {
+            let fuses = fuses.clone();
+            async move { closures(ctx, &fuses).await }
+        }
+    };
+    let process = Process::start(&world, world.engine().workflow("flow", 1, code.clone()));
+    process.on(async {
+        for what in CLOSURES {
+            fuses[what].arm(1);
+            let run = process.acme().run(code.clone(), 1).start().await.unwrap();
+            process.state(run.id(), "blocked").await;
+            assert!(fuses[what].is_burnt(), "{what}");
+            assert_eq!(process.acme().run(code.clone(), 2).await.unwrap(), 7, "another run: {what}");
+            let asked = process.question(QuestionKind::Quarantined).await;
+            process.acme().answer(asked.id, Resolution::Resume, "ann").await.unwrap();
+            assert_eq!(run.result().await.unwrap(), 7, "{what}");
+        }
     });
     process.shut_down();
 }

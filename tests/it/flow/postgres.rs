@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use counterfoil::payload::Limits;
 use counterfoil::store::postgres::Options;
+use counterfoil::store::{QuestionKind, Resolution};
 use counterfoil::{Engine, Failure};
 use sqlx::{PgConnection, SqliteConnection};
 
@@ -52,6 +54,43 @@ fn a_transaction_takes_place_once() {
     let process = life(&world, &crate::server::url(), schema.options(), code);
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 7);
     assert_eq!(world.counted("booked"), 1);
+    process.shut_down();
+}
+
+// The limit holds on both databases, and what the closure had changed is taken back.
+#[test]
+fn a_transaction_whose_result_is_over_the_limit_waits_for_a_higher_one() {
+    let (world, schema) = (World::new(), Schema::new());
+    let code = flow!(world, |ctx, _input: ()| {
+        let long = ctx.transaction("long", |connection: &mut PgConnection| {
+            Box::pin(async move {
+                // Fails if an earlier one was not taken back.
+                let table = sqlx::query("CREATE TABLE mine (n BIGINT PRIMARY KEY)");
+                table.execute(connection).await.map_err(|e| Failure::new(e.to_string()))?;
+                Ok("x".repeat(2000))
+            })
+        });
+        Ok::<_, Failure>(u32::try_from(long.await?.len()).unwrap())
+    });
+    let life = |max_bytes| {
+        let engine = world.equip(Engine::postgres_with(crate::server::url(), schema.options()), &world.tap);
+        let engine = engine.limits(Limits { inline_bytes: 16, max_bytes });
+        Process::start(&world, engine.workflow(NAME, 1, code.clone()))
+    };
+    let process = life(1000);
+    let run = process.on(async {
+        let run = process.acme().run(code.clone(), ()).start().await.unwrap().id();
+        process.state(run, "blocked").await;
+        run
+    });
+    let asked = process.on(process.question(QuestionKind::Quarantined));
+    assert!(asked.question.contains("2009 bytes, 1000 at most"), "{}", asked.question);
+    process.shut_down();
+    let process = life(1 << 20);
+    process.on(async {
+        process.acme().answer(asked.id, Resolution::Resume, "ann").await.unwrap();
+        assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 2000);
+    });
     process.shut_down();
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::clock::Clock as _;
+use counterfoil::Clock as _;
 use counterfoil::flow::{EngineBuilder, Overlap, RunError, RunState, ScheduleStatus, WorkflowFn};
 use counterfoil::{Engine, Failure};
 

@@ -52,3 +52,40 @@ fn a_status_is_written_as_json_with_the_state_in_a_word() {
     assert!(history[0]["calls"][0]["response"]["value"].is_number(), "{history}");
     process.shut_down();
 }
+
+#[test]
+fn until_waiting_returns_when_the_run_waits_as_a_row_is_blocked_or_is_over() {
+    let world = World::new();
+    let code = flow!(world, |ctx, failing: bool| {
+        post(&ctx, "first").await?;
+        if failing {
+            return Err(Failure::new("no paper"));
+        }
+        ctx.signal::<u32>("paid").await
+    });
+    let process = Process::start(&world, world.engine().workflow(NAME, 1, code.clone()));
+    process.on(async {
+        let waiting = process.acme().run(code.clone(), false).start().await.unwrap();
+        let status = waiting.until_waiting().await.unwrap();
+        assert!(matches!(status.state, RunState::Waiting { signal: true, .. }), "{status}");
+        waiting.signal("paid", 7_u32).await.unwrap();
+        assert_eq!(waiting.result().await.unwrap(), 7);
+        let failed = process.acme().run(code, true).start().await.unwrap();
+        assert!(failed.until_waiting().await.unwrap().state.is_final());
+    });
+    process.shut_down();
+}
+
+#[test]
+fn a_tenant_whose_name_was_checked_needs_no_second_check() {
+    let world = World::new();
+    let code = flow!(world, |ctx, what: String| post(&ctx, &what).await);
+    let process = Process::start(&world, world.engine().workflow(NAME, 1, code.clone()));
+    process.on(async {
+        let tenant = counterfoil::Tenant::new("acme").unwrap();
+        let run = process.engine().as_tenant(&tenant).run(code, "x".to_owned()).start().await.unwrap();
+        assert_eq!(run.status().await.unwrap().tenant, tenant);
+        assert!(process.acme().runs(None).await.unwrap().iter().any(|of_name| of_name.id == run.id()));
+    });
+    process.shut_down();
+}

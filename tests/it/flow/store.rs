@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use counterfoil::clock::{Clock, SharedClock};
+use counterfoil::Clock;
+use counterfoil::clock::SharedClock;
 use counterfoil::store::{Change, ClusterStatus, Passing, Refusal, Store, StoreError, StoreFuture, Verdict};
 use tokio::sync::watch;
 

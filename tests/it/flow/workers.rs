@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use counterfoil::clock::Clock as _;
+use counterfoil::Clock as _;
 use counterfoil::exec::{ExecError, Outcome, Wait};
 use counterfoil::flow::{EngineBuilder, RunError, RunState, WorkflowFn};
 use counterfoil::id::Entropy;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use counterfoil::clock::Clock;
+use counterfoil::Clock;
 use counterfoil::exec::StartError;
 use counterfoil::flow::{EngineBuilder, TenantClient};
 use counterfoil::store::{Question, QuestionKind};

@@ -178,7 +178,7 @@ async fn votes_are_counted_by_the_clock_of_the_database() {
     assert_eq!(approve(&slow, &asked, "bob").await.unwrap(), 2);
     let review = fast.review(&asked.id).await.unwrap().unwrap().review;
     assert!(matches!(review.outcome, Some(ReviewOutcome::Approved { .. })), "{review:?}");
-    let now = counterfoil::clock::Clock::now(&counterfoil::SystemClock);
+    let now = counterfoil::Clock::now(&counterfoil::SystemClock);
     for vote in &review.votes {
         let apart = vote.at.until(now).max(now.until(vote.at));
         assert!(apart < Duration::from_mins(5), "{vote:?} is far from {now:?}");

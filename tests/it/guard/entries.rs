@@ -200,7 +200,7 @@ fn no_entry_is_lost_or_doubled_wherever_it_is_crashed() {
             broken.map_or(Ok(()), |said| Err(said.to_owned()))
         })
         .check("the till has each sale once", |end| {
-            let states: Vec<_> = end.runs().iter().map(|run| format!("{:?}", run.state)).collect();
+            let states: Vec<_> = end.rows().iter().map(|run| format!("{:?}", run.state)).collect();
             let last = states.iter().any(|state| state.contains("number 5: 28 EUR cent"));
             if end.succeeded() && !last { Err(format!("{states:?}")) } else { Ok(()) }
         });

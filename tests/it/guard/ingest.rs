@@ -215,7 +215,7 @@ fn no_version_and_no_swap_is_lost_wherever_it_is_crashed() {
             astray.map_or(Ok(()), |said| Err(said.to_owned()))
         })
         .check("each run's swap counts", |end| {
-            let mut swaps: Vec<_> = end.runs().iter().map(|run| format!("{:?}", run.state)).collect();
+            let mut swaps: Vec<_> = end.rows().iter().map(|run| format!("{:?}", run.state)).collect();
             swaps.sort();
             let counted = swaps.len() == 2 && swaps[0].contains("(\"1\")") && swaps[1].contains("(\"2\")");
             if end.succeeded() && !counted { Err(format!("{swaps:?}")) } else { Ok(()) }

@@ -4,7 +4,7 @@ mod page;
 
 use std::time::Duration;
 
-use counterfoil::clock::SystemClock;
+use counterfoil::SystemClock;
 use counterfoil::store::{QuestionKind, Resolution, StoreError};
 use counterfoil::{Ctx, Failure};
 use serde_json::json;

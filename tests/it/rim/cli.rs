@@ -1,5 +1,11 @@
 //! The command line on the database alone, beside an engine that works on it, on both stores.
 
+mod backup;
+mod doctor;
+mod inspect;
+mod probes;
+mod watch;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -28,6 +34,11 @@ impl Line {
             }
         }
         Self(common)
+    }
+
+    /// The same place, for the ledger as a whole.
+    fn whole(&self) -> Self {
+        Self(self.0[2..].to_vec())
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
@@ -86,6 +97,9 @@ fn a_person_starts_a_run_finds_it_and_answers_its_question_beside_the_engine() {
         assert_eq!(only(&["--limit", "1"]), good);
         assert_eq!(only(&["--after", &good]), bad);
         assert_eq!(only(&["--workflow", "other"]), "");
+        assert_eq!(only(&["--newest-first", "--limit", "1"]), bad);
+        assert_eq!(only(&["--key", "", "--after", &bad]), good, "in the order of the keys");
+        assert_eq!(only(&["--since", "2026", "--before", "9999-12"]), format!("{good} {bad}"));
         let question = line.json(&["questions"]).remove(0);
         assert_eq!(question["run"]["id"], json!(bad));
         let id = question["id"].as_str().unwrap();

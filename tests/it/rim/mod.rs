@@ -2,6 +2,7 @@
 
 mod api;
 mod cli;
+mod dashboard;
 mod guard_service;
 mod http;
 mod http_sink;

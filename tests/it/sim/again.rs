@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, Timestamp};
 use counterfoil::flow::{RunError, RunHandle, WorkflowFn};
 use counterfoil::sim::{CrashPoint, End, Offer, Report, Simulation, World};
 use counterfoil::store::{Run, RunState};
+use counterfoil::{Clock as _, Timestamp};
 use counterfoil::{Ctx, Engine, Failure};
 
 use crate::sim::command::asked;
@@ -100,7 +100,7 @@ fn new_once(end: &End<'_>) -> Result<(), String> {
 }
 
 fn errands(end: &End<'_>) -> Vec<Run> {
-    end.runs().into_iter().filter(|run| run.workflow.as_str() == NAME).collect()
+    end.rows().into_iter().filter(|run| run.workflow.as_str() == NAME).collect()
 }
 
 /// What happened stands, for the run and for its fork.

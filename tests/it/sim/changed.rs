@@ -105,7 +105,7 @@ fn simulation(earlier_in: EarlierIn) -> Simulation {
 
 /// What the run returned.
 fn succeeded(end: &End<'_>) -> Option<String> {
-    end.runs().into_iter().filter(|run| run.workflow.as_str() == NAME).find_map(|run| match run.state {
+    end.rows().into_iter().filter(|run| run.workflow.as_str() == NAME).find_map(|run| match run.state {
         RunState::Succeeded { .. } => {
             end.heard("client").iter().rev().find(|told| !told.is_empty()).map(ToString::to_string)
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use counterfoil::clock::Clock as _;
+use counterfoil::Clock as _;
 use counterfoil::flow::{Failure, FailureCode, GiveCommand, RunError, RunHandle, Sent, WorkflowFn};
 use counterfoil::sim::{CrashPoint, End, Offer, Simulation, World};
 use counterfoil::store::RunState;
@@ -116,7 +116,7 @@ fn simulation() -> Simulation {
 
 /// How each run ended, the office first: with its result, or with the code of its failure.
 fn ends(end: &End<'_>) -> Vec<Result<(), FailureCode>> {
-    let mut runs = end.runs();
+    let mut runs = end.rows();
     runs.sort_by_key(|run| run.id);
     let ended = runs.iter().map(|run| match &run.state {
         RunState::Failed { failure } => Err(failure.decode::<Failure>().unwrap().code),

@@ -35,7 +35,7 @@ fn a_run_past_its_deadline_is_cancelled_with_its_child_wherever_it_is_crashed() 
         })
         .workflow(|workflow| workflow.deadline(5 * DAY))
         .check("all are cancelled in time", |end| {
-            for run in end.runs() {
+            for run in end.rows() {
                 let RunState::Failed { failure } = &run.state else {
                     return Err(format!("{}: {:?}", run.id, run.state));
                 };

@@ -182,7 +182,7 @@ where
         })
         .check(UNASKED, |end| {
             let waits = |run: &Run| matches!(run.state, RunState::Waiting { .. }) && run.parent.is_none();
-            if end.runs().iter().any(waits) {
+            if end.rows().iter().any(waits) {
                 return Ok(()); // somebody is asked, and then it goes on
             }
             for (system, tool) in [("bank", "charge"), ("courier", "ship"), ("store", "pack")] {

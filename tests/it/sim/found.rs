@@ -83,7 +83,7 @@ fn a_child_is_carried_out_whose_start_seemed_to_fail() {
         .check("it is paid once", |end| end.exactly_once_if_succeeded("bank", "after 2"))
         .check("it ends", |end| {
             let waits = |run: &counterfoil::store::Run| !run.state.is_final() && end.questions().is_empty();
-            end.runs().iter().find(|run| waits(run)).map_or(Ok(()), |run| Err(format!("{:?}", run.state)))
+            end.rows().iter().find(|run| waits(run)).map_or(Ok(()), |run| Err(format!("{:?}", run.state)))
         })
         .single_crashes()
         .random(100)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::{Request, Response};
-use counterfoil::clock::Clock as _;
+use counterfoil::Clock as _;
 use counterfoil::flow::TenantClient;
 use counterfoil::http::{HandlerCall, Idempotency, LedgerTransaction, RequestBody, RequestScope};
 use counterfoil::inbox::Message;

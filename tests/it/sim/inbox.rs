@@ -2,11 +2,11 @@
 //! version; and one that cannot be processed is set aside with its evidence.
 
 use crate::sim::Looks;
-use counterfoil::clock::{Boot, Clock as _};
 use counterfoil::flow::TenantClient;
 use counterfoil::inbox::{InboxError, Message, Processed};
 use counterfoil::sim::{CrashPoint, End, Offer, Simulation, World};
 use counterfoil::store::{Question, QuestionKind, Resolution};
+use counterfoil::{Boot, Clock as _};
 use counterfoil::{Ctx, Failure};
 use futures_util::future::{BoxFuture, try_join_all};
 use sqlx::Executor as _;

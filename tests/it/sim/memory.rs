@@ -23,7 +23,7 @@ async fn clerk(ctx: Ctx, caller: String) -> Result<String, Failure> {
 fn each_source_is_counted_once_wherever_it_is_crashed() {
     let report = Simulation::of(clerk, "customer 7".to_owned())
         .check("what is known was said twice", |end| {
-            for run in end.runs() {
+            for run in end.rows() {
                 let state = format!("{:?}", run.state);
                 if run.state.name() == "succeeded" && !state.contains("true: Likes tea. 2 0.75") {
                     return Err(state);

@@ -4,7 +4,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use counterfoil::clock::{Boot, Clock};
 use counterfoil::flow::WorkflowFn;
 use counterfoil::ledger::{Basis, ErrorKind, OperationKey, Record, RecordedFailure, State};
 use counterfoil::payload::{Payload, Stored};
@@ -13,6 +12,7 @@ use counterfoil::store::{
     Change, History, QuestionKind, Run, Store, StoreError, StoreFuture, Turns, Verdict, WorkerChange,
 };
 use counterfoil::tool::{Tool, effect};
+use counterfoil::{Boot, Clock};
 use counterfoil::{Ctx, Failure, Fence, RecordId, RunId, Tenant, Timestamp};
 use futures_util::future::BoxFuture;
 use serde::Serialize;

@@ -77,7 +77,7 @@ fn no_call_goes_out_without_a_recorded_verdict_and_the_verdict_stands() {
         .check("what came of it", move |end| {
             let result = end.results()[0].clone();
             let result = result.and_then(|result| result.as_str().map(ToOwned::to_owned));
-            let was_refused_later = end.runs().iter().any(|run| run.fence.0 > 1);
+            let was_refused_later = end.rows().iter().any(|run| run.fence.0 > 1);
             noted.lock().unwrap().extend(result.map(|result| (was_refused_later, result)));
             Ok(())
         })

@@ -160,7 +160,7 @@ fn heard<'a>(replay: &'a Replay, by: &str) -> &'a str {
 
 /// What the runs that succeeded have returned.
 fn answers(end: &End<'_>) -> BTreeSet<String> {
-    let succeeded = end.runs().into_iter().filter_map(|run| match run.state {
+    let succeeded = end.rows().into_iter().filter_map(|run| match run.state {
         RunState::Succeeded { output: Stored::Inline(output) } => Some(output.as_str().to_owned()),
         _ => None,
     });
@@ -189,7 +189,7 @@ pub(crate) fn another_amount() -> Simulation {
             ask(engine, pay, bill(999), "other").await
         })
         .check("one amount", |end| {
-            let wins = end.runs().iter().filter(|run| run.state.name() == "succeeded").count();
+            let wins = end.rows().iter().filter(|run| run.state.name() == "succeeded").count();
             let paid = end.count("bank", "7");
             if wins < 2 && (paid < 2 || !end.questions().is_empty()) {
                 Ok(())
@@ -249,7 +249,7 @@ fn a_crash_after_success_before_the_checkpoint() {
 // An event comes twice, also across a crash: its id is the start key, so that it is one run.
 #[test]
 fn an_event_twice() {
-    let one_run = |end: &End<'_>| match end.runs().len() {
+    let one_run = |end: &End<'_>| match end.rows().len() {
         0 | 1 => Ok(()),
         runs => Err(format!("{runs} runs")),
     };
@@ -342,7 +342,7 @@ fn an_approval_twice() {
             _ => Err("an unapproved text went out".to_owned()),
         })
         .check("the same answer", |end| {
-            let succeeded = end.runs().into_iter().find_map(|run| match run.state {
+            let succeeded = end.rows().into_iter().find_map(|run| match run.state {
                 RunState::Succeeded { output } => Some(format!("{output:?}").contains("true")),
                 _ => None,
             });
@@ -576,7 +576,7 @@ fn two_runs_sharing_one_effect() {
         .with_run(Simulation::TENANT, "another", remind_and_pay, bill(100))
         .check("owned once, used once", |end| {
             let owners: Vec<_> = end.records().iter().filter_map(|record| record.owner.run).collect();
-            let ended = end.runs().iter().filter(|run| run.state.name() == "succeeded").count();
+            let ended = end.rows().iter().filter(|run| run.state.name() == "succeeded").count();
             let users: Vec<_> = end.uses().iter().map(|used| used.run).collect();
             let is_shared = users.len() == 1 && owners.len() == 1 && users != owners;
             if ended < 2 || is_shared { Ok(()) } else { Err(format!("{owners:?} own, {users:?} use")) }
@@ -610,7 +610,7 @@ fn two_runs_waiting_for_one_answer() {
         .with_run(Simulation::TENANT, "another", call_once::<Blind>, "case".to_owned())
         .operator(truthful)
         .check("whoever was answered goes on", |end| {
-            let waiting = end.runs().iter().filter(|run| run.state.name() == "waiting").count();
+            let waiting = end.rows().iter().filter(|run| run.state.name() == "waiting").count();
             let answered = end.questions().is_empty();
             if waiting == 0 || !answered { Ok(()) } else { Err(format!("{waiting} runs wait for nothing")) }
         });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use counterfoil::clock::Clock as _;
+use counterfoil::Clock as _;
 use counterfoil::ledger::{Contract, ContractClass, LookupResult, State, Undone};
 use counterfoil::sim::{Offer, Rule, Service, Simulation, World};
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};

@@ -115,7 +115,7 @@ pub(crate) fn asks(end: &End<'_>, kind: QuestionKind) -> bool {
 }
 
 fn letters(end: &End<'_>) -> Vec<Run> {
-    end.runs().into_iter().filter(|run| run.workflow.as_str() == NAME).collect()
+    end.rows().into_iter().filter(|run| run.workflow.as_str() == NAME).collect()
 }
 
 fn ended_as(end: &End<'_>, version: u32) -> bool {

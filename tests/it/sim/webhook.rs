@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use counterfoil::clock::Clock as _;
+use counterfoil::Clock as _;
 use counterfoil::door::Reaction;
 use counterfoil::sim::{CrashPoint, End, Rule, Simulation, World};
 use counterfoil::webhook::{EventIdentity, Scheme, Webhook, WebhookEvent};
@@ -104,7 +104,7 @@ fn simulation(key: Identify, events: &'static [(&'static str, &'static str)]) ->
         .engine(|engine, _| engine.workflow("parcel", 1, parcel))
         .with_actor("sender", move |engine, world| sender(engine, world, key, events))
         .check(ONCE, |end| {
-            let parcels = end.runs().iter().filter(|run| run.workflow.as_str() == "parcel").count();
+            let parcels = end.rows().iter().filter(|run| run.workflow.as_str() == "parcel").count();
             let states = states(end)?;
             let done = end.heard("sender").contains(&"done");
             match (parcels, states.as_slice()) {

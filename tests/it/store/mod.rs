@@ -7,4 +7,5 @@ pub(crate) mod postgres;
 mod source;
 mod sqlite;
 mod transfer;
+mod views;
 mod watched;

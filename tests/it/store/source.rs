@@ -33,8 +33,8 @@ pub(crate) fn pinned(statements: impl Iterator<Item = String>) -> String {
 pub(crate) fn shared_reads(either: impl Fn(String, String) -> String) -> Vec<String> {
     let mut reads = Vec::new();
     for (file, source) in files("src/store/sql") {
-        if ["queried.rs", "retention.rs", "inbox.rs"].contains(&file.as_str()) {
-            continue; // users' own, for each database in its words; and put together for each
+        if ["queried.rs", "retention.rs", "inbox.rs", "run_page.rs", "survey.rs"].contains(&file.as_str()) {
+            continue; // users' own, for each database in its words; put together for each; an operator's, of whole tables
         }
         let (mut chosen, mut first) = (constants(), None);
         for (before, mut text, _) in literals(&source) {

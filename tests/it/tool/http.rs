@@ -62,3 +62,27 @@ async fn a_request_without_an_answer_says_what_may_have_reached_the_provider() {
         assert!(!error.message.contains("secret"), "{error}");
     }
 }
+
+/// A tool that speaks a protocol of its own over TCP, with `?` alone.
+async fn sent_raw(address: std::net::SocketAddr) -> Result<(), ToolError> {
+    let mut stream = tokio::net::TcpStream::connect(address).await?;
+    stream.write_all(b"refund\n").await?;
+    tokio::io::AsyncReadExt::read_u8(&mut stream).await?; // the acknowledgement
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_io_error_is_ambiguous_unless_the_connection_was_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let cut_off = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        tokio::io::AsyncReadExt::read_u8(&mut stream).await.unwrap(); // it has begun to read, and dies
+    });
+    assert_eq!(sent_raw(address).await.unwrap_err().kind, ErrorKind::Unknown);
+    cut_off.await.unwrap();
+    let refused = sent_raw(address).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Unreachable, "{refused}");
+    let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);
+    assert_eq!(ToolError::from(timed_out).kind, ErrorKind::TimeoutDuringEffect);
+}

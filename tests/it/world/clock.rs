@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use counterfoil::clock::{Boot, Clock, Timestamp};
 use counterfoil::id::Entropy;
+use counterfoil::{Boot, Clock, Timestamp};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;

@@ -1,5 +1,6 @@
 //! The HTTP API: served by a client beside an engine, and called over a real connection.
 
+mod events;
 mod reading;
 mod routes;
 mod tokens;

@@ -26,6 +26,8 @@ on_both_stores! {
             ("?state=waiting", vec!["w"]),
             ("?workflow=greet&state=succeeded&key=b", vec!["b/1"]),
             ("?since=9999", vec![]),
+            ("?newest_first=true", vec!["w", "b/1", "a/2", "a/1"]),
+            ("?newest_first=true&workflow=greet", vec!["b/1", "a/2", "a/1"]),
             ("?before=9999&since=2000-01-01T00:00:00Z&workflow=wait", vec!["w"]),
         ] {
             let (status, page) = served.get(&format!("/tenants/acme/runs{query}"), &token).await;
@@ -55,8 +57,18 @@ on_both_stores! {
         let served = Served::on(&place).await;
         let token = served.token(Role::Admin, "acme").await;
         for (path, expected) in [
-            ("/runs?after=run-zz", 422),
-            ("/runs?after=run-7fffffffffffffff", 200), // a place in the caller's own list, where nothing is
+            ("/runs?after=run-zz", 400),
+            ("/runs?after=run-1", 400),
+            ("/runs?after=run-zz~1", 400),
+            ("/runs?after=run-1~soon", 400),
+            ("/runs?after=run-1~99999999999999999999", 400),
+            ("/runs?after=run-1=key", 400), // of a list in another order
+            ("/runs?key=k&after=run-1~1", 400),
+            ("/runs?key=k&after=run-1=%00", 400),
+            ("/runs?key=k&after=run-1=k", 200),
+            ("/runs?after=run-7fffffffffffffff~9", 200), // a place in the caller's own list, where nothing is
+            ("/runs?newest_first=perhaps", 400),
+            ("/runs?since=2026-13", 400),
             ("/runs?limit=many", 400),
             ("/runs?state=asleep", 400),
             ("/runs?since=%3Cscript%3E", 400),
@@ -64,7 +76,7 @@ on_both_stores! {
             ("/runs/%ff", 400),
             ("/runs/run-1/history?after=-1", 400),
             ("/questions?answered=perhaps", 400),
-            ("/questions?after=question-%00", 422),
+            ("/questions?after=question-%00", 400),
             ("/questions/question-1", 404),
             ("/approvals/%3Cscript%3E%1b[31m", 422),
             ("/approvals/%00", 422),

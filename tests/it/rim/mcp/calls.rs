@@ -47,6 +47,21 @@ async fn a_call_that_was_not_carried_out_is_sent_again() {
     assert_eq!(bench.effects().len(), 1);
 }
 
+// Part of the line may have been read, and a line without its end is one to some servers.
+#[tokio::test]
+async fn a_call_that_could_not_be_written_is_looked_up_at_a_server_that_was_started_anew() {
+    let mut bench = Bench::new().await;
+    bench.fault("deaf");
+    bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
+    let found = bench.client.call("create_note", json!({ "title": "Milk" })).await;
+    assert_eq!(found["structuredContent"]["id"], 2, "{found}");
+    bench.fault("deaf");
+    bench.client.call("write_blindly", json!({ "title": "Sugar" })).await;
+    let asked = bench.client.call("write_blindly", json!({ "title": "Bread" })).await;
+    assert!(text(&asked).contains("Nobody knows"), "{asked}");
+    assert_eq!(bench.effects().len(), 3);
+}
+
 #[tokio::test]
 async fn a_call_that_nobody_can_look_up_is_a_question() {
     let mut bench = Bench::new().await;

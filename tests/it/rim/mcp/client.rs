@@ -3,8 +3,8 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::mcp::McpGateway;
+use counterfoil::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::Child;
@@ -107,6 +107,11 @@ impl Client {
                 _ => self.told.push(message),
             }
         }
+    }
+
+    /// Forgets the notifications so far.
+    pub(super) fn untold(&mut self) {
+        self.told.clear();
     }
 
     /// The notification of this method, once it has come.

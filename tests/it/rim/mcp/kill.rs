@@ -1,22 +1,27 @@
 //! The gateway is a process that is killed: no silent duplicate, no silent loss. The server's own file counts the
 //! effects.
 
-use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
+use counterfoil::exec::ExecutorBuilder;
 use counterfoil::mcp::{McpConfig, McpGateway};
 use counterfoil::sim::{CrashPoint, KillAt};
+use counterfoil::store::postgres::Options;
+use counterfoil::{Clock as _, SystemClock};
 use counterfoil::{Executor, Tenant};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use super::client::{Client, text};
 use super::{TOOLS, one_server, server};
+use crate::on_both_stores;
+use crate::place::Place;
 
 const CONFIG: &str = "COUNTERFOIL_TEST_GATEWAY";
+const SCHEMA: &str = "COUNTERFOIL_TEST_SCHEMA";
 const KILL: &str = "COUNTERFOIL_TEST_KILL";
 
 /// Not a test: a gateway, when this program was started as one.
@@ -24,7 +29,13 @@ const KILL: &str = "COUNTERFOIL_TEST_KILL";
 async fn child() {
     let Ok(path) = std::env::var(CONFIG) else { return };
     let config = McpConfig::parse(std::fs::read(path).unwrap()).unwrap();
-    let mut executor = Executor::sqlite(config.ledger());
+    let mut executor = match std::env::var(SCHEMA) {
+        Ok(schema) => {
+            let options = Options { schema: Some(schema), ..Options::default() };
+            ExecutorBuilder::postgres_with(crate::server::url(), options)
+        }
+        Err(_) => Executor::sqlite(config.ledger()),
+    };
     if let Ok(point) = std::env::var(KILL) {
         executor = executor.watch(Arc::new(point.parse::<KillAt>().unwrap()));
     }
@@ -34,29 +45,61 @@ async fn child() {
     std::process::exit(0);
 }
 
-fn gateway(folder: &Path, kill: Option<String>) -> Child {
-    let config = folder.join("gateway.yml");
-    std::fs::write(&config, one_server(folder, TOOLS)).unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["rim::mcp::kill::child", "--exact", "--nocapture"]).env(CONFIG, config).kill_on_drop(true);
-    if let Some(point) = kill {
-        command.env(KILL, point);
-    }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+/// The notes of a server and the ledger of a gateway, which outlive both.
+struct Desk {
+    folder: TempDir,
+    place: Place,
 }
 
-/// One life of the gateway: the answer to a call, unless the gateway dies before it.
-async fn life(folder: &Path, kill: Option<String>, tool: &str) -> Option<Value> {
-    let mut child = gateway(folder, kill);
-    let answered = async {
-        let mut client = Client::of_process(&mut child).await?;
-        let call = json!({ "name": tool, "arguments": { "title": "Tea", "order": "o1" } });
-        let answer = client.try_request("tools/call", call).await?;
-        Some(answer.get("result").unwrap_or_else(|| panic!("{answer}")).clone())
-    };
-    let answer = answered.await;
-    child.kill().await.unwrap();
-    answer
+impl Desk {
+    fn on(place: Place) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("gateway.yml"), one_server(folder.path(), TOOLS)).unwrap();
+        Self { folder, place }
+    }
+
+    fn gateway(&self, kill: Option<CrashPoint>) -> Child {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["rim::mcp::kill::child", "--exact", "--nocapture"]).kill_on_drop(true);
+        command.env(CONFIG, self.folder.path().join("gateway.yml"));
+        if let Place::Postgres(schema) = &self.place {
+            command.env(SCHEMA, schema.name());
+        }
+        if let Some(point) = kill {
+            command.env(KILL, point.to_string());
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// One life of the gateway: the answer to a call, unless the gateway dies before it.
+    async fn life(&self, kill: Option<CrashPoint>, tool: &str) -> Option<Value> {
+        let mut child = self.gateway(kill);
+        let answered = async {
+            let mut client = Client::of_process(&mut child).await?;
+            let call = json!({ "name": tool, "arguments": { "title": "Tea", "order": "o1" } });
+            let answer = client.try_request("tools/call", call).await?;
+            Some(answer.get("result").unwrap_or_else(|| panic!("{answer}")).clone())
+        };
+        let answer = answered.await;
+        child.kill().await.unwrap();
+        answer
+    }
+
+    fn effects(&self) -> Vec<Value> {
+        server::effects(self.folder.path())
+    }
+
+    fn fault(&self, fault: &str) {
+        server::fault(self.folder.path(), fault);
+    }
+
+    /// The ledger, beside the gateway or after it.
+    fn executor(&self) -> ExecutorBuilder {
+        match &self.place {
+            Place::Sqlite(_) => Executor::sqlite(self.folder.path().join("calls.db")),
+            Place::Postgres(_) => self.place.executor(),
+        }
+    }
 }
 
 /// The points that a call crosses.
@@ -69,63 +112,72 @@ const POINTS: [CrashPoint; 6] = [
     CrashPoint::AfterSeal,
 ];
 
-#[tokio::test]
-async fn a_gateway_that_is_killed_at_any_point_of_a_call_meets_the_same_operation_again() {
-    for point in POINTS {
-        let folder = tempfile::tempdir().unwrap();
-        let killed = life(folder.path(), Some(point.to_string()), "create_note").await;
-        assert_eq!(killed, None, "{point}: it was not killed");
-        let answer = life(folder.path(), None, "create_note").await.unwrap();
-        assert_ne!(answer["isError"], true, "{point}: {answer}");
-        let same = life(folder.path(), None, "create_note").await.unwrap();
-        assert_eq!(same["structuredContent"], answer["structuredContent"], "{point}");
-        assert_eq!(server::effects(folder.path()).len(), 1, "{point}");
-    }
+/// Without `COUNTERFOIL_FULL` the gateway is killed at so many moments.
+const ROUNDS: u64 = 8;
+
+fn rounds() -> u64 {
+    if std::env::var_os("COUNTERFOIL_FULL").is_some() { 200 } else { ROUNDS }
 }
 
-#[tokio::test]
-async fn what_nobody_can_look_up_is_a_question_after_a_kill_and_is_never_sent_again() {
-    for point in [CrashPoint::BeforeCall, CrashPoint::AfterCall] {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(life(folder.path(), Some(point.to_string()), "write_blindly").await, None, "{point}");
-        let made = server::effects(folder.path()).len();
-        for _ in 0..2 {
-            let answer = life(folder.path(), None, "write_blindly").await.unwrap();
-            assert!(text(&answer).contains("Nobody knows"), "{point}: {answer}");
+/// The order of a round.
+fn pay(round: u64) -> Value {
+    json!({ "title": "Tea", "order": format!("o{round:03}") })
+}
+
+on_both_stores! {
+    async fn a_gateway_that_is_killed_at_any_point_of_a_call_meets_the_same_operation_again(place) {
+        for point in POINTS {
+            let desk = Desk::on(place.another());
+            let killed = desk.life(Some(point), "create_note").await;
+            assert_eq!(killed, None, "{point}: it was not killed");
+            let answer = desk.life(None, "create_note").await.unwrap();
+            assert_ne!(answer["isError"], true, "{point}: {answer}");
+            let same = desk.life(None, "create_note").await.unwrap();
+            assert_eq!(same["structuredContent"], answer["structuredContent"], "{point}");
+            assert_eq!(desk.effects().len(), 1, "{point}");
         }
-        assert_eq!(server::effects(folder.path()).len(), made, "{point}");
     }
-}
 
-/// The gateway is killed at moments that nobody chose, and its server dies by itself in between. Each round is a payment of its own.
-#[tokio::test]
-async fn calls_through_a_gateway_that_is_killed_at_random_are_made_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let pay = |round: usize| json!({ "name": "pay", "arguments": { "title": "Tea", "order": format!("o{round}") } });
-    let delays = [400_u64, 0, 40, 90, 150, 10, 250, 70];
-    for (round, delay) in delays.into_iter().enumerate() {
-        server::fault(folder.path(), ["die_after", "", "twice"][round % 3]);
-        let mut child = gateway(folder.path(), None);
+    async fn what_nobody_can_look_up_is_a_question_after_a_kill_and_is_never_sent_again(place) {
+        for point in [CrashPoint::BeforeCall, CrashPoint::AfterCall] {
+            let desk = Desk::on(place.another());
+            assert_eq!(desk.life(Some(point), "write_blindly").await, None, "{point}");
+            let made = desk.effects().len();
+            for _ in 0..2 {
+                let answer = desk.life(None, "write_blindly").await.unwrap();
+                assert!(text(&answer).contains("Nobody knows"), "{point}: {answer}");
+            }
+            assert_eq!(desk.effects().len(), made, "{point}");
+        }
+    }
+
+    // The gateway is killed at moments that nobody chose, and its server dies by itself in between. Each round is a payment of its own.
+    async fn calls_through_a_gateway_that_is_killed_at_random_are_made_once(place) {
+        let desk = Desk::on(place);
+        for (round, fault) in (0..rounds()).zip(["die_after", "", "twice"].into_iter().cycle()) {
+            desk.fault(fault);
+            let mut child = desk.gateway(None);
+            let mut client = Client::of_process(&mut child).await.unwrap();
+            client.send("tools/call", json!({ "name": "pay", "arguments": pay(round) })).await.unwrap();
+            SystemClock.sleep(Duration::from_millis(round * 67 % 401)).await;
+            child.kill().await.unwrap();
+        }
+        desk.fault("");
+        let mut child = desk.gateway(None);
         let mut client = Client::of_process(&mut child).await.unwrap();
-        client.send("tools/call", pay(round)).await.unwrap();
-        SystemClock.sleep(Duration::from_millis(delay)).await;
+        for round in 0..rounds() {
+            let answer = client.call("pay", pay(round)).await;
+            assert_ne!(answer["isError"], true, "{round}: {answer}");
+        }
         child.kill().await.unwrap();
+        let mut orders: Vec<_> =
+            desk.effects().iter().map(|made| made["arguments"]["order"].clone()).collect();
+        orders.sort_by_key(ToString::to_string);
+        assert_eq!(orders, (0..rounds()).map(|round| pay(round)["order"].clone()).collect::<Vec<_>>());
+        let executor = desk.executor().open().await.unwrap();
+        let questions = executor.questions(&Tenant::default()).await.unwrap();
+        assert!(questions.is_empty(), "{questions:?}");
     }
-    server::fault(folder.path(), "");
-    let mut child = gateway(folder.path(), None);
-    let mut client = Client::of_process(&mut child).await.unwrap();
-    for round in 0..delays.len() {
-        let answer = client.call("pay", pay(round)["arguments"].clone()).await;
-        assert_ne!(answer["isError"], true, "{round}: {answer}");
-    }
-    child.kill().await.unwrap();
-    let mut orders: Vec<_> =
-        server::effects(folder.path()).iter().map(|made| made["arguments"]["order"].clone()).collect();
-    orders.sort_by_key(ToString::to_string);
-    assert_eq!(orders, (0..delays.len()).map(|round| json!(format!("o{round}"))).collect::<Vec<_>>());
-    let executor = Executor::sqlite(folder.path().join("calls.db")).open().await.unwrap();
-    let questions = executor.questions(&Tenant::default()).await.unwrap();
-    assert!(questions.is_empty(), "{questions:?}");
 }
 
 #[tokio::test]

@@ -5,10 +5,13 @@ mod calls;
 mod client;
 mod config;
 mod hostile;
+mod http;
 mod identity;
 mod kill;
 mod passing;
+mod remote;
 mod server;
+mod together;
 
 use std::path::Path;
 

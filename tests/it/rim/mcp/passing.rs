@@ -3,7 +3,7 @@
 use counterfoil::mcp::McpConfig;
 use serde_json::{Value, json};
 
-use super::client::{first, text};
+use super::client::{Client, first, text};
 use super::server::Notes;
 use super::{Bench, one_server};
 
@@ -20,6 +20,7 @@ async fn tools_keep_their_names_and_get_an_argument_for_a_repetition_if_they_wri
         let reads = ["list_notes", "echo"].contains(&tool["name"].as_str().unwrap());
         let offered = tool["inputSchema"]["properties"].get("counterfoil_again").is_some();
         assert_eq!(offered, !reads, "{tool}");
+        assert_eq!(tool.get("outputSchema").is_some(), reads, "{tool}");
     }
 }
 
@@ -89,6 +90,60 @@ async fn progress_reaches_the_client_under_its_own_token() {
     assert_eq!(progress["params"]["progressToken"], "mine");
 }
 
+// A client without a progress token may leave while another one waits for the same operation with its own.
+#[tokio::test]
+async fn progress_of_a_call_reaches_each_client_that_waits_for_it() {
+    let mut bench = Bench::new().await;
+    let mut other = Client::of(&bench.gateway, &json!({})).await;
+    let mut silent = Client::of(&bench.gateway, &json!({})).await;
+    bench.fault("slow");
+    let call = |token: &Value| {
+        let meta = json!({ "progressToken": token });
+        json!({ "name": "write_blindly", "arguments": { "title": "Tea" }, "_meta": meta })
+    };
+    let first = bench.client.send("tools/call", call(&json!("mine"))).await.unwrap();
+    bench.client.told("notifications/progress").await;
+    let second = other.send("tools/call", call(&json!("theirs"))).await.unwrap();
+    let params = json!({ "name": "write_blindly", "arguments": { "title": "Tea" } });
+    let third = silent.send("tools/call", params).await.unwrap();
+    let cancelled =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": third } });
+    silent.write(&cancelled.to_string()).await.unwrap();
+    silent.request("ping", json!({})).await;
+    // The server reports until it is told to end.
+    assert_eq!(other.told("notifications/progress").await["params"]["progressToken"], "theirs");
+    bench.client.untold();
+    bench.client.told("notifications/progress").await;
+    std::fs::write(bench.folder.path().join("enough"), "").unwrap();
+    let answers = [bench.client.answer(first).await, other.answer(second).await];
+    assert!(
+        answers.iter().flatten().all(|answer| answer["result"]["structuredContent"]["id"] == 1),
+        "{answers:?}"
+    );
+    assert_eq!(bench.effects().len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_start_delays_no_calls_of_the_others() {
+    let read = |folder: &std::path::Path| {
+        let broken = folder.join("broken");
+        let starts = folder.join("starts");
+        std::fs::write(&broken, format!("#!/bin/sh\necho >> '{}'\nsleep 60\n", starts.display())).unwrap();
+        let broken = broken.display();
+        let second = format!("  broken: {{ command: sh, args: ['{broken}'], ready_within: 1 s }}\n");
+        McpConfig::parse(one_server(folder, " {}\n") + &second).unwrap()
+    };
+    let mut bench = Bench::with(read, &json!({})).await;
+    let tools = bench.client.request("tools/list", json!({})).await;
+    assert!(names(&tools).contains(&"write_blindly"), "the others are listed");
+    for title in ["Tea", "Milk", "Bread"] {
+        assert!(first(&bench.client.call("write_blindly", json!({ "title": title })).await));
+        bench.client.request("tools/list", json!({})).await;
+    }
+    let starts = std::fs::read_to_string(bench.folder.path().join("starts")).unwrap();
+    assert!(starts.lines().count() <= 2, "it was started for each call: {}", starts.lines().count());
+}
+
 #[tokio::test]
 async fn a_question_of_a_server_reaches_the_clients_user() {
     let mut bench = Bench::with(super::config, &json!({ "elicitation": {} })).await;
@@ -97,6 +152,17 @@ async fn a_question_of_a_server_reaches_the_clients_user() {
     let answer = bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
     assert!(text(&answer).contains("inbox"), "{answer}");
     assert_eq!(bench.client.asked[0]["params"]["message"], "Which folder?");
+}
+
+#[tokio::test]
+async fn a_question_in_a_call_reaches_the_client_whose_call_it_is() {
+    let mut bench = Bench::with(super::config, &json!({ "elicitation": {} })).await;
+    let mut other = Client::of(&bench.gateway, &json!({ "elicitation": {} })).await; // it came last
+    bench.client.elicits = json!({ "action": "accept", "content": {} });
+    bench.fault("elicit");
+    bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
+    other.request("ping", json!({})).await;
+    assert_eq!((bench.client.asked.len(), other.asked.len()), (1, 0));
 }
 
 #[tokio::test]

@@ -94,6 +94,22 @@ impl Server {
         say(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
     }
 
+    /// Reports progress until there are enough reports.
+    fn report(&self, token: &Value) {
+        for progress in 1.. {
+            let params = json!({ "progressToken": token, "progress": progress });
+            say(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }));
+            if self.folder.join("enough").exists() {
+                return;
+            }
+            #[allow(
+                clippy::disallowed_methods,
+                reason = "it is a process of its own, which does nothing else meanwhile"
+            )]
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
     fn tools(&self) -> Value {
         let text = json!({ "type": "string" });
         let note = object(
@@ -110,6 +126,9 @@ impl Server {
         tools.extend(
             writing.map(|name| json!({ "name": name, "description": "Writes.", "inputSchema": note })),
         );
+        for tool in &mut tools {
+            tool["outputSchema"] = json!({ "type": "object" });
+        }
         if self.folder.join("changed").exists() {
             tools.retain(|tool| tool["name"] != "write_blindly");
         }
@@ -162,6 +181,10 @@ impl Server {
         file.sync_all().unwrap();
         match fault.as_str() {
             "die_after" => std::process::exit(1),
+            "slow" => self.report(&params["_meta"]["progressToken"]),
+            "deaf" => {
+                become_deaf(&structured(json!({ "id": effect["id"] })));
+            }
             "hang" => return,
             "error" => {
                 let content = json!([{ "type": "text", "text": "the folder is full" }]);
@@ -184,6 +207,14 @@ impl Server {
         }
         say(&structured(json!({ "id": effect["id"] })));
     }
+}
+
+/// Closes its end of the pipe, answers, and keeps its output open.
+fn become_deaf(answer: &Value) -> ! {
+    use std::os::unix::process::CommandExt as _;
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", r#"printf '%s\n' "$1"; exec sleep 60"#, "sh", &answer.to_string()]);
+    panic!("{}", shell.stdin(std::process::Stdio::null()).exec());
 }
 
 /// Asks the client's user in the middle of a call, and answers with what the user says.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use counterfoil::clock::Clock as _;
+use counterfoil::Clock as _;
 use counterfoil::flow::{EngineBuilder, RunError};
 use counterfoil::ledger::LookupResult;
 use counterfoil::payload::Stored;
@@ -209,7 +209,7 @@ fn see(end: &End<'_>, tables: bool) -> Seen {
             *seen.effects.entry(format!("{} {what}", effect.system)).or_default() += 1;
         }
     }
-    for run in end.runs() {
+    for run in end.rows() {
         let Stored::Inline(input) = &run.input else { continue };
         let at = input.value().unwrap()["at"].as_str().unwrap().to_owned();
         let lines: Vec<String> = match &run.state {

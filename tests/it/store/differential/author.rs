@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use counterfoil::id::DeclarationId;
 use counterfoil::ledger::{
     ContractClass, ErrorKind, Look, Record, RecordedFailure, Retention, Scopes, State as Outcome,
 };
@@ -13,7 +14,7 @@ use counterfoil::store::{
     Retired, RetiredRun, Run, RunState, Schedule, ScheduleState, SharedEffect, Signal, Step, StepKind, Store,
     Verdict, WaitsOn, WorkerChange,
 };
-use counterfoil::{DeclarationId, Fence, Payload, QuestionId, Tenant, Timestamp};
+use counterfoil::{Fence, Payload, QuestionId, Tenant, Timestamp};
 use serde_json::json;
 
 macro_rules! kinds {

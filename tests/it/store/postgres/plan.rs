@@ -13,7 +13,7 @@ use crate::store::source::{constants, literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 65] = [
+const HOT: [(&str, &[&str]); 67] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -77,7 +77,7 @@ const HOT: [(&str, &[&str]); 65] = [
         "deadline FROM run WHERE tenant = $1 AND workflow = $2",
         &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
     ),
-    ("FROM run WHERE state = 1", &["run_active on run", "id > $1", "worker_"]),
+    ("FROM run WHERE state = 1 AND id", &["run_active on run", "id > $1", "worker_"]),
     (
         "FROM run WHERE waits_on IN (1, 3)",
         &[
@@ -175,6 +175,11 @@ const HOT: [(&str, &[&str]); 65] = [
         "FROM run WHERE queue = $1 AND admitted_at",
         &["run_admitted on run", "(queue = $1) AND (admitted_at >= $2)"],
     ),
+    (
+        "AND state <> 1 AND workflow = lane.workflow",
+        &["run_state on run", "run_active on run", "run_pkey on run"],
+    ),
+    ("AND key >= $2 AND (key > $2", &["run_key on run", "(key >= $2) AND (key < $4)"]),
     ("SELECT body FROM payload", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
     ("DELETE FROM payload WHERE", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
     ("UPDATE payload SET", &["payload_pkey on payload", "(tenant = $1) AND (digest = $2)"]),
@@ -248,7 +253,7 @@ async fn assert_plans(connection: &mut PgConnection, tables: &str) {
 }
 
 /// Few rows: what is left after a crash, of one record, pending for one run, of a page, or workers.
-const MAY_SORT: [&str; 8] = [
+const MAY_SORT: [&str; 10] = [
     "count(*)",
     "(tenant, id) IN",
     "FROM evidence",
@@ -256,6 +261,8 @@ const MAY_SORT: [&str; 8] = [
     "memory = ANY($2)",
     "ANY($1)",
     "p.time, p.due",
+    "ANY(ARRAY(WITH RECURSIVE", // the first runs of each state and workflow
+    "WITH RECURSIVE lane",
     "LIMIT 1000) RETURNING", // of a run that goes, a thousand rows at once
 ];
 
@@ -279,7 +286,7 @@ fn statements() -> Vec<String> {
     statements.extend(shared_reads(|_, postgres| postgres));
     let constants = constants();
     for (file, text) in sources() {
-        if file == "connect.rs" || file == "open.rs" || file == "retention.rs" {
+        if ["connect.rs", "open.rs", "retention.rs", "examine.rs"].contains(&file.as_str()) {
             continue; // these set up, and may look where they like; this one is put together
         }
         let (mut select, mut last) = (String::new(), String::new());

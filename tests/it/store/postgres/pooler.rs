@@ -5,10 +5,10 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use counterfoil::clock::{Clock as _, SystemClock};
 use counterfoil::store::conformance::sample::Sample;
 use counterfoil::store::postgres::Postgres;
 use counterfoil::store::{OpenError, Store as _, StoreError, Verdict};
+use counterfoil::{Clock as _, SystemClock};
 use sqlx::Connection as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tempfile::TempDir;

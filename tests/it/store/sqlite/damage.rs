@@ -1,7 +1,7 @@
 //! A damaged row is told by name, is not repaired by guessing, and the others are still readable (HAZARDS G10).
 
 use counterfoil::store::conformance::sample::{self, Sample};
-use counterfoil::store::{Run, RunState, Store, StoreError, Turns, WaitsOn};
+use counterfoil::store::{Run, RunFilter, RunState, Store, StoreError, Turns, WaitsOn};
 use counterfoil::{RecordId, RunId};
 
 use super::{Folder, closed, plain, run};
@@ -106,6 +106,19 @@ async fn a_page_of_damaged_rows_is_not_the_end_of_a_list() {
     assert_eq!(ids(&store.run_orphans(start, 2).await.unwrap()), ids(&runs[5..6]));
     assert_eq!(ids(&store.run_answered(start, 2).await.unwrap()), ids(&runs[12..13]));
     assert_eq!(ids(&store.run_list(&sample.tenant, start, 2).await.unwrap()), ids(&runs[5..6]));
+    for filter in [RunFilter::new(), RunFilter::new().newest_first()] {
+        let (mut listed, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.run_page(&sample.tenant, &filter, after.as_ref(), 2).await.unwrap();
+            listed.extend(page.runs.iter().map(|run| run.id));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        listed.sort();
+        assert_eq!(listed, [ids(&runs[5..7]), ids(&runs[12..])].concat());
+    }
     let orphans = store.record_orphans(RecordId(i64::MIN), 2).await.unwrap();
     assert_eq!(orphans, records[5..6]);
     assert_eq!(store.record_orphans(records[5].id, 2).await.unwrap(), records[6..]);

@@ -40,9 +40,9 @@ async fn a_file_of_an_earlier_version_is_migrated() {
     assert_eq!(store.commit(&[change]).await.unwrap(), [Verdict::Admitted]);
     drop(store);
     let mut other = plain(&folder.database()).await;
-    let before = "ALTER TABLE worker DROP COLUMN version; ALTER TABLE record DROP COLUMN sealed_at; \
+    let before = "DROP VIEW runs; DROP VIEW calls; DROP VIEW open_questions; DROP VIEW attempts; ALTER TABLE worker DROP COLUMN version; ALTER TABLE record DROP COLUMN sealed_at; \
                   ALTER TABLE record DROP COLUMN approval; ALTER TABLE record DROP COLUMN scopes; ALTER TABLE record DROP COLUMN cost; DROP INDEX run_deadline; ALTER TABLE run DROP COLUMN deadline; \
-                  DROP TABLE contact; DROP TABLE published; DROP INDEX run_over; DROP INDEX escalation_settled; DROP INDEX inbox_over; \
+                  DROP INDEX run_state; DROP TABLE contact; DROP TABLE published; DROP INDEX run_over; DROP INDEX escalation_settled; DROP INDEX inbox_over; \
                   DELETE FROM _counterfoil_migrations WHERE version >= 9; PRAGMA user_version = 8";
     run(&mut other, before).await;
     drop(other);
@@ -138,6 +138,9 @@ async fn interrupted_migrations_are_resumed() {
         run(&mut other, "PRAGMA foreign_keys = OFF; PRAGMA user_version = 0").await;
         let undone: Vec<_> = sqlite::migrations().skip(done).collect();
         for (number, _, sql) in undone.iter().rev() {
+            for view in sql.lines().filter_map(|line| line.strip_prefix("CREATE VIEW ")) {
+                run(&mut other, format!("DROP VIEW {}", view.split(' ').next().unwrap())).await;
+            }
             for index in sql.lines().filter_map(|line| line.strip_prefix("CREATE INDEX ")) {
                 let index = index.split(' ').next().unwrap();
                 run(&mut other, format!("DROP INDEX IF EXISTS {index}")).await; // gone with its table otherwise

@@ -20,7 +20,7 @@ use super::clock::SimClock;
 use crate::clock::Clock;
 use crate::id::Tenant;
 use crate::payload::{Payload, Stored};
-use crate::store::own::{Transacting, TransactionsOn, Unseen, Within, Work};
+use crate::store::own::{Transacted, Transacting, TransactionsOn, Unseen, Within, Work};
 use crate::store::sqlite::{TransactionError, carry_out, failure, rollback, simulate, take_events};
 use crate::store::{Change, Delivery, Known, OutboxEvent, PastStep, Step, Store, StoreError, Turns, Verdict};
 
@@ -177,10 +177,10 @@ impl Database {
         mark: &Change,
         within: Within<'_>,
         work: Work<'_, SqliteConnection, V>,
-    ) -> Result<(&'o mut Open, (Unseen, V), Vec<OutboxEvent>), TransactionError<Unseen>> {
+    ) -> Transacted<(&'o mut Open, (Unseen, V), Vec<OutboxEvent>)> {
         let carried_out = standing_still(async {
             let open = self.begin(held).await?;
-            let carried_out = carry_out(&mut open.connection, within.limit, within.clock, work).await?;
+            let carried_out = carry_out(&mut open.connection, within, work).await?;
             let events = open.events(within.clock).await?;
             Ok((open, carried_out, events))
         });

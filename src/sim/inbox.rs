@@ -10,17 +10,20 @@ use sqlx::sqlite::SqliteConnection;
 use super::database::{Database, Held, Mark, Open, standing_still};
 use crate::id::QuestionId;
 use crate::payload::Payload;
-use crate::store::own::{OwnDatabase, TransactionsOn, Unseen, Within, Work};
-use crate::store::sqlite::{TransactionError, inbox};
+use crate::store::own::{OwnDatabase, Transacted, TransactionsOn, Unseen, Within, Work};
+use crate::store::sqlite::inbox;
 use crate::store::{
-    Change, Counting, Delivery, Known, OutboxEvent, SetAside, StoreError, StoreFuture, Verdict,
+    Change, Counting, Delivery, Inbox, Known, OutboxEvent, SetAside, StoreError, StoreFuture,
+    TransactionError, Verdict,
 };
 
 impl OwnDatabase for Database {
     fn on_sqlite(&self) -> Option<&dyn TransactionsOn<SqliteConnection>> {
         Some(self)
     }
+}
 
+impl Inbox for Database {
     fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>> {
         Box::pin(async {
             let mut held = self.hold().await;
@@ -91,9 +94,9 @@ impl Database {
     pub(super) async fn process_message(
         &self,
         delivery: &Delivery,
-        Within { limit, clock }: Within<'_>,
+        within: Within<'_>,
         work: Work<'_, SqliteConnection, Payload>,
-    ) -> Result<Result<Unseen, Known>, TransactionError<Unseen>> {
+    ) -> Transacted<Result<Unseen, Known>> {
         // The tables are held from the count to the end: a second delivery finds the outcome of the first.
         let mut held = self.hold().await;
         let counted = match delivery.counting {
@@ -108,8 +111,8 @@ impl Database {
         let processed = standing_still(async {
             let open = held.open()?;
             let connection = &mut open.connection;
-            let processed = inbox::process_in(connection, inbox::END, delivery, limit, clock, work).await?;
-            let events = open.events(clock).await?;
+            let processed = inbox::process_in(connection, inbox::END, delivery, within, work).await?;
+            let events = open.events(within.clock).await?;
             Ok::<_, TransactionError<Unseen>>((open, processed, events))
         });
         let (open, processed, events) = processed.await?;

@@ -9,6 +9,7 @@ use super::published::PublishedValue;
 use super::run::{Run, RunState};
 use super::schedule::Schedule;
 use super::signal::Signal;
+use super::written::changes;
 use super::{Evidence, SharedEffect, Step};
 use crate::clock::Timestamp;
 use crate::id::{Fence, RecordId, Tenant};
@@ -20,83 +21,89 @@ use crate::payload::{DigestKey, Payload, PayloadDigest, Stored, hex};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OrderingKey(pub u64);
 
-/// One change with all its consequences: either all of them become durable, or none.
-#[derive(Clone, Debug, Default)]
-pub struct Change {
-    /// The fence of the worker that writes. The change is refused once that worker has been fenced. `None` only for
-    /// enrolment and for evidence, which a fenced worker may still leave.
-    pub fence: Option<Fence>,
-    /// The lane that the change belongs to.
-    pub lane: Option<OrderingKey>,
-    /// The new state of a record: revision 1 for a new one, otherwise one more than the stored revision.
-    pub record: Option<Box<Record>>,
-    /// The scheduled look at a record, by the same rule as `record`; a look without a due instant is deleted.
-    pub look: Option<Box<Look>>,
-    /// The checkpoints of a run.
-    pub steps: Vec<Step>,
-    /// The use of a record of another run that answered a run.
-    pub used: Option<Box<SharedEffect>>,
-    /// The new state of a run, by the same rule as `record`.
-    pub run: Option<Box<Run>>,
-    /// With a run: deletes the checkpoints of its turns after its [base](Run::base), up to and including this turn.
-    pub prune: Option<u32>,
-    /// Questions: one without an answer is new, one with an answer closes an open question.
-    pub escalations: Vec<Question>,
-    /// A signal to a run. Refused as `Exists` if the run has another signal of this name and id.
-    pub signal: Option<Box<Signal>>,
-    /// A signal that its run has received. Refused as `Stale` if there is none.
-    pub received: Option<Box<Signal>>,
-    /// The attempts and lookups that are over; one that is stored is left as it is.
-    pub contacts: Vec<Contact>,
-    /// The contacts that are dropped because their record has too many. No change of a batch writes one of them.
-    pub dropped_contacts: Vec<DroppedContact>,
-    /// The late answer of a fenced worker.
-    pub evidence: Option<Box<Evidence>>,
-    /// The contract of the call whose outcome the record or the evidence holds. A store needs the contract to decide
-    /// if a late answer proves a second effect: this evidence, or the earlier evidence of fenced workers if the
-    /// record was [taken over](Self::taken_over).
-    pub contract: Option<ContractClass>,
-    /// Set if another worker began the record and this change seals it: the evidence of fenced workers is compared
-    /// with the record, except for the listed pieces, by worker and attempt, on which the seal rests.
-    pub taken_over: Option<Box<[(Fence, u32)]>>,
-    /// The payloads that are too large for their rows.
-    pub payloads: Vec<(Tenant, Payload)>,
-    /// The enrolment, renewal or end of a worker.
-    pub worker: Option<WorkerChange>,
-    /// The admission of runs of a queue: as many as its limits allow become this worker's, in a change of its own.
-    /// The admitted runs are [read back](crate::store::Store::queue_admitted).
-    pub admission: Option<Box<Admission>>,
-    /// The new state of a schedule, by the same rule as `record`, with the run that its tick begins, if any.
-    pub schedule: Option<Box<Schedule>>,
-    /// The new states of guards' rows, each of a different row: revision 1 for a new one, otherwise one more than the
-    /// stored revision. Refused as `Exists` if another revision is stored: another writer was first, and the row must
-    /// be read again.
-    pub documents: Vec<Document>,
-    /// The value that a run publishes, by the same rule as `record`.
-    pub published: Option<Box<PublishedValue>>,
-    /// The events to publish, each the next one of its aggregate. Refused as `Exists` if an event with this id is
-    /// there.
-    pub events: Vec<OutboxEvent>,
-    /// The positions up to which aggregates are published, by the same rule as `record`: an aggregate exists from its
-    /// first event on, at revision 1. Not together with events of the same aggregate.
-    pub aggregates: Vec<Aggregate>,
-    /// The records whose retention is over, each with the rest that is left, in a change of its own. A record that
-    /// has changed meanwhile, that has an open question or that a run under way rests on is left unchanged.
-    pub retired: Vec<Retired>,
-    /// The runs whose retention is over, each with the rest that is left, in a change of its own. A run that is not
-    /// at rest is left unchanged. A long run is deleted in parts: it is listed again until all its rows are gone.
-    pub retired_runs: Vec<RetiredRun>,
-    /// True if nobody waits for the disk, because rows that a crash brings back are retired again. In a batch of its
-    /// own.
-    pub beside: bool,
-    /// The tenant to erase: only its key for digests is left, in a change of its own, alone in a batch, which may
-    /// take long. Refused as `UnderWay` while anything of the tenant is under way.
-    pub erased: Option<Tenant>,
-    /// The published events that nobody will ask for any more: each is deleted together with all earlier events of
-    /// its aggregate.
-    pub forgotten: Vec<Published>,
-    /// The key of a tenant for digests of secrets, when the tenant is first seen; an existing key is kept.
-    pub tenant_key: Option<(Tenant, DigestKey)>,
+changes! {
+    /// One change with all its consequences: either all of them become durable, or none.
+    #[derive(Clone, Debug, Default)]
+    pub struct Change {
+        /// The fence of the worker that writes. The change is refused once that worker has been fenced. `None` only for
+        /// enrolment and for evidence, which a fenced worker may still leave.
+        pub fence: Option<Fence>,
+        /// The lane that the change belongs to.
+        pub lane: Option<OrderingKey>,
+        /// The contract of the call whose outcome the record or the evidence holds. A store needs the contract to decide
+        /// if a late answer proves a second effect: this evidence, or the earlier evidence of fenced workers if the
+        /// record was [taken over](Self::taken_over).
+        pub contract: Option<ContractClass>,
+        /// Set if another worker began the record and this change seals it: the evidence of fenced workers is compared
+        /// with the record, except for the listed pieces, by worker and attempt, on which the seal rests.
+        pub taken_over: Option<Box<[(Fence, u32)]>>,
+        /// True if nobody waits for the disk, because rows that a crash brings back are retired again. In a batch of its
+        /// own.
+        pub beside: bool,
+    }
+    // The writes, each with the form in which it is judged and written, in the order in which they are judged: the
+    // first one that is refused decides why a change is refused.
+    writes Written {
+        /// The enrolment, renewal or end of a worker.
+        worker: Option<WorkerChange> => Worker(WorkerChange),
+        /// The admission of runs of a queue: as many as its limits allow become this worker's, in a change of its own.
+        /// The admitted runs are [read back](crate::store::Store::queue_admitted).
+        admission: Option<Box<Admission>> => Admission(Admission),
+        /// The new state of a schedule, by the same rule as `record`, with the run that its tick begins, if any.
+        schedule: Option<Box<Schedule>> => Schedule(Schedule),
+        /// The new states of guards' rows, each of a different row: revision 1 for a new one, otherwise one more than the
+        /// stored revision. Refused as `Exists` if another revision is stored: another writer was first, and the row must
+        /// be read again.
+        documents: Vec<Document> => Document(Document),
+        /// The value that a run publishes, by the same rule as `record`.
+        published: Option<Box<PublishedValue>> => Published(PublishedValue),
+        /// The tenant to erase: only its key for digests is left, in a change of its own, alone in a batch, which may
+        /// take long. Refused as `UnderWay` while anything of the tenant is under way.
+        erased: Option<Tenant> => Erased(Tenant),
+        /// The events to publish, each the next one of its aggregate. Refused as `Exists` if an event with this id is
+        /// there.
+        events: Vec<OutboxEvent> => Event(OutboxEvent),
+        /// The positions up to which aggregates are published, by the same rule as `record`: an aggregate exists from its
+        /// first event on, at revision 1. Not together with events of the same aggregate.
+        aggregates: Vec<Aggregate> => Mark(Aggregate),
+        /// The published events that nobody will ask for any more: each is deleted together with all earlier events of
+        /// its aggregate.
+        forgotten: Vec<Published> => Forgotten(Published),
+        /// The records whose retention is over, each with the rest that is left, in a change of its own. A record that
+        /// has changed meanwhile, that has an open question or that a run under way rests on is left unchanged.
+        retired: Vec<Retired> => Retired(Retired),
+        /// The runs whose retention is over, each with the rest that is left, in a change of its own. A run that is not
+        /// at rest is left unchanged. A long run is deleted in parts: it is listed again until all its rows are gone.
+        retired_runs: Vec<RetiredRun> => RetiredRun(RetiredRun),
+        /// The payloads that are too large for their rows.
+        payloads: Vec<(Tenant, Payload)> => Payload((Tenant, Payload)),
+        /// The key of a tenant for digests of secrets, when the tenant is first seen; an existing key is kept.
+        tenant_key: Option<(Tenant, DigestKey)> => Key((Tenant, DigestKey)),
+        /// The new state of a run, by the same rule as `record`.
+        run: Option<Box<Run>> => Run(Run),
+        /// The new state of a record: revision 1 for a new one, otherwise one more than the stored revision.
+        record: Option<Box<Record>> => Record(Record),
+        /// The scheduled look at a record, by the same rule as `record`; a look without a due instant is deleted.
+        look: Option<Box<Look>> => Look(Look),
+        /// The attempts and lookups that are over; one that is stored is left as it is.
+        contacts: Vec<Contact> => Contact(Contact),
+        /// The contacts that are dropped because their record has too many. No change of a batch writes one of them.
+        dropped_contacts: Vec<DroppedContact> => DroppedContact(DroppedContact),
+        /// The checkpoints of a run.
+        steps: Vec<Step> => Step(Step),
+        /// With a run: deletes the checkpoints of its turns after its [base](Run::base), up to and including this turn.
+        prune: Option<u32> => Prune(u32),
+        /// The use of a record of another run that answered a run.
+        used: Option<Box<SharedEffect>> => SharedEffect(SharedEffect),
+        /// Questions: one without an answer is new, one with an answer closes an open question.
+        escalations: Vec<Question> => Question(Question),
+        /// A signal to a run. Refused as `Exists` if the run has another signal of this name and id.
+        signal: Option<Box<Signal>> => Signal(Signal),
+        /// A signal that its run has received. Refused as `Stale` if there is none.
+        received: Option<Box<Signal>> => Received(Signal),
+        /// The late answer of a fenced worker.
+        evidence: Option<Box<Evidence>> => Evidence(Evidence),
+    }
 }
 
 /// A record whose retention is over or starts again.

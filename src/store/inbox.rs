@@ -1,10 +1,58 @@
-//! The rows that a store keeps about messages to consumers. Like the transactions that process messages, they are
-//! part of the concrete stores.
+//! The rows that a database keeps about messages to consumers.
 
 use crate::clock::Timestamp;
-use crate::id::Tenant;
+use crate::id::{QuestionId, Tenant};
 use crate::payload::Payload;
-use crate::store::Change;
+use crate::store::{Change, StoreFuture};
+
+/// The rows about messages. A message is processed in a [transaction](super::own::TransactionsOn::process) with the
+/// user's own tables.
+pub trait Inbox {
+    /// The recorded end of a message that is not to be processed any more. No attempt is counted.
+    fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>>;
+
+    /// Counts an attempt. Returns the recorded end of a message that is not to be tried.
+    fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>>;
+
+    /// Records the reason why the attempt failed. Returns the number of attempts.
+    fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64>;
+
+    /// Sets the message aside after this number of attempts, and names the question about it, unless it has one.
+    /// Returns the question; `None` if another delivery of the message has been processed meanwhile.
+    fn inbox_set_aside<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        tries: i64,
+        why: &'a SetAside,
+        question: QuestionId,
+    ) -> StoreFuture<'a, Option<QuestionId>>;
+
+    /// Lets the message be tried again, counted from the first attempt on, because this question was answered.
+    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: QuestionId) -> StoreFuture<'a, ()>;
+
+    /// Retires a few of a consumer's messages that were processed until then. Returns true if there may be more. A
+    /// simulation keeps all.
+    fn inbox_retire<'a>(
+        &'a self,
+        consumer: &'a str,
+        until: Timestamp,
+        is_left: bool,
+    ) -> StoreFuture<'a, bool> {
+        let _ = (consumer, until, is_left);
+        Box::pin(async { Ok(false) })
+    }
+
+    /// The earliest instant after `after` at which a message of the consumer was processed that can be retired.
+    fn inbox_next_over<'a>(
+        &'a self,
+        consumer: &'a str,
+        after: Timestamp,
+        is_left: bool,
+    ) -> StoreFuture<'a, Option<Timestamp>> {
+        let _ = (consumer, after, is_left);
+        Box::pin(async { Ok(None) })
+    }
+}
 
 /// A message as it is delivered to a consumer.
 #[derive(Clone, Debug)]

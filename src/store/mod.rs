@@ -26,6 +26,8 @@ mod inbox;
 mod late;
 mod load;
 mod look;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod migration;
 mod model;
 mod outage;
 mod outbox;
@@ -73,6 +75,8 @@ pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, part};
 pub use error::{OpenError, StoreError};
 pub use escalation::{Answer, Question, QuestionCount, QuestionKind};
 pub(crate) use group::Held;
+#[cfg(all(feature = "sim", feature = "sqlite"))]
+pub(crate) use inbox::Inbox;
 pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub(crate) use outage::{Outage, Side};

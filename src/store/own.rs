@@ -9,17 +9,19 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
+use super::inbox::Inbox;
 use super::outage::Outage;
-use super::{Change, Delivery, Known, SetAside, Step, StoreFuture, TransactionError};
-use crate::clock::{Clock, Timestamp};
-use crate::id::QuestionId;
+use super::{Change, Delivery, Known, Step, StoreFuture, TransactionError};
+use crate::clock::Clock;
 use crate::ledger::Origin;
 use crate::payload::Payload;
 
 /// A database of the user's own that also holds the ledger.
-pub trait OwnDatabase: Send + Sync {
+pub trait OwnDatabase: Inbox + Send + Sync {
     /// The transactions of the database, if they run on SQLite's connections.
     #[cfg(feature = "sqlite")]
     fn on_sqlite(&self) -> Option<&dyn TransactionsOn<sqlx::sqlite::SqliteConnection>> {
@@ -62,51 +64,6 @@ pub trait OwnDatabase: Send + Sync {
     fn retire(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
-
-    /// The recorded end of a message that is not to be processed any more. No attempt is counted.
-    fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>>;
-
-    /// Counts an attempt. Returns the recorded end of a message that is not to be tried.
-    fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>>;
-
-    /// Records the reason why the attempt failed. Returns the number of attempts.
-    fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64>;
-
-    /// Sets the message aside after this number of attempts, and names the question about it, unless it has one.
-    /// Returns the question; `None` if another delivery of the message has been processed meanwhile.
-    fn inbox_set_aside<'a>(
-        &'a self,
-        delivery: &'a Delivery,
-        tries: i64,
-        why: &'a SetAside,
-        question: QuestionId,
-    ) -> StoreFuture<'a, Option<QuestionId>>;
-
-    /// Lets the message be tried again, counted from the first attempt on, because this question was answered.
-    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: QuestionId) -> StoreFuture<'a, ()>;
-
-    /// Retires a few of a consumer's messages that were processed until then. Returns true if there may be more. A
-    /// simulation keeps all.
-    fn inbox_retire<'a>(
-        &'a self,
-        consumer: &'a str,
-        until: Timestamp,
-        is_left: bool,
-    ) -> StoreFuture<'a, bool> {
-        let _ = (consumer, until, is_left);
-        Box::pin(async { Ok(false) })
-    }
-
-    /// The earliest instant after `after` at which a message of the consumer was processed that can be retired.
-    fn inbox_next_over<'a>(
-        &'a self,
-        consumer: &'a str,
-        after: Timestamp,
-        is_left: bool,
-    ) -> StoreFuture<'a, Option<Timestamp>> {
-        let _ = (consumer, after, is_left);
-        Box::pin(async { Ok(None) })
-    }
 }
 
 // `OwnDatabase` is passed around as `dyn`.
@@ -126,8 +83,11 @@ pub(crate) type Unseen = Box<dyn Any + Send>;
 pub(crate) type Work<'a, C, V> =
     Box<dyn for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(Unseen, V), Unseen>> + Send + 'a>;
 
+/// The end of a transaction: the error of a closure is an opaque value, too.
+pub(crate) type Transacted<T> = Result<T, TransactionError<Unseen>>;
+
 /// The future of a transaction.
-pub(crate) type Transacting<'a, T> = BoxFuture<'a, Result<T, TransactionError<Unseen>>>;
+pub(crate) type Transacting<'a, T> = BoxFuture<'a, Transacted<T>>;
 
 /// Transactions in which the closure of the user gets a connection of this type.
 pub trait TransactionsOn<C>: Send + Sync {
@@ -173,94 +133,20 @@ pub trait TransactionsOn<C>: Send + Sync {
     ) -> Transacting<'a, Result<Unseen, Known>>;
 }
 
-/// Implements the answers about messages by the functions of the same names beside the database's statements.
+/// Runs a closure, at most for as long as it may take.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-macro_rules! messages {
-    () => {
-        fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>> {
-            Box::pin(self.inbox_known(delivery))
-        }
-
-        fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>> {
-            Box::pin(self.inbox_count(delivery))
-        }
-
-        fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64> {
-            Box::pin(self.inbox_failed(delivery, detail))
-        }
-
-        fn inbox_set_aside<'a>(
-            &'a self,
-            delivery: &'a Delivery,
-            tries: i64,
-            why: &'a SetAside,
-            question: QuestionId,
-        ) -> StoreFuture<'a, Option<QuestionId>> {
-            Box::pin(self.inbox_set_aside(delivery, tries, why, question))
-        }
-
-        fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: QuestionId) -> StoreFuture<'a, ()> {
-            Box::pin(self.inbox_again(delivery, question))
-        }
-
-        fn inbox_retire<'a>(
-            &'a self,
-            consumer: &'a str,
-            until: crate::clock::Timestamp,
-            is_left: bool,
-        ) -> StoreFuture<'a, bool> {
-            Box::pin(self.inbox_retire(consumer, until, is_left))
-        }
-
-        fn inbox_next_over<'a>(
-            &'a self,
-            consumer: &'a str,
-            after: crate::clock::Timestamp,
-            is_left: bool,
-        ) -> StoreFuture<'a, Option<crate::clock::Timestamp>> {
-            Box::pin(self.inbox_next_over(consumer, after, is_left))
-        }
-    };
+pub(super) async fn in_time<C, V>(
+    connection: &mut C,
+    Within { limit, clock }: Within<'_>,
+    work: Work<'_, C, V>,
+) -> Transacted<Result<(Unseen, V), Unseen>> {
+    let mut work = work(connection).fuse();
+    let mut late = clock.sleep(limit).fuse();
+    futures_util::select_biased! {
+        worked = work => Ok(worked),
+        () = late => Err(TransactionError::TooSlow { limit }),
+    }
 }
-
-/// Implements the transactions on such connections by the database's functions of the same names.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-macro_rules! transactions {
-    ($database:ty, $connection:ty) => {
-        impl TransactionsOn<$connection> for $database {
-            fn transaction<'a>(
-                &'a self,
-                change: Change,
-                step: Step,
-                Within { limit, clock }: Within<'a>,
-                work: Work<'a, $connection, Payload>,
-            ) -> Transacting<'a, Unseen> {
-                Box::pin(self.transaction(change, step, limit, clock, work))
-            }
-
-            fn sealed<'a>(
-                &'a self,
-                mark: &'a Change,
-                Within { limit, clock }: Within<'a>,
-                work: Work<'a, $connection, Change>,
-            ) -> Transacting<'a, (Unseen, Change)> {
-                Box::pin(self.sealed(mark, limit, clock, work))
-            }
-
-            fn process<'a>(
-                &'a self,
-                delivery: &'a Delivery,
-                Within { limit, clock }: Within<'a>,
-                work: Work<'a, $connection, Payload>,
-            ) -> Transacting<'a, Result<Unseen, Known>> {
-                Box::pin(self.process(delivery, limit, clock, work))
-            }
-        }
-    };
-}
-
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub(super) use {messages, transactions};
 
 /// A connection to the ledger's own database, as [`Ctx::transaction`](crate::Ctx::transaction) gives it to its
 /// closure: sqlx's `SqliteConnection` or `PgConnection`, the same kind as the engine's store. No other type

@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::OperationKey;
 use crate::payload::PayloadDigest;
-use crate::store::written::Written;
+use crate::store::change::Written;
 use crate::store::{Change, PastStep, RunFilter, RunState, RunStateName, Store, Turns, WorkerChange};
 
 /// The names that a store can be asked about, gathered from the changes that were sent to it, admitted or not.
@@ -60,7 +60,7 @@ impl Names {
             Written::Mark(row) => drop(self.aggregates.insert(row.name.clone())),
             Written::Retired(row) => drop(self.records.insert(row.id)),
             Written::RetiredRun(row) => drop(self.runs.insert(row.run.id)),
-            Written::Payload(_, payload) => drop(self.payloads.insert(payload.digest().0)),
+            Written::Payload((_, payload)) => drop(self.payloads.insert(payload.digest().0)),
             Written::Run(row) => {
                 self.runs.insert(row.id);
                 self.workflows.insert(row.workflow.as_str().to_owned());
@@ -96,8 +96,8 @@ impl Names {
             Written::Worker(_)
             | Written::Erased(_)
             | Written::Forgotten(_)
-            | Written::Key(..)
-            | Written::Prune(..) => {}
+            | Written::Key(_)
+            | Written::Prune(_) => {}
         }
     }
 }

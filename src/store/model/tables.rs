@@ -8,8 +8,8 @@ use crate::id::{Fence, Name, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::queue::Bucket;
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload};
+use crate::store::change::Written;
 use crate::store::row::Row as _;
-use crate::store::written::Written;
 use crate::store::{
     Aggregate, Change, Contact, Document, Evidence, OutboxEvent, PublishedValue, Question, Refusal, Run,
     Schedule, SharedEffect, Signal, Step, StepKind, Verdict, Worker, WorkerChange,
@@ -61,11 +61,10 @@ impl Tables {
 
     /// Writes the whole change, or nothing of it.
     pub(super) fn admit(&mut self, change: &Change) -> Result<(), Refusal> {
-        match change.fence {
-            Some(fence) if !self.is_alive(fence) => return Err(Refusal::Fenced),
-            None if change.needs_fence() => return Err(Refusal::Invalid("no worker writes it".into())),
-            _ => {}
+        if change.fence.is_some_and(|fence| !self.is_alive(fence)) {
+            return Err(Refusal::Fenced);
         }
+        change.unwritten().map_or(Ok(()), Err)?;
         match self.check(change) {
             Ok(()) => self.write(change),
             Err(_) if self.is_written(change) => {} // an earlier answer was lost
@@ -129,9 +128,9 @@ impl Tables {
             | Written::Forgotten(_)
             | Written::Retired(_)
             | Written::RetiredRun(_)
-            | Written::Payload(..)
-            | Written::Key(..)
-            | Written::Prune(..)
+            | Written::Payload(_)
+            | Written::Key(_)
+            | Written::Prune(_)
             | Written::SharedEffect(_)
             | Written::Contact(_)
             | Written::DroppedContact(_)
@@ -191,9 +190,9 @@ impl Tables {
             | Written::Forgotten(_)
             | Written::Retired(_)
             | Written::RetiredRun(_)
-            | Written::Payload(..)
-            | Written::Key(..)
-            | Written::Prune(..)
+            | Written::Payload(_)
+            | Written::Key(_)
+            | Written::Prune(_)
             | Written::SharedEffect(_)
             | Written::Contact(_)
             | Written::DroppedContact(_)
@@ -206,16 +205,16 @@ impl Tables {
             self.payloads.entry((tenant.clone(), digest.0)).and_modify(|(_, uses)| *uses += 1);
         }
         for row in change.written() {
-            self.write_row(row, change.fence);
+            self.write_row(row, change);
         }
         self.open_late_questions(change);
     }
 
-    fn write_row(&mut self, row: Written<'_>, by: Option<Fence>) {
+    fn write_row(&mut self, row: Written<'_>, change: &Change) {
         match row {
-            Written::Worker(change) => self.write_worker(change, by),
+            Written::Worker(of) => self.write_worker(of, change.fence),
             Written::Admission(admission) => {
-                if let Some(fence) = by {
+                if let Some(fence) = change.fence {
                     self.admit_queued(admission, fence);
                 }
             }
@@ -228,11 +227,11 @@ impl Tables {
             Written::Forgotten(row) => self.forget(row),
             Written::Retired(row) => self.retire(row),
             Written::RetiredRun(row) => self.retire_run(row),
-            Written::Payload(tenant, payload) => {
+            Written::Payload((tenant, payload)) => {
                 let place = (tenant.clone(), payload.digest().0);
                 self.payloads.entry(place).or_insert_with(|| (payload.clone(), 0)).1 += 1;
             }
-            Written::Key(tenant, key) => {
+            Written::Key((tenant, key)) => {
                 self.tenant_keys.entry(tenant.clone()).or_insert_with(|| key.clone());
             }
             Written::Run(row) => {
@@ -255,9 +254,11 @@ impl Tables {
                 let steps = self.steps.entry((row.tenant.clone(), row.run)).or_default();
                 steps.insert(step_key(row), row.clone());
             }
-            Written::Prune(run, last) => {
-                if let Some(steps) = self.steps.get_mut(&(run.tenant.clone(), run.id)) {
-                    steps.retain(|(turn, ..), _| *turn <= run.base || *turn > last);
+            Written::Prune(last) => {
+                if let Some(run) = &change.run
+                    && let Some(steps) = self.steps.get_mut(&(run.tenant.clone(), run.id))
+                {
+                    steps.retain(|(turn, ..), _| *turn <= run.base || turn > last);
                 }
             }
             Written::SharedEffect(row) => {

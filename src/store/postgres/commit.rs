@@ -21,10 +21,10 @@ use super::statement::{Batch, Statements, texts};
 use super::{Fate, Postgres, StoreError, Writer, erase, failure, fate, pulse, retention, row, run, special};
 use crate::clock::Timestamp;
 use crate::id::Fence;
+use crate::store::change::Written;
 use crate::store::sql::ask::Session as _;
 use crate::store::sql::worker;
 use crate::store::sql::write::{Own, write};
-use crate::store::written::Written;
 use crate::store::{Change, Refusal, Run, Side, Verdict, WorkerChange};
 
 pub(super) async fn commit(store: &Postgres, changes: &[Change]) -> Result<Vec<Verdict>, StoreError> {

@@ -6,8 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use crate::id::Tenant;
 use crate::store::Change;
+use crate::store::change::Written;
 use crate::store::row::Row as _;
-use crate::store::written::Written;
 
 /// The number of changes from which two connections are faster than one: the server works on one core for each.
 const WORTH_TWO: usize = 32;

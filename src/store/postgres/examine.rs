@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use sqlx::AssertSqlSafe;
 
-use super::open::MIGRATIONS;
 use super::pool::Pool;
 use super::{Columns, StoreError};
 use crate::store::defect::{Defect, PLANNED};
+use crate::store::migration::MIGRATIONS;
 use crate::store::row::Take as _;
 
 pub(super) async fn examine(pool: &Pool) -> Result<Vec<Defect>, StoreError> {
@@ -47,7 +47,7 @@ pub(super) async fn examine(pool: &Pool) -> Result<Vec<Defect>, StoreError> {
 /// The indexes that the migrations make and leave, each with its statement.
 fn expected() -> BTreeMap<&'static str, &'static str> {
     let mut indexes = BTreeMap::new();
-    for statement in MIGRATIONS.iter().flat_map(|migration| migration.sql.split(';')) {
+    for statement in MIGRATIONS.iter().flat_map(|migration| migration.postgres.split(';')) {
         let from = ["CREATE INDEX ", "CREATE UNIQUE INDEX ", "DROP INDEX "];
         let Some(start) = from.iter().filter_map(|verb| statement.find(verb)).min() else { continue };
         let statement = statement[start..].trim();

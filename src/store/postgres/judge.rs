@@ -8,11 +8,11 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 use super::commit::{BEGIN, batch, must_be_judged, write_wave};
 use super::cut::waves;
 use super::statement::{Batch, Statements};
-use super::{Fate, erase, fate};
+use super::{Fate, fate};
 use crate::store::row::Given;
 use crate::store::sql::ask::Session as _;
-use crate::store::sql::judge::{is_written, open_late};
-use crate::store::sql::{payload, queue, retention, worker};
+use crate::store::sql::judge::{is_written, open_late, write_judged};
+use crate::store::sql::worker;
 use crate::store::table::Kind;
 use crate::store::{Change, OrderingKey, Refusal, Verdict};
 
@@ -97,12 +97,10 @@ pub(super) async fn admit(
     statements: &mut Statements,
     change: &Change,
 ) -> Result<Option<Refusal>, sqlx::Error> {
-    match change.fence {
-        Some(fence) if !worker::is_alive(connection, fence).await? => return Ok(Some(Refusal::Fenced)),
-        None if change.needs_fence() => return Ok(Some(Refusal::Invalid("no worker writes it".into()))),
-        _ => {}
+    match worker::refusal(connection, change).await? {
+        None => write_or_refuse(connection, statements, change).await,
+        refusal => Ok(refusal),
     }
-    write_or_refuse(connection, statements, change).await
 }
 
 /// Writes one change, or returns the refusal, once it is known that its worker may write.
@@ -138,23 +136,8 @@ async fn write_one(
     statements: &mut Statements,
     change: &Change,
 ) -> Result<Option<Objection>, sqlx::Error> {
-    if let Some(worker) = &change.worker
-        && let Some(refusal) = worker::write(connection, worker, change.fence).await?
-    {
+    if let Some(refusal) = write_judged(connection, change).await? {
         return Ok(Some(Objection::Row(refusal)));
-    }
-    if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
-        queue::admit(connection, admission, fence).await?;
-    }
-    for event in &change.forgotten {
-        event.forget(connection).await?;
-    }
-    retention::retire(connection, change).await?;
-    payload::refer(connection, change).await?;
-    if let Some(tenant) = &change.erased
-        && let Some(what) = erase::erase(connection, tenant).await?
-    {
-        return Ok(Some(Objection::Row(Refusal::UnderWay(what))));
     }
     for wave in waves(&[change]) {
         let batch = batch(Batch::default(), &wave);

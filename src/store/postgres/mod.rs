@@ -31,14 +31,15 @@ mod transaction;
 mod transfer;
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use sqlx::Connection as _;
 use sqlx::postgres::{PgConnection, PgRow};
 use tokio::sync::Mutex;
 
-use super::sql::ask::Queries;
+use super::migration::MIGRATIONS;
+use super::sql::ask::{Queries, damaged};
+use super::sql::columns::FetchedRow;
 use super::{Change, ClusterStatus, Defect, Store, StoreError, StoreFuture, StoreLoad, Verdict};
 use connect::Connector;
 use pool::Pool;
@@ -51,7 +52,7 @@ pub(super) use transfer::Target;
 
 /// The migrations in their order, for hosts that run them with a tool of their own.
 pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
-    open::MIGRATIONS.iter().map(|migration| (migration.number, migration.name, migration.sql))
+    MIGRATIONS.iter().map(|migration| (migration.number, migration.name, migration.postgres))
 }
 
 /// The writing statements, as they are sent, for tests that prepare and explain them.
@@ -209,6 +210,9 @@ fn fate(error: &sqlx::Error) -> Fate {
 /// Converts an error of the driver by the reaction that it needs from the caller. The text holds no values:
 /// PostgreSQL keeps these apart from the message.
 fn failure(error: &sqlx::Error) -> StoreError {
+    if let Some(damaged) = damaged(error) {
+        return damaged;
+    }
     let detail = error.to_string();
     let code = error.as_database_error().and_then(|error| error.code().map(Cow::into_owned));
     match (fate(error), code.as_deref()) {
@@ -256,36 +260,12 @@ fn unescaped(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(plain))
 }
 
-/// Reads the columns of a row in their order. Errors distinguish damage from trouble.
-struct Columns<'r> {
-    row: &'r PgRow,
-    next: usize,
-    what: &'static str,
-}
+/// The columns of a row in their order.
+type Columns<'r> = super::sql::columns::Columns<'r, PgRow>;
 
-impl<'r> Columns<'r> {
-    const fn of(what: &'static str, row: &'r PgRow) -> Self {
-        Self { row, next: 0, what }
-    }
-
-    fn take<T>(&mut self) -> Result<T, StoreError>
-    where
-        T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
-    {
-        use sqlx::Row as _;
-        let index = self.next;
-        self.next += 1;
-        // The tables have checked the types when the row was written.
-        self.row.try_get_unchecked(index).map_err(|e| self.damaged(e))
-    }
-
-    fn damaged(&self, detail: impl std::fmt::Display) -> StoreError {
-        use sqlx::Row as _;
-        let mut row = self.what.to_owned();
-        if let Ok(first) = self.row.try_get_unchecked::<i64, _>(0) {
-            let _ = write!(row, " {first:x}");
-        }
-        StoreError::Corrupt { row, detail: detail.to_string() }
+impl FetchedRow for PgRow {
+    fn plain(stored: &str) -> Option<Cow<'_, str>> {
+        unescaped(stored)
     }
 }
 

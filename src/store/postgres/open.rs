@@ -11,127 +11,9 @@ use super::connect::{Connector, Patience, Purpose};
 use super::pool::Pool;
 use super::{Fate, Postgres, Writer, failure, fate, listen};
 use crate::payload::{Payload, hex};
+use crate::store::migration::{MIGRATIONS, latest};
 use crate::store::sql::ask::Queries;
 use crate::store::{OpenError, StoreError};
-
-/// One step of the schema. Never edit a released one.
-pub(super) struct Migration {
-    pub(super) number: i64,
-    pub(super) name: &'static str,
-    pub(super) sql: &'static str,
-    /// The lowest schema version whose engine can work on a database that has this migration. It is stored beside the
-    /// migration, so that old engines, which do not know the migration, can read it: during an update old and new
-    /// workers share the database. A migration that only adds names the oldest version that can work beside it. A
-    /// migration that removes something that old engines use names itself, and is released one release after they
-    /// stopped using it.
-    works_from: i64,
-}
-
-/// All migrations, in their order.
-pub(super) const MIGRATIONS: [Migration; 17] = [
-    Migration {
-        number: 1,
-        name: "record",
-        sql: include_str!("../../../migrations/postgres/0001_record.sql"),
-        works_from: 1,
-    },
-    Migration {
-        number: 2,
-        name: "run",
-        sql: include_str!("../../../migrations/postgres/0002_run.sql"),
-        works_from: 2,
-    },
-    Migration {
-        number: 3,
-        name: "signal",
-        sql: include_str!("../../../migrations/postgres/0003_signal.sql"),
-        works_from: 3,
-    },
-    Migration {
-        number: 4,
-        name: "queue",
-        sql: include_str!("../../../migrations/postgres/0004_queue.sql"),
-        works_from: 4,
-    },
-    Migration {
-        number: 5,
-        name: "schedule",
-        sql: include_str!("../../../migrations/postgres/0005_schedule.sql"),
-        works_from: 5,
-    },
-    Migration {
-        number: 6,
-        name: "outbox",
-        sql: include_str!("../../../migrations/postgres/0006_outbox.sql"),
-        works_from: 6,
-    },
-    Migration {
-        number: 7,
-        name: "inbox",
-        sql: include_str!("../../../migrations/postgres/0007_inbox.sql"),
-        works_from: 7,
-    },
-    Migration {
-        number: 8,
-        name: "document",
-        sql: include_str!("../../../migrations/postgres/0008_document.sql"),
-        works_from: 8,
-    },
-    Migration {
-        number: 9,
-        name: "worker_version",
-        sql: include_str!("../../../migrations/postgres/0009_worker_version.sql"),
-        works_from: 8, // an older engine leaves the column empty
-    },
-    Migration {
-        number: 10,
-        name: "sealed",
-        sql: include_str!("../../../migrations/postgres/0010_sealed.sql"),
-        works_from: 8, // an older engine leaves the columns as they are
-    },
-    Migration {
-        number: 11,
-        name: "deadline",
-        sql: include_str!("../../../migrations/postgres/0011_deadline.sql"),
-        works_from: 9, // an older engine cancels no run, and obeys the command of an engine that does
-    },
-    Migration {
-        number: 12,
-        name: "scopes",
-        sql: include_str!("../../../migrations/postgres/0012_scopes.sql"),
-        works_from: 9, // the tools of an older engine have one scope each, and send by that scope
-    },
-    Migration {
-        number: 13,
-        name: "expired",
-        sql: include_str!("../../../migrations/postgres/0013_expired.sql"),
-        works_from: 9, // an older engine cannot read the result of an expired run or message
-    },
-    Migration {
-        number: 14,
-        name: "published",
-        sql: include_str!("../../../migrations/postgres/0014_published.sql"),
-        works_from: 9, // an older engine publishes nothing, and leaves the values of the runs that it retires
-    },
-    Migration {
-        number: 15,
-        name: "contact",
-        sql: include_str!("../../../migrations/postgres/0015_contact.sql"),
-        works_from: 9, // an older engine keeps no history of attempts, and leaves that of the records that it retires
-    },
-    Migration {
-        number: 16,
-        name: "run_state",
-        sql: include_str!("../../../migrations/postgres/0016_run_state.sql"),
-        works_from: 9, // indexes alone
-    },
-    Migration {
-        number: 17,
-        name: "views",
-        sql: include_str!("../../../migrations/postgres/0017_views.sql"),
-        works_from: 9, // no engine reads the views
-    },
-];
 
 /// A mark among the migrations: a move is filling the database, and no engine opens it until the move is done. An
 /// engine that does not know the mark takes it for a migration of the future.
@@ -268,10 +150,6 @@ async fn warn_of_fsync(connector: &Connector, connection: &mut PgConnection) -> 
     Ok(())
 }
 
-fn latest() -> i64 {
-    MIGRATIONS.iter().map(|migration| migration.number).max().unwrap_or(0)
-}
-
 enum MigrateError {
     Driver(sqlx::Error),
     Open(OpenError),
@@ -322,10 +200,10 @@ async fn migrate(
             sqlx::query("INSERT INTO migration (number, name, digest, works_from) VALUES ($1, $2, $3, $4)")
                 .bind(migration.number)
                 .bind(migration.name)
-                .bind(digest(migration.sql))
+                .bind(digest(migration.postgres))
                 .bind(migration.works_from);
         done.execute(&mut *connection).await?;
-        sqlx::raw_sql(migration.sql).execute(&mut *connection).await?;
+        sqlx::raw_sql(migration.postgres).execute(&mut *connection).await?;
         connection.execute("COMMIT").await?;
     }
     Ok(())
@@ -403,7 +281,7 @@ fn refuse_strange(connector: &Connector, applied: &[Applied]) -> Result<(), Migr
     let path = || connector.place();
     for found in applied {
         match MIGRATIONS.iter().find(|migration| migration.number == found.number) {
-            Some(known) if known.name == found.name && digest(known.sql) == found.digest => {}
+            Some(known) if known.name == found.name && digest(known.postgres) == found.digest => {}
             Some(known) => {
                 let detail = format!(
                     "its migration {} is {:?} and not {:?} of this engine, or its text differs",

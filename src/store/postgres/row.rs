@@ -3,24 +3,22 @@
 use std::sync::{Arc, LazyLock};
 
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
-use sqlx::{Arguments as _, AssertSqlSafe, Encode, Type};
+use sqlx::{Arguments as _, AssertSqlSafe, Encode, SqlSafeStr, Type};
 
 use super::pool::{Pool, Statement};
 use super::statement::{Batch, Insert, PLAIN, Values};
-use super::{Columns, StoreError, escaped, special, unescaped};
+use super::{Columns, escaped, failure, special};
 use crate::id::Fence;
-use crate::ledger::{Look, Record};
+use crate::store::Question;
 use crate::store::cell::Declared;
 use crate::store::row::{Form, Given, Only, Put, Row, Take};
-use crate::store::sql::ask::{Reader, Session};
-use crate::store::sql::write::{self, Own, rows};
+use crate::store::sql::ask::{Backend, Listed, Reader, Session};
+use crate::store::sql::inbox::Messages;
+use crate::store::sql::write::{self, Own, rows, writes};
 use crate::store::table::{Chosen, Column, Kind, Law, REVISION, Table, number};
-use crate::store::{
-    Contact, Document, Evidence, PublishedValue, Question, Run, Schedule, SharedEffect, Signal, Step,
-};
 
 macro_rules! writes {
-    ($($row:ident),+) => {
+    ($($row:ty),+) => {
         vec![$(Writes::of::<$row>()),+]
     };
 }
@@ -96,7 +94,7 @@ impl Writes {
 
 impl write::Batch for Batch {
     fn rows<'c, R: Row + 'c>(&mut self, rows: impl Iterator<Item = (&'c R, Option<Fence>)>) {
-        let Some(writes) = WRITES.iter().find(|writes| writes.table.name == R::TABLE.name) else { return };
+        let writes = writes::<R, _>(&WRITES, |writes| writes.table);
         let mut rows: Vec<_> = rows.map(|(row, _)| row).collect();
         rows.sort_by(|one, other| one.key().cmp(&other.key()));
         let (gone, mut rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_gone());
@@ -204,45 +202,59 @@ fn gone(table: &'static Table) -> Insert {
     }
 }
 
-impl Reader for Pool {
-    type Fetched = PgRow;
+macro_rules! backend {
+    ($($database:ty),+) => {
+        $(impl Backend for $database {
+            type Fetched = PgRow;
 
-    fn either<'w>(_: &'w str, postgres: &'w str) -> &'w str {
-        postgres
-    }
+            fn either<'w>(_: &'w str, postgres: &'w str) -> &'w str {
+                postgres
+            }
 
-    async fn fetch(&self, sql: String, arguments: &[Given<'_>]) -> Result<Vec<PgRow>, StoreError> {
-        let sql: Arc<str> = sql.into();
-        self.all(|| asking(&sql, arguments)).await
-    }
-
-    fn values<'r>(table: &'static str, row: &'r PgRow) -> impl Take + use<'r> {
-        Columns::of(table, row)
-    }
+            fn values(table: &'static str, row: &PgRow) -> impl Take {
+                Columns::of(table, row)
+            }
+        })+
+    };
 }
+backend!(Pool, PgConnection, Beside<'_>);
 
-fn asking(sql: &Arc<str>, arguments: &[Given<'_>]) -> Statement {
+/// A statement with its arguments.
+pub(super) fn asking(sql: impl SqlSafeStr, arguments: &[Given<'_>]) -> Statement {
     let mut bound = Bound::default();
     for argument in arguments {
         bound.give(argument.clone());
     }
-    sqlx::query_with(AssertSqlSafe(sql.clone()), bound.0)
+    sqlx::query_with(sql, bound.0)
+}
+
+impl Reader for Pool {
+    async fn fetch(&self, sql: String, arguments: &[Given<'_>]) -> Listed<PgRow> {
+        let sql: Arc<str> = sql.into();
+        self.all(|| asking(AssertSqlSafe(sql.clone()), arguments)).await
+    }
+}
+
+/// Statements about a message beside its transaction. They are not retried: the message is delivered again.
+pub(super) struct Beside<'p>(pub(super) &'p Pool);
+
+impl Messages for Beside<'_> {
+    async fn rows(&mut self, sql: &'static str, arguments: &[Given<'_>]) -> Listed<PgRow> {
+        self.0.once(asking(sql, arguments)).await
+    }
+}
+
+impl Messages for PgConnection {
+    async fn rows(&mut self, sql: &'static str, arguments: &[Given<'_>]) -> Listed<PgRow> {
+        asking(sql, arguments).fetch_all(self).await.map_err(|e| failure(&e))
+    }
 }
 
 impl Session for PgConnection {
-    type Fetched = PgRow;
     type Arguments = Bound;
-
-    fn either<'w>(_: &'w str, postgres: &'w str) -> &'w str {
-        postgres
-    }
 
     async fn ask(&mut self, sql: String, arguments: Bound) -> Result<Vec<PgRow>, sqlx::Error> {
         sqlx::query_with(AssertSqlSafe(sql), arguments.0).persistent(false).fetch_all(self).await
-    }
-
-    fn values<'r>(table: &'static str, row: &'r PgRow) -> impl Take + use<'r> {
-        Columns::of(table, row)
     }
 }
 
@@ -278,30 +290,5 @@ impl Put for Bound {
             }
             Given::Numbers(numbers) => self.add(numbers),
         }
-    }
-}
-
-impl Take for Columns<'_> {
-    fn text<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, StoreError> {
-        let text = self.take::<Option<&str>>()?.map(|text| unescaped(text).and_then(|text| read(&text)));
-        self.known(text)
-    }
-
-    fn bytes<T>(&mut self, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, StoreError> {
-        let bytes = self.take::<Option<&[u8]>>()?.map(read);
-        self.known(bytes)
-    }
-
-    fn number<T>(&mut self, read: impl FnOnce(i64) -> Option<T>) -> Result<Option<T>, StoreError> {
-        let number = self.take::<Option<i64>>()?.map(read);
-        self.known(number)
-    }
-
-    fn flag(&mut self) -> Result<bool, StoreError> {
-        self.take()
-    }
-
-    fn damaged(&self, detail: &str) -> StoreError {
-        Columns::damaged(self, detail)
     }
 }

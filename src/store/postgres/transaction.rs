@@ -1,13 +1,9 @@
 //! Transactions in the ledger's own database: the user's changes and the checkpoint in one transaction, exactly once.
 //!
-//! The functions are part of the concrete store and not of the trait, because only here the type of the caller's
-//! connection is known. They use a connection of their own: the closure may take its time, and the writer goes on
-//! meanwhile.
+//! They use a connection of their own: the closure may take its time, and the writer goes on meanwhile.
 
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Executor as _};
 
@@ -16,53 +12,76 @@ use super::connect::{Patience, within};
 use super::pool::{Lent, Trouble};
 use super::statement::Statements;
 use super::{Fate, Postgres, StoreError, TransactionError, failure, fate, judge};
-use crate::clock::Clock;
 use crate::payload::{Payload, Stored};
-use crate::store::row::Given;
+use crate::store::own::{Transacted, Transacting, TransactionsOn, Unseen, Within, Work, in_time};
 use crate::store::sql::ask::Session as _;
+use crate::store::sql::own::fill;
 use crate::store::sql::worker;
-use crate::store::table::Kind;
-use crate::store::{Change, Refusal, Step};
+use crate::store::{Change, Delivery, Known, Refusal, Step};
 
-impl Postgres {
-    /// Runs `work` in the ledger's own database and records its result as `step`, in one transaction.
-    ///
-    /// The step is written first, without a value, so that a closure that commits by itself leaves a mark that resume
-    /// can see, instead of changes that would be made twice.
-    ///
-    /// # Crash
-    /// Before it returns: changes and checkpoint are both there, or neither. After: both.
-    #[doc(hidden)]
-    pub async fn transaction<T, E, F>(
-        &self,
+impl TransactionsOn<PgConnection> for Postgres {
+    fn transaction<'a>(
+        &'a self,
         mut change: Change,
         step: Step,
-        limit: Duration,
-        clock: &dyn Clock,
-        work: F,
-    ) -> Result<T, TransactionError<E>>
-    where
-        F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
-    {
-        change.steps = vec![step.clone()];
-        let mut lent = self.start(&change, limit).await?;
-        let connection = &mut lent.connection;
-        let (value, payload) = carry_out(connection, limit, clock, work).await?;
-        let step = Step { value: Some(Stored::Inline(payload)), ..step };
-        // The check comes only now: otherwise a worker that takes this worker's place would have to wait for the
-        // closure.
-        if let Some(fence) = change.fence
-            && !worker::is_alive(connection, fence).await.map_err(|e| failure(&e))?
-        {
-            return Err(TransactionError::Refused(Refusal::Fenced));
-        }
-        fill(connection, &step).await.map_err(|e| failure(&e))?;
-        if !self.committed(lent).await? {
-            self.find_out(&change, &step).await?;
-        }
-        Ok(value)
+        within: Within<'a>,
+        work: Work<'a, PgConnection, Payload>,
+    ) -> Transacting<'a, Unseen> {
+        Box::pin(async move {
+            change.steps = vec![step.clone()];
+            let mut lent = self.start(&change, within.limit).await?;
+            let connection = &mut lent.connection;
+            let (value, payload) = carry_out(connection, within, work).await?;
+            // The check comes only now: otherwise a worker that takes this worker's place would have to wait for the
+            // closure.
+            if let Some(fence) = change.fence
+                && !worker::is_alive(connection, fence).await.map_err(|e| failure(&e))?
+            {
+                return Err(TransactionError::Refused(Refusal::Fenced));
+            }
+            fill(connection, &step, &payload).await.map_err(|e| failure(&e))?;
+            if !self.committed(lent).await? {
+                let step = Step { value: Some(Stored::Inline(payload)), ..step };
+                self.find_out(&change, &step).await?;
+            }
+            Ok(value)
+        })
     }
 
+    fn sealed<'a>(
+        &'a self,
+        mark: &'a Change,
+        within: Within<'a>,
+        work: Work<'a, PgConnection, Change>,
+    ) -> Transacting<'a, (Unseen, Change)> {
+        Box::pin(async move {
+            let mut lent = self.start(mark, within.limit).await?;
+            let connection = &mut lent.connection;
+            let (value, seal) = carry_out(connection, within, work).await?;
+            // The check that the worker is alive comes only now: otherwise a worker that takes its place would have to
+            // wait for the closure.
+            let refused = judge::admit(connection, &mut Statements::default(), &seal).await;
+            if let Some(refusal) = refused.map_err(|e| failure(&e))? {
+                return Err(TransactionError::Refused(refusal));
+            }
+            // The record shows the outcome: the next writer of the record waits for the transaction that may still be
+            // under way.
+            let lost = || StoreError::Io { detail: "the answer to COMMIT was lost".to_owned() };
+            self.committed(lent).await?.then_some((value, seal)).ok_or_else(|| lost().into())
+        })
+    }
+
+    fn process<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        within: Within<'a>,
+        work: Work<'a, PgConnection, Payload>,
+    ) -> Transacting<'a, Result<Unseen, Known>> {
+        Box::pin(self.process(delivery, within, work))
+    }
+}
+
+impl Postgres {
     /// Commits the transaction of a guest. `false`: the answer was lost, and the outcome is unknown. If the commit
     /// failed, nothing of the transaction is durable: the connection is not given back, and the server rolls back.
     pub(super) async fn committed(&self, mut lent: Lent<'_>) -> Result<bool, StoreError> {
@@ -76,39 +95,8 @@ impl Postgres {
         Ok(true)
     }
 
-    /// Runs `work` in the ledger's own database and writes the change that it returns, in one transaction after
-    /// `mark`. The mark is the first write, so that a closure that commits by itself leaves it behind.
-    ///
-    /// # Crash
-    /// Before it returns: the writes of the closure and of both changes are all there, or none of them. After: all of
-    /// them.
-    pub(crate) async fn sealed<T, E, F>(
-        &self,
-        mark: &Change,
-        limit: Duration,
-        clock: &dyn Clock,
-        work: F,
-    ) -> Result<(T, Change), TransactionError<E>>
-    where
-        F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Change), E>>,
-    {
-        let mut lent = self.start(mark, limit).await?;
-        let connection = &mut lent.connection;
-        let (value, seal) = carry_out(connection, limit, clock, work).await?;
-        // The check that the worker is alive comes only now: otherwise a worker that takes its place would have to
-        // wait for the closure.
-        let refused = judge::admit(connection, &mut Statements::default(), &seal).await;
-        if let Some(refusal) = refused.map_err(|e| failure(&e))? {
-            return Err(TransactionError::Refused(refusal));
-        }
-        // The record shows the outcome: the next writer of the record waits for the transaction that may still be
-        // under way.
-        let lost = || StoreError::Io { detail: "the answer to COMMIT was lost".to_owned() };
-        self.committed(lent).await?.then_some((value, seal)).ok_or_else(|| lost().into())
-    }
-
     /// Begins a transaction with its mark, on a connection of its own.
-    async fn start<E>(&self, change: &Change, limit: Duration) -> Result<Lent<'_>, TransactionError<E>> {
+    async fn start(&self, change: &Change, limit: Duration) -> Transacted<Lent<'_>> {
         let mut patience = Patience::of(self.connector.options.retry_for);
         loop {
             let trouble = match self.try_start(change, limit).await {
@@ -202,10 +190,12 @@ async fn begin(
     limit: Duration,
 ) -> Result<Option<Refusal>, sqlx::Error> {
     begin_plain(connection, limit).await?;
-    match change.fence {
-        Some(fence) if !worker::may_write(connection, fence).await? => return Ok(Some(Refusal::Fenced)),
-        None if change.needs_fence() => return Ok(Some(Refusal::Invalid("no worker writes it".into()))),
-        _ => {}
+    let refusal = match change.fence {
+        Some(fence) if !worker::may_write(connection, fence).await? => Some(Refusal::Fenced),
+        _ => change.unwritten(),
+    };
+    if refusal.is_some() {
+        return Ok(refusal);
     }
     judge::write_or_refuse(connection, &mut Statements::default(), change).await
 }
@@ -231,17 +221,13 @@ pub(super) fn is_aborted(error: &sqlx::Error) -> bool {
 }
 
 /// Runs the closure in the open transaction, and makes sure that the transaction is still open afterwards.
-async fn carry_out<V, E, F>(
+async fn carry_out<V>(
     connection: &mut PgConnection,
-    limit: Duration,
-    clock: &dyn Clock,
-    work: F,
-) -> Result<V, TransactionError<E>>
-where
-    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<V, E>>,
-{
+    within: Within<'_>,
+    work: Work<'_, PgConnection, V>,
+) -> Transacted<(Unseen, V)> {
     connection.execute("SAVEPOINT counterfoil").await.map_err(|e| failure(&e))?;
-    let worked = in_time(connection, limit, clock, work).await?;
+    let worked = in_time(connection, within, work).await?;
     let Err(error) = connection.execute("RELEASE counterfoil").await else {
         return worked.map_err(TransactionError::Closure);
     };
@@ -260,16 +246,12 @@ where
 
 /// Runs the closure in a transaction that was begun with its mark. After a success, the next statement must check
 /// that the mark is there.
-pub(super) async fn carry_on<T, E, F>(
+pub(super) async fn carry_on(
     connection: &mut PgConnection,
-    limit: Duration,
-    clock: &dyn Clock,
-    work: F,
-) -> Result<(T, Payload), TransactionError<E>>
-where
-    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
-{
-    let failed = match in_time(connection, limit, clock, work).await? {
+    within: Within<'_>,
+    work: Work<'_, PgConnection, Payload>,
+) -> Transacted<(Unseen, Payload)> {
+    let failed = match in_time(connection, within, work).await? {
         Ok(worked) => return Ok(worked),
         Err(failed) => failed,
     };
@@ -286,30 +268,4 @@ pub(super) async fn is_begun(connection: &mut PgConnection) -> Result<bool, sqlx
     let marked = sqlx::query_scalar("SELECT current_setting('counterfoil.begun', true) = 'yes'");
     let marked: Option<bool> = marked.fetch_one(connection).await?;
     Ok(marked == Some(true))
-}
-
-async fn in_time<V, E, F>(
-    connection: &mut PgConnection,
-    limit: Duration,
-    clock: &dyn Clock,
-    work: F,
-) -> Result<Result<V, E>, TransactionError<E>>
-where
-    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<V, E>>,
-{
-    let mut work = work(connection).fuse();
-    let mut late = clock.sleep(limit).fuse();
-    futures_util::select_biased! {
-        worked = work => Ok(worked),
-        () = late => Err(TransactionError::TooSlow { limit }),
-    }
-}
-
-/// Gives the checkpoint of a transaction its value; its mark was written before the closure ran.
-async fn fill(connection: &mut PgConnection, step: &Step) -> Result<(), sqlx::Error> {
-    let sql = "UPDATE step SET value = $7 WHERE tenant = $1 AND run = $2 AND turn = $3 AND kind = $4 AND name = $5 AND id = $6";
-    let value = step.value.as_ref().map_or(Given::Null(Kind::Text), |value| value.column().into());
-    let place = [(&step.tenant).into(), step.run.0.into(), step.turn.into(), step.kind.code().into()];
-    let named = [step.name.as_str().into(), step.id.as_str().into(), value];
-    connection.finds(sql, &[place.as_slice(), &named].concat()).await.map(drop)
 }

@@ -9,26 +9,29 @@ pub(in crate::store) type Found<T> = Result<Option<T>, StoreError>;
 /// The result of a query for several rows.
 pub(in crate::store) type Listed<T> = Result<Vec<T>, StoreError>;
 
-/// A database that is queried for rows. A query in the same words for both databases is beside the type of its row;
-/// arguments are numbered from `$1` on. The text of a query is the part behind the name of the table.
-pub(in crate::store) trait Reader: Send + Sync {
+/// One of the two databases. Arguments of queries are numbered from `$1` on for both.
+pub(in crate::store) trait Backend {
     type Fetched: Send;
 
     /// Picks the text for this database, where the two need different words.
     fn either<'w>(sqlite: &'w str, postgres: &'w str) -> &'w str;
 
+    /// The values of a fetched row of this table.
+    fn values(table: &'static str, fetched: &Self::Fetched) -> impl Take;
+
+    fn read<R: Declared>(fetched: &Self::Fetched) -> Result<R, StoreError> {
+        R::take(&mut Self::values(R::TABLE.name, fetched))
+    }
+}
+
+/// A database that is queried for rows. A query in the same words for both databases is beside the type of its row.
+/// The text of a query is the part behind the name of the table.
+pub(in crate::store) trait Reader: Backend + Send + Sync {
     fn fetch(
         &self,
         sql: String,
         arguments: &[Given<'_>],
     ) -> impl Future<Output = Result<Vec<Self::Fetched>, StoreError>> + Send;
-
-    /// The values of a fetched row of this table.
-    fn values<'r>(table: &'static str, fetched: &'r Self::Fetched) -> impl Take + use<'r, Self>;
-
-    fn read<R: Declared>(fetched: &Self::Fetched) -> Result<R, StoreError> {
-        R::take(&mut Self::values(R::TABLE.name, fetched))
-    }
 
     /// The first column, if it is not NULL: the id of a row that has one.
     fn id(fetched: &Self::Fetched) -> Result<Option<i64>, StoreError> {
@@ -122,8 +125,7 @@ impl<D> std::ops::Deref for Queries<D> {
 }
 
 /// An open transaction. Its errors say if the transaction can go on.
-pub(in crate::store) trait Session {
-    type Fetched: Send;
+pub(in crate::store) trait Session: Backend {
     type Arguments: Put + Default + Send;
 
     async fn ask(
@@ -131,14 +133,6 @@ pub(in crate::store) trait Session {
         sql: String,
         arguments: Self::Arguments,
     ) -> Result<Vec<Self::Fetched>, sqlx::Error>;
-
-    fn values<'r>(table: &'static str, fetched: &'r Self::Fetched) -> impl Take + use<'r, Self>;
-
-    fn either<'w>(sqlite: &'w str, postgres: &'w str) -> &'w str;
-
-    fn read<R: Declared>(fetched: &Self::Fetched) -> Result<R, StoreError> {
-        R::take(&mut Self::values(R::TABLE.name, fetched))
-    }
 
     async fn fetch(&mut self, sql: &str, arguments: &[Given<'_>]) -> Result<Vec<Self::Fetched>, sqlx::Error> {
         let mut given = Self::Arguments::default();
@@ -186,6 +180,19 @@ pub(in crate::store) trait Session {
             Some(stored) => stored.is_ok_and(|stored| stored.is_as_written(row)),
             None => row.is_gone(),
         })
+    }
+}
+
+/// A damaged row, as the error of an open transaction, which ends with it. [`damaged`] finds it there again.
+pub(in crate::store) fn damage(row: StoreError) -> sqlx::Error {
+    sqlx::Error::Decode(Box::new(row))
+}
+
+/// The damaged row that an error is about.
+pub(in crate::store) fn damaged(error: &sqlx::Error) -> Option<StoreError> {
+    match error {
+        sqlx::Error::Decode(row) => row.downcast_ref::<StoreError>().cloned(),
+        _ => None,
     }
 }
 

@@ -28,10 +28,7 @@ fn all() -> impl Iterator<Item = String> {
 }
 
 /// The kind of row that prevents the erasure of the tenant, if there is one.
-pub(in crate::store) async fn under_way<S: Session>(
-    session: &mut S,
-    tenant: &Tenant,
-) -> Result<Option<UnderWay>, sqlx::Error> {
+async fn under_way<S: Session>(session: &mut S, tenant: &Tenant) -> Result<Option<UnderWay>, sqlx::Error> {
     for (what, sql) in UNDER_WAY {
         if session.finds(sql, &[tenant.into()]).await? {
             return Ok(Some(what));
@@ -40,11 +37,20 @@ pub(in crate::store) async fn under_way<S: Session>(
     Ok(None)
 }
 
-pub(in crate::store) async fn erase<S: Session>(session: &mut S, tenant: &Tenant) -> Result<(), sqlx::Error> {
+/// Erases the tenant, and looks again afterwards for rows that prevent it: where several transactions write at once, a
+/// run that begins meanwhile must not lose the rows that it rests on. Returns the kind of row that prevents the erasure.
+pub(in crate::store) async fn erase<S: Session>(
+    session: &mut S,
+    tenant: &Tenant,
+) -> Result<Option<UnderWay>, sqlx::Error> {
+    let before = under_way(session, tenant).await?;
+    if before.is_some() {
+        return Ok(before);
+    }
     for sql in all() {
         session.finds(&sql, &[tenant.into()]).await?;
     }
-    Ok(())
+    under_way(session, tenant).await
 }
 
 /// The statements, for the test that explains them.

@@ -1,16 +1,51 @@
-//! The queries within a transaction about one change: the check if it is written already, and the questions that it
-//! raises.
+//! The statements within a transaction about one change: what only a judge may write, the check if the change is
+//! written already, and the questions that it raises.
 
 use super::ask::Session;
+use super::{erase, payload, queue, retention, worker};
 use crate::ledger::Record;
 use crate::store::cell::Declared as _;
-use crate::store::written::Written;
-use crate::store::{Aggregate, Change, Evidence, OutboxEvent, Question, WorkerChange};
+use crate::store::change::Written;
+use crate::store::{Aggregate, Change, Evidence, OutboxEvent, Question, Refusal, WorkerChange};
 
 /// The evidence about a record.
 pub(super) const EVIDENCE: &str = "WHERE tenant = $1 AND record = $2 ORDER BY at, fence, attempt";
 pub(in crate::store) const EVENT: &str = "WHERE tenant = $1 AND id = $2";
 pub(super) const AGGREGATE: &str = "WHERE tenant = $1 AND name = $2";
+
+/// Writes what only a judge may write of a change, before its other rows. Returns a refusal if the worker or the tenant
+/// of the change is not in the expected state.
+pub(in crate::store) async fn write_judged<S: Session>(
+    session: &mut S,
+    change: &Change,
+) -> Result<Option<Refusal>, sqlx::Error> {
+    for row in change.written() {
+        match row {
+            Written::Worker(worker) => {
+                let refusal = worker::write(session, worker, change.fence).await?;
+                if refusal.is_some() {
+                    return Ok(refusal);
+                }
+            }
+            Written::Admission(admission) => {
+                if let Some(fence) = change.fence {
+                    queue::admit(session, admission, fence).await?;
+                }
+            }
+            Written::Erased(tenant) => {
+                if let Some(what) = erase::erase(session, tenant).await? {
+                    return Ok(Some(Refusal::UnderWay(what)));
+                }
+            }
+            Written::Forgotten(event) => event.forget(session).await?,
+            Written::Retired(retired) => retention::retire_record(session, retired).await?,
+            Written::RetiredRun(retired) => retention::retire_run(session, retired).await?,
+            _ => {}
+        }
+    }
+    payload::refer(session, change).await?;
+    Ok(None)
+}
 
 /// True if all rows that distinguish this change from another one are stored as this change would have written them:
 /// an earlier answer was lost, and the change is admitted.
@@ -66,13 +101,13 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
             session.finds(sql, &[fence.0.into(), at.0.into()]).await?
         }
         Written::Worker(_)
-        | Written::Prune(..)
+        | Written::Prune(_)
         | Written::SharedEffect(_)
         | Written::Contact(_)
         | Written::DroppedContact(_)
         | Written::Evidence(_)
-        | Written::Payload(..)
-        | Written::Key(..)
+        | Written::Payload(_)
+        | Written::Key(_)
         | Written::Admission(_)
         | Written::Retired(_)
         | Written::RetiredRun(_)

@@ -1,12 +1,14 @@
 //! The statements that are the same for both databases.
 
 pub(in crate::store) mod ask;
+pub(in crate::store) mod columns;
 pub(in crate::store) mod erase;
 mod escalation;
 pub(in crate::store) mod history;
-pub(super) mod inbox;
+pub(in crate::store) mod inbox;
 pub(in crate::store) mod judge;
 pub(in crate::store) mod outbox;
+pub(in crate::store) mod own;
 pub(in crate::store) mod payload;
 mod queried;
 pub(in crate::store) mod queue;

@@ -1,6 +1,6 @@
 //! Records and runs whose retention is over, and the rest that is left of them.
 
-use super::ask::{Reader, Session};
+use super::ask::{Reader, Session, damage};
 use super::payload;
 use crate::ledger::Record;
 use crate::payload::{PayloadDigest, Stored};
@@ -169,7 +169,7 @@ pub(in crate::store) async fn retire<S: Session>(
     Ok(())
 }
 
-async fn retire_record<S: Session>(session: &mut S, retired: &Retired) -> Result<(), sqlx::Error> {
+pub(super) async fn retire_record<S: Session>(session: &mut S, retired: &Retired) -> Result<(), sqlx::Error> {
     let place: [Given<'_>; 3] =
         [(&retired.tenant).into(), retired.id.0.into(), i64::from(retired.revision).into()];
     let Some(left) = retired.left.as_deref() else {
@@ -206,7 +206,7 @@ async fn go_along<S: Session>(
     Ok(())
 }
 
-async fn retire_run<S: Session>(session: &mut S, retired: &RetiredRun) -> Result<(), sqlx::Error> {
+pub(super) async fn retire_run<S: Session>(session: &mut S, retired: &RetiredRun) -> Result<(), sqlx::Error> {
     let at: [Given<'_>; 3] =
         [(&retired.run.tenant).into(), retired.run.id.0.into(), i64::from(retired.run.revision).into()];
     let place = &at[..2];
@@ -229,7 +229,7 @@ async fn retire_run<S: Session>(session: &mut S, retired: &RetiredRun) -> Result
         is_all &= rows.len() < AT_ONCE;
         let mut payloads = Vec::new();
         for row in &rows {
-            let value: Option<String> = S::values("payload", row).cell().unwrap_or_default();
+            let value: Option<String> = S::values("payload", row).cell().map_err(damage)?;
             payloads.extend(value.and_then(|value| Stored::from_column(&value)?.address()));
         }
         release(session, &at[0], &payloads).await?;

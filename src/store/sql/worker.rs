@@ -4,7 +4,7 @@ use super::ask::Session;
 use crate::id::Fence;
 use crate::store::row::Given;
 use crate::store::table::Kind;
-use crate::store::{Refusal, Worker, WorkerChange};
+use crate::store::{Change, Refusal, Worker, WorkerChange};
 
 /// Writes a change of a worker. Workers come and go rarely, so each change is a statement of its own, inside the
 /// savepoint of the change. Returns the refusal if no row is in the expected state.
@@ -103,6 +103,17 @@ pub(in crate::store) async fn is_alive<S: Session>(
         "SELECT 1 FROM worker WHERE fence = $1 AND ended_at IS NULL FOR KEY SHARE",
     );
     session.finds(sql, &[fence.0.into()]).await
+}
+
+/// The refusal of a change whose worker may not write, or that nobody writes.
+pub(in crate::store) async fn refusal<S: Session>(
+    session: &mut S,
+    change: &Change,
+) -> Result<Option<Refusal>, sqlx::Error> {
+    Ok(match change.fence {
+        Some(fence) if !is_alive(session, fence).await? => Some(Refusal::Fenced),
+        _ => change.unwritten(),
+    })
 }
 
 /// True if the worker may still write, read without a lock.

@@ -3,27 +3,38 @@
 use super::outbox::{Added, added};
 use crate::id::Fence;
 use crate::store::row::{Put, Row};
+use crate::store::table::Table;
 use crate::store::{Change, Question};
 
 /// Hands the rows that are written by the law of their table to a macro, in the order in which they are written.
 macro_rules! rows {
     ($each:ident) => {
         $each!(
-            Schedule,
-            Document,
-            PublishedValue,
-            Run,
-            Record,
-            Look,
-            Contact,
-            Step,
-            SharedEffect,
-            Signal,
-            Evidence
+            $crate::store::Schedule,
+            $crate::store::Document,
+            $crate::store::PublishedValue,
+            $crate::store::Run,
+            $crate::ledger::Record,
+            $crate::ledger::Look,
+            $crate::store::Contact,
+            $crate::store::Step,
+            $crate::store::SharedEffect,
+            $crate::store::Signal,
+            $crate::store::Evidence
         )
     };
 }
 pub(in crate::store) use rows;
+
+/// The statements for rows of this type, among those of all tables.
+#[allow(clippy::expect_used, reason = "a row without statements would be lost in silence")]
+pub(in crate::store) fn writes<R: Row, W>(
+    all: &'static [W],
+    table: impl Fn(&W) -> &'static Table,
+) -> &'static W {
+    let mut all = all.iter();
+    all.find(|writes| table(writes).name == R::TABLE.name).expect("`rows!` lists all rows that `write` adds")
+}
 
 /// A statement that is not derived from the declaration of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

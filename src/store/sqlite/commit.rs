@@ -12,9 +12,10 @@ use tokio::sync::Mutex;
 
 use super::statement::{Batch, Part};
 use super::{StoreError, Writer, failure, primary_code, row};
-use crate::store::sql::judge::{is_written, open_late};
+use crate::store::change::Written;
+use crate::store::sql::judge::{is_written, open_late, write_judged};
+use crate::store::sql::worker;
 use crate::store::sql::write::write;
-use crate::store::sql::{erase, payload, queue, retention, worker};
 use crate::store::{Change, Refusal, Verdict};
 
 pub(super) async fn commit(
@@ -128,29 +129,28 @@ pub(super) async fn admit(
     connection: &mut SqliteConnection,
     change: &Change,
 ) -> Result<Option<Refusal>, sqlx::Error> {
-    match change.fence {
-        Some(fence) if !worker::is_alive(connection, fence).await? => return Ok(Some(Refusal::Fenced)),
-        None if change.needs_fence() => return Ok(Some(Refusal::Invalid("no worker writes it".into()))),
-        _ => {}
+    let unwritten = worker::refusal(connection, change).await?;
+    if unwritten.is_some() {
+        return Ok(unwritten);
     }
     connection.execute("SAVEPOINT one").await?;
-    let refused = match write_one(connection, change).await {
+    let written = write_one(connection, change).await;
+    match &written {
         Ok(None) => {
             connection.execute("RELEASE one").await?;
             return Ok(None);
         }
-        Ok(Some(refusal)) => Ok(refusal),
-        Err(error) if is_verdict(&error) => Err(error),
-        Err(error) => return Err(error),
-    };
+        Err(error) if !is_verdict(error) => return written,
+        _ => {}
+    }
     connection.execute("ROLLBACK TO one; RELEASE one").await?;
     if is_written(connection, change).await? {
         return Ok(None);
     }
-    Ok(Some(match refused {
-        Ok(refusal) => refusal,
-        Err(error) => refusal(connection, change, &error).await?,
-    }))
+    match written {
+        Err(error) => refusal(connection, change, &error).await.map(Some),
+        refused => refused,
+    }
 }
 
 /// Writes one change. Returns a refusal if the worker or the tenant of the change is not in the expected state.
@@ -158,26 +158,9 @@ async fn write_one(
     connection: &mut SqliteConnection,
     change: &Change,
 ) -> Result<Option<Refusal>, sqlx::Error> {
-    if let Some(tenant) = &change.erased
-        && let Some(what) = erase::under_way(connection, tenant).await?
-    {
-        return Ok(Some(Refusal::UnderWay(what)));
-    }
-    if let Some(worker) = &change.worker
-        && let Some(refusal) = worker::write(connection, worker, change.fence).await?
-    {
-        return Ok(Some(refusal));
-    }
-    if let Some((admission, fence)) = change.admission.as_deref().zip(change.fence) {
-        queue::admit(connection, admission, fence).await?;
-    }
-    for event in &change.forgotten {
-        event.forget(connection).await?;
-    }
-    retention::retire(connection, change).await?;
-    payload::refer(connection, change).await?;
-    if let Some(tenant) = &change.erased {
-        erase::erase(connection, tenant).await?;
+    let refusal = write_judged(connection, change).await?;
+    if refusal.is_some() {
+        return Ok(refusal);
     }
     for part in batch(&[change]).into_parts() {
         execute(connection, part.sql().into(), part).await?;
@@ -198,22 +181,24 @@ async fn refusal(
     change: &Change,
     error: &sqlx::Error,
 ) -> Result<Refusal, sqlx::Error> {
-    if let Some(schedule) = &change.schedule
-        && let Some(refusal) = row::objection(connection, &**schedule).await?
-    {
-        return Ok(refusal);
-    }
-    if let Some(value) = &change.published
-        && let Some(refusal) = row::objection(connection, &**value).await?
-    {
-        return Ok(refusal);
-    }
-    for document in &change.documents {
-        if row::objection(connection, document).await?.is_some() {
-            return Ok(Refusal::Exists);
+    for row in change.written() {
+        let objection = match row {
+            Written::Schedule(row) => row::objection(connection, row).await?,
+            Written::Published(row) => row::objection(connection, row).await?,
+            Written::Document(row) => row::objection(connection, row).await?.map(|_| Refusal::Exists),
+            _ => None,
+        };
+        if let Some(refusal) = objection {
+            return Ok(refusal);
         }
     }
     Ok(refused_by(change, error))
+}
+
+/// True if the row may have moved on since the change was computed.
+const fn moves_on(row: Written<'_>) -> bool {
+    use Written::{Look, Mark, Question, Received, Record, Run};
+    matches!(row, Record(_) | Look(_) | Run(_) | Received(_) | Mark(_) | Question(_))
 }
 
 fn refused_by(change: &Change, error: &sqlx::Error) -> Refusal {
@@ -228,16 +213,7 @@ fn refused_by(change: &Change, error: &sqlx::Error) -> Refusal {
         // Both codes mean that an expected row is not there.
         Some(FOREIGN_KEY | TRIGGER) => Refusal::Stale,
         // The worker is alive, so a NULL revision or question means that the row has moved on.
-        Some(NOT_NULL)
-            if change.record.is_some()
-                || change.look.is_some()
-                || change.run.is_some()
-                || change.received.is_some()
-                || !change.aggregates.is_empty()
-                || !change.escalations.is_empty() =>
-        {
-            Refusal::Stale
-        }
+        Some(NOT_NULL) if change.written().any(moves_on) => Refusal::Stale,
         _ => Refusal::Invalid(error.message().to_owned()),
     }
 }

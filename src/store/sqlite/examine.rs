@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqliteRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _};
 
-use super::open::MIGRATIONS;
 use super::{Columns, failure};
 use crate::store::StoreError;
 use crate::store::defect::{Defect, PLANNED};
+use crate::store::migration::MIGRATIONS;
 
 /// The parts of a schema: kind, name and text.
 type Schema = BTreeMap<(String, String), String>;
@@ -19,7 +19,7 @@ pub(super) async fn examine(pool: &SqlitePool) -> Result<Vec<Defect>, StoreError
     let found = schema(pool).await?;
     let reference = SqliteConnectOptions::new().in_memory(true).disable_statement_logging();
     let mut reference = reference.connect().await.map_err(|e| failure(&e))?;
-    for (_, _, sql) in MIGRATIONS {
+    for sql in MIGRATIONS.map(|migration| migration.sqlite) {
         sqlx::raw_sql(sql).execute(&mut reference).await.map_err(|e| failure(&e))?;
     }
     let rows = sqlx::query(SCHEMA).fetch_all(&mut reference).await.map_err(|e| failure(&e))?;

@@ -1,48 +1,31 @@
 //! Tables `inbox`, `inbox_try` and `inbox_version`: messages are processed once, together with their changes.
 
-use std::time::Duration;
-
-use futures_util::future::BoxFuture;
-use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
-use sqlx::{Executor as _, Row as _};
+use sqlx::Executor as _;
+use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{MappedMutexGuard, MutexGuard};
 
 use super::open::open_aside;
+use super::row::asking;
 use super::transaction::{ended_inside, inside};
-use super::{Columns, Sqlite, StoreError, Writer, commit, failure};
-use crate::clock::{Boot, Clock, Timestamp};
+use super::{Sqlite, StoreError, Writer, commit, failure};
+use crate::clock::{Boot, Timestamp};
 use crate::id::QuestionId;
 use crate::payload::Payload;
-use crate::store::inbox::{Counted, Counting, Delivery, Known, OUTDATED, PROCESSED, SetAside};
-use crate::store::sql;
+use crate::store::StoreFuture;
+use crate::store::inbox::{Counting, Delivery, Inbox, Known, OUTDATED, PROCESSED, SetAside};
+use crate::store::own::{Transacted, Unseen, Within, Work};
+use crate::store::row::Given;
+use crate::store::sql::inbox::{Messages as _, ended, is_outdated, next_over, retire, with};
+pub(crate) use crate::store::sql::inbox::{again, count, failed, known, set_aside};
+use crate::store::table::Kind;
 use crate::store::transaction::TransactionError;
-
-/// Selects the end of a message; for a message without an end, its number of attempts.
-macro_rules! known {
-    () => {
-        "SELECT state, tries, result, detail FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \
-         UNION ALL SELECT 1, tries, NULL, detail FROM inbox_try \
-         WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 ORDER BY 1 DESC LIMIT 1"
-    };
-}
-
-const KNOWN: &str = known!();
-/// Counts an attempt before it is made, durably before it is read. No attempt is counted of a message with a recorded
-/// end.
-const COUNT: &str = concat!(
-    "INSERT INTO inbox_try (tenant, consumer, message, tries) SELECT ?1, ?2, ?3, 1 \
-     WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3) \
-     ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + 1; ",
-    known!()
-);
 
 /// Takes the message, if it has no row yet. The state of the row is
 /// [`ENDED_INSIDE`](crate::store::inbox::ENDED_INSIDE) until the closure has ended. A query behind the savepoint
 /// reads if the message was taken.
 macro_rules! take {
     () => {
-        "INSERT INTO inbox (tenant, consumer, message, state, tries, at) VALUES (?1, ?2, ?3, 5, 1, ?4) \
+        "INSERT INTO inbox (tenant, consumer, message, state, tries, at) VALUES ($1, $2, $3, 5, 1, $4) \
          ON CONFLICT (tenant, consumer, message) DO NOTHING"
     };
 }
@@ -50,10 +33,10 @@ macro_rules! take {
 /// Records the end of the message. The statement fails if the closure has deleted the row: there is no state then.
 macro_rules! finish {
     () => {
-        "INSERT INTO inbox (tenant, consumer, message, state, tries, at, result) VALUES (?1, ?2, ?3, \
-         (SELECT ?5 FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3), 1, ?4, ?6) \
+        "INSERT INTO inbox (tenant, consumer, message, state, tries, at, result) VALUES ($1, $2, $3, \
+         (SELECT $5 FROM inbox WHERE tenant = $1 AND consumer = $2 AND message = $3), 1, $4, $6) \
          ON CONFLICT (tenant, consumer, message) DO UPDATE SET state = excluded.state, result = excluded.result; \
-         DELETE FROM inbox_try WHERE tenant = ?1 AND consumer = ?2 AND message = ?3"
+         DELETE FROM inbox_try WHERE tenant = $1 AND consumer = $2 AND message = $3"
     };
 }
 
@@ -73,28 +56,84 @@ const TAKE_SHARED: &str =
     concat!("SAVEPOINT message; ", take!(), "; SAVEPOINT counterfoil; SELECT changes()");
 const END_SHARED: &str = concat!("RELEASE counterfoil; ", finish!(), "; RELEASE message");
 
+impl Inbox for Sqlite {
+    fn inbox_known<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>> {
+        Box::pin(async move {
+            let mut reader = self.readers.acquire().await.map_err(|e| failure(&e))?;
+            known(&mut *reader, delivery).await
+        })
+    }
+
+    /// The count is written on a connection that does not wait for the disk: a killed process still leaves the count
+    /// behind, and only a power failure may lose it.
+    fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>> {
+        Box::pin(async move {
+            // Two connections that write at once would wait for one another by sleeping.
+            let _writer = self.settled().await?;
+            count(&mut *self.aside().await?, delivery).await
+        })
+    }
+
+    fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64> {
+        Box::pin(async move { failed(&mut *self.settled().await?, delivery, detail).await })
+    }
+
+    fn inbox_set_aside<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        tries: i64,
+        why: &'a SetAside,
+        question: QuestionId,
+    ) -> StoreFuture<'a, Option<QuestionId>> {
+        Box::pin(async move { set_aside(&mut *self.settled().await?, delivery, tries, why, question).await })
+    }
+
+    fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: QuestionId) -> StoreFuture<'a, ()> {
+        Box::pin(async move { again(&mut *self.settled().await?, delivery, question).await })
+    }
+
+    /// Messages are retired on the connection that does not wait for the disk: messages that a crash brings back are
+    /// retired again.
+    fn inbox_retire<'a>(
+        &'a self,
+        consumer: &'a str,
+        until: Timestamp,
+        is_left: bool,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            // Two connections that write at once would wait for one another by sleeping.
+            let _writer = self.settled().await?;
+            let mut aside = self.aside().await?;
+            retire(&mut *aside, consumer, until, is_left).await.map_err(|e| failure(&e))
+        })
+    }
+
+    fn inbox_next_over<'a>(
+        &'a self,
+        consumer: &'a str,
+        after: Timestamp,
+        is_left: bool,
+    ) -> StoreFuture<'a, Option<Timestamp>> {
+        Box::pin(async move {
+            let mut reader = self.readers.acquire().await.map_err(|e| failure(&e))?;
+            next_over(&mut *reader, consumer, after, is_left).await.map_err(|e| failure(&e))
+        })
+    }
+}
+
 impl Sqlite {
-    /// Runs `work` in the ledger's own database and records that the message is processed, in one transaction, unless
-    /// the end of the message is known already.
-    ///
-    /// # Crash
-    /// Before the transaction ends: nothing of it is there, except the attempt if it is counted before. After: all of
-    /// it.
-    pub(crate) async fn process<T, E, F>(
+    /// See [`TransactionsOn::process`](crate::store::own::TransactionsOn::process).
+    pub(super) async fn process(
         &self,
         delivery: &Delivery,
-        limit: Duration,
-        clock: &dyn Clock,
-        work: F,
-    ) -> Result<Result<T, Known>, TransactionError<E>>
-    where
-        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
-    {
+        within: Within<'_>,
+        work: Work<'_, SqliteConnection, Payload>,
+    ) -> Transacted<Result<Unseen, Known>> {
         // The writer is held from the count to the end: a second delivery finds the end of the first.
         let mut held = self.next_writer().await;
         let writer = held.as_mut().ok_or(StoreError::Closed)?;
         let may_share = delivery.counting == Counting::With && delivery.along.is_none();
-        let is_shared = may_share && writer.take_shared(delivery, clock.boot()).await?;
+        let is_shared = may_share && writer.take_shared(delivery, within.clock.boot()).await?;
         if !is_shared && let Some(known) = self.take_counted(writer, delivery).await? {
             return Ok(Err(known));
         }
@@ -105,7 +144,7 @@ impl Sqlite {
             Some(_) => END,
         };
         let connection = &mut writer.connection;
-        let processed = process_in(connection, end, delivery, limit, clock, work).await?;
+        let processed = process_in(connection, end, delivery, within, work).await?;
         if let Some(along) = &delivery.along {
             if processed.is_ok()
                 && let Some(refusal) = commit::admit(connection, along).await.map_err(|e| failure(&e))?
@@ -118,7 +157,7 @@ impl Sqlite {
         if !stays_open {
             return Ok(processed);
         }
-        let place = writer.join(clock.boot());
+        let place = writer.join(within.clock.boot());
         drop(held);
         if self.is_committed(place).await? { Ok(processed) } else { self.found(delivery, processed).await }
     }
@@ -132,7 +171,7 @@ impl Sqlite {
     ) -> Result<Option<Known>, StoreError> {
         writer.settle().await?;
         let known = match delivery.counting {
-            Counting::Before => self.count(delivery).await?,
+            Counting::Before => count(&mut *self.aside().await?, delivery).await?,
             _ => became(&mut writer.connection, delivery).await?,
         };
         if known.is_none() {
@@ -147,87 +186,17 @@ impl Sqlite {
     }
 
     /// Finds the end of a message whose shared transaction was ended by another message: its row shows the end.
-    async fn found<T, E>(
+    async fn found<T>(
         &self,
         delivery: &Delivery,
         processed: Result<T, Known>,
-    ) -> Result<Result<T, Known>, TransactionError<E>> {
+    ) -> Transacted<Result<T, Known>> {
         let became = became(&mut *self.settled().await?, delivery).await?;
         if became.is_some_and(|known| known.is_final()) {
             return Ok(processed);
         }
         let detail = "another message that was processed with this one has rolled both back".to_owned();
         Err(StoreError::Io { detail }.into())
-    }
-
-    /// The recorded end of a message that is not to be processed any more. No attempt is counted.
-    pub(crate) async fn inbox_known(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
-        let mut reader = self.readers.acquire().await.map_err(|e| failure(&e))?;
-        known(&mut reader, delivery).await
-    }
-
-    /// Counts an attempt, on a connection that does not wait for the disk: a killed process still leaves the count
-    /// behind, and only a power failure may lose it.
-    async fn count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
-        count(&mut *self.aside().await?, delivery).await
-    }
-
-    /// Counts an attempt, before the message is parsed. Returns the recorded end of a message that is not to be
-    /// tried.
-    pub(crate) async fn inbox_count(&self, delivery: &Delivery) -> Result<Option<Known>, StoreError> {
-        // Two connections that write at once would wait for one another by sleeping.
-        let _writer = self.settled().await?;
-        self.count(delivery).await
-    }
-
-    /// Records the reason why the attempt failed. Returns the number of attempts.
-    pub(crate) async fn inbox_failed(&self, delivery: &Delivery, detail: &str) -> Result<i64, StoreError> {
-        failed(&mut *self.settled().await?, delivery, detail).await
-    }
-
-    /// Sets the message aside after this number of attempts, and names the question about it, unless it has one.
-    /// Returns the question; `None` if another delivery of the message has been processed meanwhile.
-    pub(crate) async fn inbox_set_aside(
-        &self,
-        delivery: &Delivery,
-        tries: i64,
-        why: &SetAside,
-        question: QuestionId,
-    ) -> Result<Option<QuestionId>, StoreError> {
-        set_aside(&mut *self.settled().await?, delivery, tries, why, question).await
-    }
-
-    /// Lets the message be tried again, counted from the first attempt on, because this question was answered.
-    pub(crate) async fn inbox_again(
-        &self,
-        delivery: &Delivery,
-        question: QuestionId,
-    ) -> Result<(), StoreError> {
-        again(&mut *self.settled().await?, delivery, question).await
-    }
-
-    /// Retires messages, on the connection that does not wait for the disk: messages that a crash brings back are
-    /// retired again.
-    pub(crate) async fn inbox_retire(
-        &self,
-        consumer: &str,
-        until: Timestamp,
-        is_left: bool,
-    ) -> Result<bool, StoreError> {
-        // Two connections that write at once would wait for one another by sleeping.
-        let _writer = self.settled().await?;
-        let mut aside = self.aside().await?;
-        sql::inbox::retire(&mut *aside, consumer, until, is_left).await.map_err(|e| failure(&e))
-    }
-
-    pub(crate) async fn inbox_next_over(
-        &self,
-        consumer: &str,
-        after: Timestamp,
-        is_left: bool,
-    ) -> Result<Option<Timestamp>, StoreError> {
-        let mut reader = self.readers.acquire().await.map_err(|e| failure(&e))?;
-        sql::inbox::next_over(&mut *reader, consumer, after, is_left).await.map_err(|e| failure(&e))
     }
 
     /// The connection that does not wait for the disk.
@@ -269,19 +238,7 @@ pub(crate) async fn take(
     sql: &'static str,
     delivery: &Delivery,
 ) -> Result<bool, StoreError> {
-    let rows =
-        bound(sql, delivery).bind(delivery.at.0).fetch_all(connection).await.map_err(|e| failure(&e))?;
-    let taken = rows.first().map(|row| row.try_get::<i64, _>(0)).transpose().map_err(|e| failure(&e))?;
-    Ok(taken == Some(1))
-}
-
-/// Counts an attempt. Returns the recorded end of a message that is not to be tried.
-pub(crate) async fn count(
-    connection: &mut SqliteConnection,
-    delivery: &Delivery,
-) -> Result<Option<Known>, StoreError> {
-    let counted = bound(COUNT, delivery).fetch_all(connection).await.map_err(|e| failure(&e))?;
-    first(&counted, delivery.tries)
+    Ok(connection.number(sql, &with(delivery, &[delivery.at.0.into()])).await? == Some(1))
 }
 
 /// The recorded end of a message that is not to be tried. An attempt that is not counted may be made.
@@ -289,66 +246,34 @@ pub(crate) async fn became(
     connection: &mut SqliteConnection,
     delivery: &Delivery,
 ) -> Result<Option<Known>, StoreError> {
-    let known = bound(KNOWN, delivery).fetch_all(connection).await.map_err(|e| failure(&e))?;
-    first(&known, if delivery.counting == Counting::Done { delivery.tries } else { u32::MAX })
-}
-
-/// The recorded end in the row, if there is a row and the message is not to be tried.
-fn first(rows: &[SqliteRow], limit: u32) -> Result<Option<Known>, StoreError> {
-    let Some(row) = rows.first() else { return Ok(None) };
-    let mut c = Columns::of("inbox", row);
-    let counted = Counted { state: c.take()?, tries: c.take()?, result: c.take()?, detail: c.take()? };
-    Ok(counted.known(limit))
-}
-
-/// The recorded end of a message that is not to be processed any more.
-pub(crate) async fn known(
-    connection: &mut SqliteConnection,
-    delivery: &Delivery,
-) -> Result<Option<Known>, StoreError> {
-    let became = became(connection, delivery).await?;
-    if became.is_some() {
-        return Ok(became.filter(Known::is_final));
-    }
-    let Some((aggregate, version)) = &delivery.version else { return Ok(None) };
-    let sql =
-        "SELECT 1 FROM inbox_version WHERE tenant = ? AND consumer = ? AND aggregate = ? AND version >= ?";
-    let newer = sqlx::query(sql)
-        .bind(delivery.tenant.text())
-        .bind(delivery.consumer.clone())
-        .bind(aggregate.clone())
-        .bind(*version);
-    let newer = newer.fetch_optional(connection).await.map_err(|e| failure(&e))?;
-    Ok(newer.map(|_| Known::Outdated))
+    ended(connection, delivery, if delivery.counting == Counting::Done { delivery.tries } else { u32::MAX })
+        .await
 }
 
 /// Runs `work` in the transaction that has taken the message, unless the version is outdated, and records the end of
 /// the message.
-pub(crate) async fn process_in<T, E, F>(
+pub(crate) async fn process_in(
     connection: &mut SqliteConnection,
     end: &'static str,
     delivery: &Delivery,
-    limit: Duration,
-    clock: &dyn Clock,
-    work: F,
-) -> Result<Result<T, Known>, TransactionError<E>>
-where
-    F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<(T, Payload), E>>,
-{
+    within: Within<'_>,
+    work: Work<'_, SqliteConnection, Payload>,
+) -> Transacted<Result<Unseen, Known>> {
     let finish = |state: i64, result: Option<&Payload>| {
-        bound(end, delivery).bind(delivery.at.0).bind(state).bind(result.map(Payload::text))
+        let result = result.map_or(Given::Null(Kind::Text), |result| result.text().into());
+        asking(end, &with(delivery, &[delivery.at.0.into(), state.into(), result]))
     };
-    if is_outdated(connection, delivery).await.map_err(|e| failure(&e))? {
+    if is_outdated(connection, delivery).await? {
         finish(OUTDATED, None).execute(connection).await.map_err(|e| unfinished(&e))?;
         return Ok(Err(Known::Outdated));
     }
-    let (value, result) = inside(connection, limit, clock, work).await?;
+    let (value, result) = inside(connection, within, work).await?;
     finish(PROCESSED, Some(&result)).execute(connection).await.map_err(|e| unfinished(&e))?;
     Ok(Ok(value))
 }
 
 /// The reason why the end of a message was not recorded.
-fn unfinished<E>(error: &sqlx::Error) -> TransactionError<E> {
+fn unfinished(error: &sqlx::Error) -> TransactionError<Unseen> {
     match error.as_database_error() {
         // Without the row the next delivery would be processed again.
         Some(said) if said.message().contains("inbox.state") => {
@@ -356,83 +281,4 @@ fn unfinished<E>(error: &sqlx::Error) -> TransactionError<E> {
         }
         _ => ended_inside(error),
     }
-}
-
-/// Records the reason why the attempt failed. Returns the number of attempts.
-pub(crate) async fn failed(
-    connection: &mut SqliteConnection,
-    delivery: &Delivery,
-    detail: &str,
-) -> Result<i64, StoreError> {
-    let counts = "INSERT INTO inbox_try (tenant, consumer, message, tries, detail) VALUES (?1, ?2, ?3, 1, ?4) \
-                  ON CONFLICT (tenant, consumer, message) DO UPDATE SET tries = tries + 1, detail = excluded.detail; \
-                  SELECT tries FROM inbox_try WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
-    let notes = "UPDATE inbox_try SET detail = ?4 WHERE tenant = ?1 AND consumer = ?2 AND message = ?3; \
-                 SELECT tries FROM inbox_try WHERE tenant = ?1 AND consumer = ?2 AND message = ?3";
-    let sql = if delivery.counting == Counting::With { counts } else { notes };
-    let tries = changed(connection, bound(sql, delivery).bind(detail.to_owned())).await?;
-    Ok(tries.unwrap_or_default())
-}
-
-pub(crate) async fn set_aside(
-    connection: &mut SqliteConnection,
-    delivery: &Delivery,
-    tries: i64,
-    why: &SetAside,
-    question: QuestionId,
-) -> Result<Option<QuestionId>, StoreError> {
-    let sql = "INSERT INTO inbox (tenant, consumer, message, state, tries, detail, escalation, at) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (tenant, consumer, message) DO UPDATE SET \
-               state = max(state, excluded.state), escalation = coalesce(escalation, excluded.escalation) \
-               WHERE state IN (4, 5); \
-               SELECT escalation FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \
-               AND escalation IS NOT NULL";
-    let query = bound(sql, delivery).bind(why.state()).bind(tries).bind(why.detail().map(ToOwned::to_owned));
-    let asked = changed(connection, query.bind(question.0).bind(delivery.at.0)).await?;
-    Ok(asked.map(QuestionId))
-}
-
-pub(crate) async fn again(
-    connection: &mut SqliteConnection,
-    delivery: &Delivery,
-    question: QuestionId,
-) -> Result<(), StoreError> {
-    // The attempts are deleted first: if nothing more is written, the question is still there, and its answer is
-    // found.
-    let sql = "DELETE FROM inbox_try WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 \
-               AND EXISTS (SELECT 1 FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4); \
-               DELETE FROM inbox WHERE tenant = ?1 AND consumer = ?2 AND message = ?3 AND escalation = ?4";
-    bound(sql, delivery).bind(question.0).execute(connection).await.map_err(|e| failure(&e))?;
-    Ok(())
-}
-
-/// Runs a change, and returns the number that its last query reads.
-async fn changed(
-    connection: &mut SqliteConnection,
-    change: Query<'_, sqlx::Sqlite, SqliteArguments>,
-) -> Result<Option<i64>, StoreError> {
-    let rows = change.fetch_all(connection).await.map_err(|e| failure(&e))?;
-    rows.first().map(|row| row.try_get(0)).transpose().map_err(|e| failure(&e))
-}
-
-fn bound(sql: &'static str, delivery: &Delivery) -> Query<'static, sqlx::Sqlite, SqliteArguments> {
-    let query = sqlx::query(sql).bind(delivery.tenant.text());
-    query.bind(delivery.consumer.clone()).bind(delivery.message.clone())
-}
-
-/// True if the consumer has this version of the aggregate or a newer one. Otherwise this version is recorded.
-async fn is_outdated(connection: &mut SqliteConnection, delivery: &Delivery) -> Result<bool, sqlx::Error> {
-    let Some((aggregate, version)) = &delivery.version else { return Ok(false) };
-    let written = sqlx::query(
-        "INSERT INTO inbox_version (tenant, consumer, aggregate, version) VALUES (?, ?, ?, ?) \
-         ON CONFLICT (tenant, consumer, aggregate) DO UPDATE SET version = excluded.version \
-         WHERE inbox_version.version < excluded.version",
-    )
-    .bind(delivery.tenant.text())
-    .bind(delivery.consumer.clone())
-    .bind(aggregate.clone())
-    .bind(*version)
-    .execute(connection)
-    .await?;
-    Ok(written.rows_affected() == 0)
 }

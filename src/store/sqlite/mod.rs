@@ -38,7 +38,8 @@ use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::Mutex;
 
 use super::cell::Declared as _;
-use super::sql::ask::Queries;
+use super::migration::MIGRATIONS;
+use super::sql::ask::{Queries, damaged};
 use super::{
     Change, ClusterStatus, Connections, Defect, Document, History, Store, StoreError, StoreFuture, StoreLoad,
     Turns, Verdict,
@@ -60,7 +61,7 @@ pub(crate) use {commit::rollback, transaction::carry_out};
 
 /// The migrations in their order, for hosts that run them with a tool of their own.
 pub fn migrations() -> impl Iterator<Item = (i64, &'static str, &'static str)> {
-    open::MIGRATIONS.iter().copied()
+    MIGRATIONS.iter().map(|migration| (migration.number, migration.name, migration.sqlite))
 }
 
 /// The statements that are built from parts, for tests that prepare and explain them.
@@ -285,6 +286,9 @@ impl Store for Sqlite {
 /// Converts an error of the driver by the reaction that it needs from the caller (sqlite.org/rescode.html, primary
 /// codes).
 pub(crate) fn failure(error: &sqlx::Error) -> StoreError {
+    if let Some(damaged) = damaged(error) {
+        return damaged;
+    }
     let detail = error.to_string();
     if matches!(error, sqlx::Error::PoolClosed) {
         return StoreError::Closed;
@@ -303,32 +307,7 @@ fn primary_code(error: &sqlx::Error) -> Option<i32> {
     Some(code & 0xff)
 }
 
-/// Reads the columns of a row in their order. Errors distinguish damage from trouble.
-struct Columns<'r> {
-    row: &'r SqliteRow,
-    next: usize,
-    what: &'static str,
-}
+/// The columns of a row in their order.
+type Columns<'r> = super::sql::columns::Columns<'r, SqliteRow>;
 
-impl<'r> Columns<'r> {
-    const fn of(what: &'static str, row: &'r SqliteRow) -> Self {
-        Self { row, next: 0, what }
-    }
-
-    fn take<T>(&mut self) -> Result<T, StoreError>
-    where
-        T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
-    {
-        use sqlx::Row as _;
-        let index = self.next;
-        self.next += 1;
-        // STRICT tables have checked the types when the row was written.
-        self.row.try_get_unchecked(index).map_err(|e| self.damaged(e))
-    }
-
-    fn damaged(&self, detail: impl std::fmt::Display) -> StoreError {
-        use sqlx::Row as _;
-        let first: i64 = self.row.try_get_unchecked(0).unwrap_or_default();
-        StoreError::Corrupt { row: format!("{} {first:x}", self.what), detail: detail.to_string() }
-    }
-}
+impl super::sql::columns::FetchedRow for SqliteRow {}

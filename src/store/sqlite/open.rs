@@ -20,6 +20,7 @@ use super::place::Place;
 use super::shared::Shared;
 use super::statement::Statements;
 use super::{Columns, Sqlite, Writer, failure, primary_code};
+use crate::store::migration::{MIGRATIONS, Migration as Step, latest};
 use crate::store::sql::ask::Queries;
 use crate::store::{OpenError, StoreError};
 
@@ -28,27 +29,6 @@ const APPLICATION_ID: i64 = 0x4346_4f49;
 
 /// The schema version of a file whose rows were moved to another database: no engine, old or new, opens it.
 pub(super) const GIVEN_UP: i64 = 1_000_000;
-
-/// The number, name and text of each migration, in their order. Never edit a released one.
-pub(super) const MIGRATIONS: [(i64, &str, &str); 17] = [
-    (1, "record", include_str!("../../../migrations/sqlite/0001_record.sql")),
-    (2, "run", include_str!("../../../migrations/sqlite/0002_run.sql")),
-    (3, "signal", include_str!("../../../migrations/sqlite/0003_signal.sql")),
-    (4, "queue", include_str!("../../../migrations/sqlite/0004_queue.sql")),
-    (5, "schedule", include_str!("../../../migrations/sqlite/0005_schedule.sql")),
-    (6, "outbox", include_str!("../../../migrations/sqlite/0006_outbox.sql")),
-    (7, "inbox", include_str!("../../../migrations/sqlite/0007_inbox.sql")),
-    (8, "document", include_str!("../../../migrations/sqlite/0008_document.sql")),
-    (9, "worker_version", include_str!("../../../migrations/sqlite/0009_worker_version.sql")),
-    (10, "sealed", include_str!("../../../migrations/sqlite/0010_sealed.sql")),
-    (11, "deadline", include_str!("../../../migrations/sqlite/0011_deadline.sql")),
-    (12, "scopes", include_str!("../../../migrations/sqlite/0012_scopes.sql")),
-    (13, "expired", include_str!("../../../migrations/sqlite/0013_expired.sql")),
-    (14, "published", include_str!("../../../migrations/sqlite/0014_published.sql")),
-    (15, "contact", include_str!("../../../migrations/sqlite/0015_contact.sql")),
-    (16, "run_state", include_str!("../../../migrations/sqlite/0016_run_state.sql")),
-    (17, "views", include_str!("../../../migrations/sqlite/0017_views.sql")),
-];
 
 /// The size to which an emptied log is truncated, in bytes.
 const LOG_LIMIT: u64 = 64 << 20;
@@ -237,10 +217,6 @@ fn readers(place: &Arc<Place>, connect: SqliteConnectOptions, count: u32) -> Sql
         .connect_lazy_with(connect.read_only(true).pragma("query_only", "ON").row_buffer_size(512))
 }
 
-fn latest() -> i64 {
-    MIGRATIONS.iter().map(|(number, ..)| *number).max().unwrap_or(0)
-}
-
 /// Sets the pragmas that make a commit durable, on the connection that writes.
 async fn prepare_file(path: &Path, writer: &mut SqliteConnection) -> Result<(), StoreError> {
     let pragmas = format!(
@@ -296,8 +272,8 @@ async fn migrate(writer: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     // foreign.
     let id = format!("PRAGMA application_id = {APPLICATION_ID}");
     sqlx::raw_sql(sqlx::AssertSqlSafe(id)).execute(&mut *writer).await?;
-    let migrations = MIGRATIONS.map(|(number, name, sql)| {
-        Migration::new(number, Cow::Borrowed(name), MigrationType::Simple, sql.into_sql_str(), false)
+    let migrations = MIGRATIONS.map(|Step { number, name, sqlite, .. }| {
+        Migration::new(number, Cow::Borrowed(name), MigrationType::Simple, sqlite.into_sql_str(), false)
     });
     let mut migrator = Migrator::with_migrations(migrations.into());
     migrator.dangerous_set_table_name("_counterfoil_migrations");

@@ -7,6 +7,8 @@ use crate::payload::Payload;
 use crate::store::OutboxEvent;
 #[cfg(feature = "sim")]
 use crate::store::cell::Declared as _;
+#[cfg(feature = "sim")]
+use crate::store::migration::MIGRATIONS;
 use crate::store::sql::ask::Session as _;
 use crate::store::sql::{judge::EVENT, payload};
 
@@ -63,8 +65,8 @@ async fn add(
 pub(crate) async fn simulate(connection: &mut SqliteConnection) -> Result<(), StoreError> {
     const BEFORE: &str = "CREATE TABLE worker (fence INTEGER PRIMARY KEY, ended_at INTEGER); \
                           CREATE TABLE payload (tenant TEXT, digest BLOB, body TEXT);";
-    let wanted = super::open::MIGRATIONS.iter().filter(|(_, name, _)| ["outbox", "inbox"].contains(name));
-    let sql = [BEFORE].into_iter().chain(wanted.map(|(.., sql)| *sql)).collect::<String>();
+    let wanted = MIGRATIONS.iter().filter(|migration| ["outbox", "inbox"].contains(&migration.name));
+    let sql = [BEFORE].into_iter().chain(wanted.map(|migration| migration.sqlite)).collect::<String>();
     sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(connection).await.map(drop).map_err(|e| failure(&e))
 }
 

@@ -1,16 +1,12 @@
-//! The file as the user's own database: the functions of each subject's file for its transactions and messages.
+//! The file as the user's own database.
 
 use futures_util::future::BoxFuture;
 use sqlx::sqlite::SqliteConnection;
 
 use super::Sqlite;
-use crate::id::QuestionId;
 use crate::ledger::Origin;
-use crate::payload::Payload;
-use crate::store::own::{
-    OwnDatabase, Transacting, TransactionsOn, Unseen, Within, Work, messages, transactions,
-};
-use crate::store::{Change, Delivery, Known, SetAside, Step, StoreFuture};
+use crate::store::StoreFuture;
+use crate::store::own::{OwnDatabase, TransactionsOn};
 
 impl OwnDatabase for Sqlite {
     fn on_sqlite(&self) -> Option<&dyn TransactionsOn<SqliteConnection>> {
@@ -35,8 +31,4 @@ impl OwnDatabase for Sqlite {
     fn retire(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.retire())
     }
-
-    messages!();
 }
-
-transactions!(Sqlite, SqliteConnection);

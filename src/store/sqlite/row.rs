@@ -2,25 +2,25 @@
 
 use std::sync::LazyLock;
 
+use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
-use sqlx::{AssertSqlSafe, SqlitePool};
+use sqlx::{AssertSqlSafe, SqlSafeStr, Sqlite, SqlitePool};
 
 use super::statement::{Batch, Insert, Values, text};
 use super::{Columns, StoreError, failure, run, special};
 use crate::id::Fence;
-use crate::ledger::{Look, Record};
+use crate::ledger::Record;
 use crate::store::cell::{Declared, as_json};
 use crate::store::change::follows;
 use crate::store::row::{Form, Given, Only, Put, Row, Take};
-use crate::store::sql::ask::{Reader, Session};
-use crate::store::sql::write::{self, Own, rows};
+use crate::store::sql::ask::{Backend, Listed, Reader, Session};
+use crate::store::sql::inbox::Messages;
+use crate::store::sql::write::{self, Own, rows, writes};
 use crate::store::table::{Chosen, Law, REVISION, Table};
-use crate::store::{
-    Contact, Document, Evidence, PublishedValue, Question, Refusal, Run, Schedule, SharedEffect, Signal, Step,
-};
+use crate::store::{Question, Refusal};
 
 macro_rules! writes {
-    ($($row:ident),+) => {
+    ($($row:ty),+) => {
         vec![$(Writes::of::<$row>()),+]
     };
 }
@@ -62,11 +62,7 @@ impl Writes {
 impl write::Batch for Batch {
     fn rows<'c, R: Row + 'c>(&mut self, rows: impl Iterator<Item = (&'c R, Option<Fence>)>) {
         let mut rows: Vec<_> = rows.collect();
-        let forms = WRITES
-            .iter()
-            .filter(|writes| writes.table.name == R::TABLE.name)
-            .flat_map(|writes| &writes.forms);
-        for formed in forms {
+        for formed in &writes::<R, _>(&WRITES, |writes| writes.table).forms {
             let of_form: Vec<_>;
             (of_form, rows) =
                 rows.into_iter().partition(|(row, _)| formed.form.is_none_or(|form| row.has(form)));
@@ -157,41 +153,52 @@ pub(super) fn read<R: Declared>(row: &SqliteRow) -> Result<R, StoreError> {
     R::take(&mut Columns::of(R::TABLE.name, row))
 }
 
+macro_rules! backend {
+    ($($database:ty),+) => {
+        $(impl Backend for $database {
+            type Fetched = SqliteRow;
+
+            fn either<'w>(sqlite: &'w str, _: &'w str) -> &'w str {
+                sqlite
+            }
+
+            fn values(table: &'static str, row: &SqliteRow) -> impl Take {
+                Columns::of(table, row)
+            }
+        })+
+    };
+}
+backend!(SqlitePool, SqliteConnection);
+
+/// A statement with its arguments.
+pub(super) fn asking(
+    sql: impl SqlSafeStr,
+    arguments: &[Given<'_>],
+) -> Query<'static, Sqlite, SqliteArguments> {
+    let mut bound = SqliteArguments::default();
+    for argument in arguments {
+        bound.give(argument.clone());
+    }
+    sqlx::query_with(sql, bound)
+}
+
 impl Reader for SqlitePool {
-    type Fetched = SqliteRow;
-
-    fn either<'w>(sqlite: &'w str, _: &'w str) -> &'w str {
-        sqlite
+    async fn fetch(&self, sql: String, arguments: &[Given<'_>]) -> Listed<SqliteRow> {
+        asking(AssertSqlSafe(sql), arguments).fetch_all(self).await.map_err(|e| failure(&e))
     }
+}
 
-    async fn fetch(&self, sql: String, arguments: &[Given<'_>]) -> Result<Vec<SqliteRow>, StoreError> {
-        let mut bound = SqliteArguments::default();
-        for argument in arguments {
-            bound.give(argument.clone());
-        }
-        let query = sqlx::query_with(AssertSqlSafe(sql), bound);
-        query.fetch_all(self).await.map_err(|e| failure(&e))
-    }
-
-    fn values<'r>(table: &'static str, row: &'r SqliteRow) -> impl Take + use<'r> {
-        Columns::of(table, row)
+impl Messages for SqliteConnection {
+    async fn rows(&mut self, sql: &'static str, arguments: &[Given<'_>]) -> Listed<SqliteRow> {
+        asking(sql, arguments).fetch_all(self).await.map_err(|e| failure(&e))
     }
 }
 
 impl Session for SqliteConnection {
-    type Fetched = SqliteRow;
     type Arguments = SqliteArguments;
-
-    fn either<'w>(sqlite: &'w str, _: &'w str) -> &'w str {
-        sqlite
-    }
 
     async fn ask(&mut self, sql: String, arguments: SqliteArguments) -> Result<Vec<SqliteRow>, sqlx::Error> {
         sqlx::query_with(AssertSqlSafe(sql), arguments).fetch_all(self).await
-    }
-
-    fn values<'r>(table: &'static str, row: &'r SqliteRow) -> impl Take + use<'r> {
-        Columns::of(table, row)
     }
 }
 
@@ -214,30 +221,5 @@ impl Put for Values<'_> {
             Given::Texts(texts) => self.value(as_json(&texts)),
             Given::Numbers(numbers) => self.value(as_json(&numbers)),
         };
-    }
-}
-
-impl Take for Columns<'_> {
-    fn text<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, StoreError> {
-        let text = self.take::<Option<&str>>()?.map(read);
-        self.known(text)
-    }
-
-    fn bytes<T>(&mut self, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, StoreError> {
-        let bytes = self.take::<Option<&[u8]>>()?.map(read);
-        self.known(bytes)
-    }
-
-    fn number<T>(&mut self, read: impl FnOnce(i64) -> Option<T>) -> Result<Option<T>, StoreError> {
-        let number = self.take::<Option<i64>>()?.map(read);
-        self.known(number)
-    }
-
-    fn flag(&mut self) -> Result<bool, StoreError> {
-        self.take()
-    }
-
-    fn damaged(&self, detail: &str) -> StoreError {
-        Columns::damaged(self, detail)
     }
 }

@@ -9,42 +9,146 @@ use counterfoil::ledger::{
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
-    Admission, CANCEL, Change, DEADLINE, Document, Evidence, InQueue, Model, OrderingKey, PublishedValue,
-    Question, QuestionKind, Queue, Resolution, Retired, RetiredRun, Run, RunState, SharedEffect, Signal,
-    Step, StepKind, Store, Verdict, WaitsOn, WorkerChange,
+    Admission, Aggregate, CANCEL, Change, Contact, DEADLINE, Document, DroppedContact, Evidence, InQueue,
+    Model, OrderingKey, OutboxEvent, Published, PublishedValue, Question, QuestionKind, Queue, Resolution,
+    Retired, RetiredRun, Run, RunState, Schedule, ScheduleState, SharedEffect, Signal, Step, StepKind, Store,
+    Verdict, WaitsOn, WorkerChange,
 };
 use counterfoil::{Fence, Payload, QuestionId, Tenant, Timestamp};
 use serde_json::json;
 
-/// What a change does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
-    Enrol,
-    FenceOthers,
-    Retire,
-    NewRecord,
-    ChangeRecord,
-    NewRun,
-    ChangeRun,
-    Step,
-    SharedEffect,
-    Signal,
-    Receive,
-    Ask,
-    Answer,
-    Evidence,
-    Payload,
-    TenantKey,
-    Many,
-    Again,
-    Admit,
-    Document,
-    Publish,
-    Forget,
-    Expire,
-    Erase,
-    Look,
+macro_rules! kinds {
+    ($($kind:ident),+ $(,)?) => {
+        /// What a change does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(super) enum Kind {
+            $($kind),+
+        }
+
+        impl Kind {
+            pub(super) const ALL: [Self; [$(Self::$kind),+].len()] = [$(Self::$kind),+];
+        }
+    };
 }
+
+kinds! {
+    Enrol, FenceOthers, Retire, Work, NewRecord, ChangeRecord, NewRun, ChangeRun, Step, SharedEffect, Signal, Receive,
+    Ask, Answer, Evidence, Payload, TenantKey, Many, Again, Admit, Schedule, Document, Publish, Emit, Mark, Clear, Drop,
+    Forget, Expire, Erase, Look,
+}
+
+/// The writes of a change, by name. A write that is added to a change must be added here, and then to the author: the
+/// test fails if a write was never admitted.
+pub(super) fn writes(change: &Change) -> Vec<&'static str> {
+    let Change {
+        fence: _,
+        lane: _,
+        contract: _,
+        taken_over: _,
+        beside: _,
+        worker,
+        admission,
+        schedule,
+        documents,
+        published,
+        erased,
+        events,
+        aggregates,
+        forgotten,
+        retired,
+        retired_runs,
+        payloads,
+        tenant_key,
+        run,
+        record,
+        look,
+        contacts,
+        dropped_contacts,
+        steps,
+        prune,
+        used,
+        escalations,
+        signal,
+        received,
+        evidence,
+    } = change;
+    let worker = worker.as_ref().map(|change| match change {
+        WorkerChange::Enrol { .. } => "enrol",
+        WorkerChange::Attach { .. } => "attach",
+        WorkerChange::Renew { .. } => "renew",
+        WorkerChange::End { .. } => "end",
+        WorkerChange::Settle { .. } => "settle",
+        WorkerChange::FenceOthers { .. } => "fence others",
+        WorkerChange::Publish => "publish",
+        WorkerChange::Retire { .. } => "retire",
+    });
+    let all = [
+        ("admission", admission.is_some()),
+        ("schedule", schedule.is_some()),
+        ("document", !documents.is_empty()),
+        ("published value", published.is_some()),
+        ("erased tenant", erased.is_some()),
+        ("event", !events.is_empty()),
+        ("aggregate", !aggregates.is_empty()),
+        ("forgotten event", !forgotten.is_empty()),
+        ("retired record", !retired.is_empty()),
+        ("retired run", !retired_runs.is_empty()),
+        ("payload", !payloads.is_empty()),
+        ("tenant key", tenant_key.is_some()),
+        ("run", run.is_some()),
+        ("record", record.is_some()),
+        ("look", look.is_some()),
+        ("contact", !contacts.is_empty()),
+        ("dropped contact", !dropped_contacts.is_empty()),
+        ("step", !steps.is_empty()),
+        ("pruned steps", prune.is_some()),
+        ("shared effect", used.is_some()),
+        ("question", !escalations.is_empty()),
+        ("signal", signal.is_some()),
+        ("received signal", received.is_some()),
+        ("evidence", evidence.is_some()),
+    ];
+    worker
+        .into_iter()
+        .chain(all.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)))
+        .collect()
+}
+
+/// The names of all writes.
+pub(super) const WRITES: [&str; 32] = [
+    "enrol",
+    "attach",
+    "renew",
+    "end",
+    "settle",
+    "fence others",
+    "publish",
+    "retire",
+    "admission",
+    "schedule",
+    "document",
+    "published value",
+    "erased tenant",
+    "event",
+    "aggregate",
+    "forgotten event",
+    "retired record",
+    "retired run",
+    "payload",
+    "tenant key",
+    "run",
+    "record",
+    "look",
+    "contact",
+    "dropped contact",
+    "step",
+    "pruned steps",
+    "shared effect",
+    "question",
+    "signal",
+    "received signal",
+    "evidence",
+];
 
 /// Writes random changes, most of which make sense.
 pub(super) struct Author {
@@ -58,6 +162,11 @@ pub(super) struct Author {
     steps: Vec<Step>,
     signals: Vec<Signal>,
     documents: Vec<Document>,
+    schedules: Vec<Schedule>,
+    aggregates: Vec<Aggregate>,
+    /// True if the batch clears up: it marks events as published and drops contacts. Other batches emit events and write
+    /// contacts: a database writes a batch table by table, and the engine never does both to one row in one batch.
+    clears: bool,
     past: Vec<Change>,
 }
 
@@ -74,6 +183,9 @@ impl Author {
             steps: Vec::new(),
             signals: Vec::new(),
             documents: Vec::new(),
+            schedules: Vec::new(),
+            aggregates: Vec::new(),
+            clears: false,
             past: Vec::new(),
         }
     }
@@ -82,6 +194,7 @@ impl Author {
         if self.workers.is_empty() {
             return vec![(Kind::Enrol, self.enrol())];
         }
+        self.clears = self.one_in(3);
         let size = if self.one_in(12) { 40 } else { 1 + self.below(9) };
         (0..size).map(|_| self.change()).collect()
     }
@@ -122,6 +235,18 @@ impl Author {
                 self.questions.extend(change.escalations.iter().filter(|e| e.answer.is_none()).cloned());
                 self.steps.extend(change.steps.iter().cloned());
                 self.signals.extend(change.signal.as_deref().cloned());
+                if let Some(schedule) = change.schedule.as_deref() {
+                    let place = |known: &Schedule| (known.tenant.clone(), known.name.clone());
+                    self.schedules.retain(|known| place(known) != place(schedule));
+                    self.schedules.push(schedule.clone());
+                }
+                let emitted = change.events.iter().map(|event| (&event.tenant, &event.aggregate));
+                for (tenant, name) in
+                    emitted.chain(change.aggregates.iter().map(|mark| (&mark.tenant, &mark.name)))
+                {
+                    self.aggregates.retain(|known| (&known.tenant, &known.name) != (tenant, name));
+                    self.aggregates.extend(model.outbox_aggregate(tenant, name).await.unwrap());
+                }
                 for document in &change.documents {
                     let place =
                         |known: &Document| (known.tenant.clone(), known.kind.clone(), known.id.clone());
@@ -148,23 +273,36 @@ impl Author {
         self.steps.retain(|known| known.tenant != *tenant);
         self.signals.retain(|known| known.tenant != *tenant);
         self.documents.retain(|known| known.tenant != *tenant);
+        self.schedules.retain(|known| known.tenant != *tenant);
+        self.aggregates.retain(|known| known.tenant != *tenant);
     }
 
     fn change(&mut self) -> (Kind, Change) {
         if self.past.len() > 3 && self.one_in(10) {
             let past = self.below(self.past.len());
-            return (Kind::Again, self.past[past].clone());
+            let again = self.past[past].clone();
+            if writes(&again)
+                .iter()
+                .all(|write| !["event", "aggregate", "contact", "dropped contact"].contains(write))
+            {
+                return (Kind::Again, again);
+            }
         }
         let worker = self.worker();
         let change = worker.change();
-        let (kind, change) = match self.below(50) {
+        let (kind, change) = match self.below(62) {
             0 => (Kind::Enrol, self.enrol()),
             1 if self.one_in(2) => (Kind::FenceOthers, sample::fence_others(worker.fence)),
             2 if self.one_in(2) => (Kind::Retire, sample::retire(worker.fence)),
             1..=6 => (Kind::NewRecord, change.record(self.new_record(&worker))),
             7..=11 => {
                 let record = self.changed_record(&worker);
-                let contacts = vec![worker.attempt(&record, record.attempts)];
+                let attempt = i64::try_from(self.below(3)).unwrap();
+                let contacts = if self.clears {
+                    vec![]
+                } else {
+                    vec![Contact { id: attempt, ..worker.attempt(&record, 1) }]
+                };
                 let change = Change { contacts, ..change.record(record) };
                 let (contract, taken_over) = (self.contract(), self.one_in(2).then(Box::default));
                 (Kind::ChangeRecord, Change { contract, taken_over, ..change })
@@ -195,6 +333,16 @@ impl Author {
             37..=38 | 45 => (Kind::Document, Change { documents: self.documents(&worker), ..change }),
             46 => (Kind::Publish, Change { published: Some(Box::new(self.published(&worker))), ..change }),
             47..=48 => (Kind::Look, change.look(self.look(&worker))),
+            50..=51 => {
+                (Kind::Schedule, Change { schedule: Some(Box::new(self.schedule(&worker))), ..change })
+            }
+            52..=54 if self.clears => (Kind::Mark, Change { aggregates: self.marks(), ..change }),
+            52..=54 => (Kind::Emit, Change { events: self.events(&worker), ..change }),
+            55..=56 => (Kind::Clear, Change { forgotten: self.forgotten(), ..change }),
+            57..=58 if self.clears => {
+                (Kind::Drop, Change { dropped_contacts: self.dropped(&worker), ..change })
+            }
+            59..=60 => (Kind::Work, Change { worker: Some(self.work()), ..change }),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
             _ => (Kind::Many, self.many(&worker)),
         };
@@ -240,7 +388,10 @@ impl Author {
             return Change { worker: Some(enrol), lane: self.lane(), ..Change::default() };
         }
         self.names.push(format!("worker {}", self.names.len()));
-        sample::enrol(&self.names[self.names.len() - 1])
+        let name = self.names[self.names.len() - 1].clone();
+        let lease_until = self.one_in(2).then_some(Timestamp(3));
+        let enrol = WorkerChange::Enrol { name, at: Timestamp(100), lease_until };
+        Change { worker: Some(enrol), ..Change::default() }
     }
 
     fn new_record(&mut self, worker: &Sample) -> Record {
@@ -426,7 +577,89 @@ impl Author {
         Step { turn, kind, name: self.text(), ..worker.step(&run, &self.below(9).to_string()) }
     }
 
-    /// A new row of a guard, or the next revision of one; sometimes one too few or too many.
+    /// A lease that is renewed or ends, and what else becomes of workers.
+    fn work(&mut self) -> WorkerChange {
+        let instant = Timestamp(i64::try_from(self.below(9)).unwrap());
+        let other = self.below(self.workers.len());
+        let fence = self.workers[other].fence;
+        match self.below(8) {
+            0..=1 => WorkerChange::Renew { until: instant },
+            2..=3 => WorkerChange::End { fence, at: instant },
+            4 => WorkerChange::Settle { fence },
+            5 => WorkerChange::Attach { name: format!("client {}", self.below(9)), at: instant },
+            _ => WorkerChange::Publish,
+        }
+    }
+
+    /// A new schedule, or the next revision of one; sometimes one too many.
+    fn schedule(&mut self, worker: &Sample) -> Schedule {
+        let at = i64::try_from(self.below(9)).unwrap();
+        let first = worker.schedule(["daily", "hourly"][self.below(2)], at);
+        let place = |schedule: &Schedule| (schedule.tenant.clone(), schedule.name.clone());
+        let known = self
+            .schedules
+            .iter()
+            .find(|known| place(known) == place(&first))
+            .map_or(0, |known| known.revision);
+        let revision = known + if self.one_in(4) { 2 } else { 1 };
+        // Mostly deleted: another schedule keeps its tenant from being erased.
+        let state = if self.one_in(4) { ScheduleState::Active } else { ScheduleState::Deleted };
+        let next_at = self.one_in(2).then_some(Timestamp(at)).filter(|_| state == ScheduleState::Active);
+        Schedule {
+            state,
+            next_at,
+            revision,
+            rule: self.text(),
+            input: sample::inline(json!(self.text())),
+            ..first
+        }
+    }
+
+    /// One event or several, mostly new ones.
+    fn events(&mut self, worker: &Sample) -> Vec<OutboxEvent> {
+        let count = 1 + self.below(3);
+        let one = |author: &mut Self| OutboxEvent {
+            tenant: worker.tenant.clone(),
+            id: author.below(40).to_string(),
+            aggregate: ["a", "b"][author.below(2)].to_owned(),
+            seq: 77, // the store places it
+            kind: author.text(),
+            payload: sample::inline(json!(author.text())),
+            created_at: Timestamp(i64::try_from(author.below(9)).unwrap()),
+        };
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    /// An aggregate whose next events are published, or are not; mostly from the revision that is stored.
+    fn marks(&mut self) -> Vec<Aggregate> {
+        let Some(known) = self.known_aggregate() else { return Vec::new() };
+        let published = if self.one_in(4) { known.published } else { known.last };
+        let escalation = self.one_in(6).then_some(QuestionId(3));
+        let revision = known.revision + if self.one_in(4) { 2 } else { 1 };
+        let due_at = Timestamp(i64::try_from(self.below(9)).unwrap());
+        let tries = u32::try_from(self.below(3)).unwrap();
+        vec![Aggregate { published, escalation, revision, due_at, tries, refusals: tries, ..known }]
+    }
+
+    fn forgotten(&mut self) -> Vec<Published> {
+        let Some(known) = self.known_aggregate() else { return Vec::new() };
+        let seq = known.published - i64::from(self.one_in(2));
+        vec![Published { tenant: known.tenant, aggregate: known.name, seq, created_at: Timestamp(1) }]
+    }
+
+    fn known_aggregate(&mut self) -> Option<Aggregate> {
+        if self.aggregates.is_empty() {
+            return None;
+        }
+        let known = self.below(self.aggregates.len());
+        Some(self.aggregates[known].clone())
+    }
+
+    fn dropped(&mut self, worker: &Sample) -> Vec<DroppedContact> {
+        let (record, id) = (self.record(worker), i64::try_from(self.below(3)).unwrap());
+        vec![DroppedContact { tenant: record.tenant, record: record.id, id }]
+    }
+
     /// One, or two of different rows.
     fn documents(&mut self, worker: &Sample) -> Vec<Document> {
         let (first, second) = (self.document(worker), self.document(worker));
@@ -446,6 +679,7 @@ impl Author {
         PublishedValue { revision, value: sample::payload(&json!(self.text())), ..first }
     }
 
+    /// A new row of a guard, or the next revision of one; sometimes one too few or too many.
     fn document(&mut self, worker: &Sample) -> Document {
         if !self.documents.is_empty() && !self.one_in(3) {
             let known = self.below(self.documents.len());
@@ -520,7 +754,7 @@ impl Author {
         }
         look.missed = self.one_in(2);
         look.tries = u32::try_from(self.below(5)).unwrap();
-        if self.one_in(8) {
+        if self.one_in(3) {
             look.revision = u32::try_from(self.below(4)).unwrap();
         }
         look

@@ -14,7 +14,7 @@ use counterfoil::store::conformance::state::{Names, State};
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::{Model, Refusal, Store, Verdict};
 
-use author::{Author, Kind};
+use author::{Author, Kind, WRITES, writes};
 
 const BATCHES: usize = 30;
 const SEEDS: u64 = 10;
@@ -37,18 +37,23 @@ async fn histories<S: Deref<Target: Store + Sized>, K>(fresh: impl AsyncFn() -> 
     let number = |name| std::env::var(name).ok().map(|text: String| text.parse::<u64>().expect("a number"));
     let (first, count) = (number("COUNTERFOIL_SEED"), number("COUNTERFOIL_SEEDS"));
     let count = count.unwrap_or(if first.is_some() { 1 } else { SEEDS });
-    let mut tally = BTreeMap::new();
+    let (mut tally, mut written) = (BTreeMap::new(), BTreeSet::new());
     for seed in (first.unwrap_or(1)..).take(usize::try_from(count).unwrap()) {
         let (store, _kept) = fresh().await;
-        history(seed, &*store, &mut tally).await;
+        history(seed, &*store, &mut tally, &mut written).await;
     }
     if first.is_none() {
-        assert_all_was_tried(&tally);
+        assert_all_was_tried(&tally, &written);
     }
 }
 
-/// Runs one history. Counts how each kind of change fared.
-async fn history(seed: u64, store: &dyn Store, tally: &mut BTreeMap<(Kind, &'static str), usize>) {
+/// Runs one history. Counts how each kind of change fared, and notes each kind of write that was admitted.
+async fn history(
+    seed: u64,
+    store: &dyn Store,
+    tally: &mut BTreeMap<(Kind, &'static str), usize>,
+    written: &mut BTreeSet<&'static str>,
+) {
     let model = Model::new();
     let mut author = Author::new(seed);
     let mut names = Names::default();
@@ -60,6 +65,8 @@ async fn history(seed: u64, store: &dyn Store, tally: &mut BTreeMap<(Kind, &'sta
         for (kind, verdict) in kinds.into_iter().zip(&verdicts) {
             *tally.entry((kind, name(verdict))).or_default() += 1;
         }
+        let admitted = batch.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_admitted());
+        written.extend(admitted.flat_map(|(change, _)| writes(change)));
         // What the batch names, and all lists; everything is compared at the end.
         let mut touched = Names::default();
         for change in &batch {
@@ -99,51 +106,28 @@ fn name(verdict: &Verdict) -> &'static str {
     }
 }
 
-fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>) {
+fn assert_all_was_tried(tally: &BTreeMap<(Kind, &'static str), usize>, written: &BTreeSet<&'static str>) {
     use Kind::{
-        Admit, Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Enrol, Erase, Evidence, Expire,
-        FenceOthers, Forget, Look, Many, NewRecord, NewRun, Payload, Publish, Receive, Retire, SharedEffect,
-        Signal, Step, TenantKey,
+        Again, Answer, Ask, ChangeRecord, ChangeRun, Document, Emit, Enrol, Erase, Look, Many, Mark,
+        NewRecord, NewRun, Receive, Schedule, SharedEffect, Signal, Step, Work,
     };
-    let all = [
-        Enrol,
-        FenceOthers,
-        Retire,
-        NewRecord,
-        ChangeRecord,
-        NewRun,
-        ChangeRun,
-        Step,
-        SharedEffect,
-        Signal,
-        Receive,
-        Ask,
-        Answer,
-        Evidence,
-        Payload,
-        TenantKey,
-        Many,
-        Expire,
-        Again,
-        Admit,
-        Document,
-        Publish,
-        Forget,
-        Erase,
-        Look,
-    ];
+    let all = Kind::ALL;
     let mut wanted: BTreeSet<_> = all.into_iter().map(|kind| (kind, "admitted")).collect();
     wanted.extend(all.into_iter().filter(|kind| *kind != Enrol).map(|kind| (kind, "fenced")));
     wanted.extend(all.map(|kind| (kind, "predecessor")));
     wanted.insert((Erase, "under way"));
-    wanted
-        .extend([Enrol, NewRecord, NewRun, Step, Signal, Document, Many, Again].map(|kind| (kind, "exists")));
     wanted.extend(
-        [NewRecord, ChangeRecord, ChangeRun, Receive, Ask, Answer, Many, Again, Look]
+        [Enrol, NewRecord, NewRun, Step, Signal, Document, Emit, Work, Many, Again]
+            .map(|kind| (kind, "exists")),
+    );
+    wanted.extend(
+        [NewRecord, ChangeRecord, ChangeRun, Receive, Ask, Answer, Many, Again, Look, Schedule, Mark, Work]
             .map(|kind| (kind, "stale")),
     );
     let guarded = [NewRecord, ChangeRecord, NewRun, ChangeRun, Step, SharedEffect, Ask, Answer, Many, Look];
     wanted.extend(guarded.map(|kind| (kind, "invalid")));
     wanted.retain(|outcome| !tally.contains_key(outcome));
     assert!(wanted.is_empty(), "these never happened: {wanted:?}\nthese did: {tally:#?}");
+    let unwritten: Vec<_> = WRITES.into_iter().filter(|write| !written.contains(write)).collect();
+    assert!(unwritten.is_empty(), "these were never written: {unwritten:?}");
 }

@@ -33,7 +33,7 @@ async fn transaction<F>(
     work: F,
 ) -> Result<i64, TransactionError<sqlx::Error>>
 where
-    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Worked>,
+    F: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Worked> + Send,
 {
     store.transaction(sample.change(), step.clone(), limit, &SystemClock, work).await
 }

@@ -114,7 +114,7 @@ const HOT: [(&str, &str); 79] = [
         "DELETE FROM outbox WHERE",
         "outbox USING COVERING INDEX outbox_seq (tenant=? AND aggregate=? AND seq<?)",
     ),
-    ("(SELECT ?5 FROM inbox", "inbox USING PRIMARY KEY (tenant=? AND consumer=? AND message=?)"),
+    ("(SELECT $5 FROM inbox", "inbox USING PRIMARY KEY (tenant=? AND consumer=? AND message=?)"),
     (
         "FROM run INDEXED BY run_over WHERE workflow = $1 AND updated_at >= $2",
         "run USING INDEX run_over (workflow=? AND updated_at>? AND updated_at<?)",

@@ -367,7 +367,7 @@ impl ExecutorBuilder {
     /// Opens the store only for reading, and as it is: no migration is made.
     #[cfg(feature = "cli")]
     #[cfg_attr(not(feature = "postgres"), allow(unused_mut, reason = "a file is never migrated for reading"))]
-    pub(crate) fn to_examine(mut self) -> Self {
+    pub(crate) fn for_examination(mut self) -> Self {
         #[cfg(feature = "postgres")]
         if let Place::Postgres(url, options) = self.place {
             self.place = Place::PostgresToExamine(url, options);

@@ -20,8 +20,9 @@ use super::clock::SimClock;
 use crate::clock::Clock;
 use crate::id::Tenant;
 use crate::payload::{Payload, Stored};
+use crate::store::TransactionError;
 use crate::store::own::{Transacted, Transacting, TransactionsOn, Unseen, Within, Work};
-use crate::store::sqlite::{TransactionError, carry_out, failure, rollback, simulate, take_events};
+use crate::store::sqlite::{carry_out, failure, rollback, simulate, take_events};
 use crate::store::{Change, Delivery, Known, OutboxEvent, PastStep, Step, Store, StoreError, Turns, Verdict};
 
 /// The tables of a simulation, opened on first use. Like a disk they outlive every process.

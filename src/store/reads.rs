@@ -11,7 +11,7 @@ macro_rules! reads {
             record_at(tenant: &'a Tenant, id: RecordId) -> Option<Record>;
             /// Started records of fenced workers that no run will resume, from `after` on: outside any run, or of a
             /// run that ended [`unsettled`](Run::unsettled). Records with an open question are left out, unless it is
-            /// an [`UnknownTool`](QuestionKind::UnknownTool): the tool may be registered by now.
+            /// an [`UnknownTool`](crate::store::QuestionKind::UnknownTool): the tool may be registered by now.
             record_orphans(after: RecordId, limit: u32) -> Vec<Record>;
             /// Committed records of a tenant that were written at `since` or later, in key order from behind `after`
             /// on.
@@ -135,7 +135,7 @@ macro_rules! reads {
             /// A question by its id.
             escalation_find(tenant: &'a Tenant, id: QuestionId) -> Option<Question>;
             /// The open questions of a tenant, the oldest first, from behind `after` on. An empty page is the end. A
-            /// row by which a call [waits](QuestionKind::Pending) for its provider does not count as a question.
+            /// row by which a call [waits](crate::store::QuestionKind::Pending) for its provider does not count as a question.
             escalation_open(tenant: &'a Tenant, after: QuestionId, limit: u32) -> Vec<Question>;
             /// The answered questions of a tenant, the oldest first, from behind `after` on, answered by people or by
             /// the engine.
@@ -150,9 +150,9 @@ macro_rules! reads {
             /// All questions, open or answered, about a record.
             escalation_of(tenant: &'a Tenant, record: RecordId) -> Vec<Question>;
             /// The open questions, of all tenants, about a tool or workflow that a run needs and that is [not
-            /// registered](QuestionKind::Unregistered), from `after` on: it may be registered by now.
+            /// registered](crate::store::QuestionKind::Unregistered), from `after` on: it may be registered by now.
             escalation_unknown_workflow(after: QuestionId, limit: u32) -> Vec<Question>;
-            /// The open questions about effects that [happened more than once](QuestionKind::Duplicated), of all
+            /// The open questions about effects that [happened more than once](crate::store::QuestionKind::Duplicated), of all
             /// tenants, from `after` on.
             escalation_duplicated(after: QuestionId, limit: u32) -> Vec<Question>;
 

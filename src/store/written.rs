@@ -2,6 +2,7 @@
 
 use super::Refusal;
 use super::change::{Change, Written};
+#[cfg(any(feature = "postgres", feature = "conformance"))]
 use crate::id::Tenant;
 
 /// Declares a change and its writes: each field once, with the form in which a store sees it. A write thus cannot be

@@ -63,15 +63,16 @@ pub(super) fn run(options: &Options) -> ExitCode {
             return Ok(findings.iter().try_for_each(shown::json)?);
         }
         findings.iter().try_for_each(|finding| shown::text(&finding.to_string()))?;
-        Ok(if is_healthy {
-            shown::text("nothing is wrong")?
-        })
+        if is_healthy {
+            shown::text("nothing is wrong")?;
+        }
+        Ok(())
     });
     if is_healthy { done } else { ExitCode::FAILURE }
 }
 
 async fn examine(options: &Options) -> Result<Vec<Finding>, Box<dyn std::error::Error>> {
-    let parts = options.whole.database.executor()?.to_examine().open_store().await?;
+    let parts = options.whole.database.executor()?.for_examination().open_store().await?;
     let mut doctor = Doctor { group: parts.group, findings: Vec::new() };
     doctor.look_at_database().await?;
     let status = doctor.group.pulse().await?;

@@ -40,7 +40,7 @@ async fn ready(State(core): State<Arc<Core>>) -> (StatusCode, String) {
     match answered {
         Ok(_) => (code(true), "ready\n".to_owned()),
         Err(detail) => {
-            tracing::warn!(detail, "not ready, the database gives no answer");
+            tracing::warn!(detail, "database gave no answer to the probe of readiness");
             (code(false), "not ready: the database gives no answer\n".to_owned())
         }
     }

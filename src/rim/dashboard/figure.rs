@@ -174,7 +174,7 @@ mod tests {
             Timeline { from: Timestamp(1_000_000), to: Timestamp(11_000_000), lanes: Vec::<Lane>::new() };
         let at = |second: i64| place(&timeline, Timestamp(second * 1_000_000));
         assert!((at(1) - LABELS).abs() < 1e-9 && (at(11) - RIGHT).abs() < 1e-9);
-        assert!((at(6) - (LABELS + RIGHT) / 2.0).abs() < 1e-9);
+        assert!((at(6) - f64::midpoint(LABELS, RIGHT)).abs() < 1e-9);
         assert!((at(99) - RIGHT).abs() < 1e-9, "nothing is drawn beside the figure");
         assert_eq!(ticks(&timeline).len(), 3, "at 0 s, 5 s and 10 s");
     }

@@ -37,7 +37,9 @@ pub(super) async fn tenant(
     let reviews = client.reviews(None).await?;
     let runs = client.runs(None).await?;
     let mut states = BTreeMap::<_, u64>::new();
-    runs.iter().for_each(|run| *states.entry(run.state.name()).or_default() += 1);
+    for run in &*runs {
+        *states.entry(run.state.name()).or_default() += 1;
+    }
     let rows: Vec<_> = questions.iter().map(|asked| listed(&site, asked)).collect();
     let open = kinds.iter().map(|kind| kind.open).sum::<u64>();
     let waiting: Vec<_> = reviews

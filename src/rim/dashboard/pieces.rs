@@ -94,7 +94,7 @@ pub(super) fn table(heads: &[&str], rows: &[Markup], none: &str) -> Markup {
         @if rows.is_empty() {
             p.none { (none) }
         } @else {
-            div.wide tabindex="0" role="region" aria-label=(heads.join(", ")) {
+            div.wide tabindex="0" role="group" aria-label=(heads.join(", ")) {
                 table {
                     thead { tr { @for head in heads { th scope="col" { (head) } } } }
                     tbody { @for row in rows { (row) } }

@@ -56,8 +56,12 @@ pub(super) async fn show(
     let (core, tenant) = client.core();
     let questions = core.group.escalation_about(&tenant, run.id()).await?;
     let title = format!("{} {}", status.workflow, run.id());
-    let last = turns.last().map(|turn| turn.turn).filter(|last| *last < status.turn);
-    let next = last.map(|last| site.of_tenant(&format!("/runs/{}?after={last}", run.id())));
+    // The newest turns may have done nothing yet.
+    let next = match turns.last().map(|turn| turn.turn).filter(|last| *last < status.turn) {
+        Some(last) if !run.history(Some(last)).await?.is_empty() => Some(last),
+        _ => None,
+    };
+    let next = next.map(|last| site.of_tenant(&format!("/runs/{}?after={last}", run.id())));
     let past = Past { run: &status, turns: &turns, calls: &calls, questions: &questions, now: site.now };
     let events = site.of_tenant(&format!("/runs/{}/events", run.id()));
     let body = html! {

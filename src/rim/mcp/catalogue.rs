@@ -41,13 +41,15 @@ impl Catalogue {
         self.lists().changes.get(&server).copied().unwrap_or_default()
     }
 
-    /// Keeps the lists of a server, which were asked for after so many changes.
-    pub(super) fn keep(&self, of: OfServer, changes: u64) {
+    /// Keeps the lists of a server, which were asked for after so many changes. False if the server has changed them since.
+    pub(super) fn keep(&self, of: OfServer, changes: u64) -> bool {
         let mut lists = self.lists();
-        if lists.changes.get(&of.server).copied().unwrap_or_default() == changes {
+        let are_current = lists.changes.get(&of.server).copied().unwrap_or_default() == changes;
+        if are_current {
             lists.of.insert(of.server, of);
             lists.listed = Arc::new(Listed::of(lists.of.values()));
         }
+        are_current
     }
 
     /// Drops the lists of a server, because it has changed them.

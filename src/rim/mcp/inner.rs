@@ -21,6 +21,9 @@ use super::upstream::{Unanswered, Upstream};
 use crate::exec::{ExecError, Executor, Outcome, RequestError, ToolRequest};
 use crate::ledger::{ApprovalError, Key};
 
+/// The number of times that a server is asked for its lists, if it changes them meanwhile.
+const LISTINGS: u32 = 5;
+
 /// The state that all clients of a gateway share.
 pub(super) struct Inner {
     pub(super) config: McpConfig,
@@ -58,14 +61,19 @@ impl Inner {
     /// The lists of all servers. Those that are not known are asked for, of a server that is down not more often than it is started.
     pub(super) async fn listed(&self) -> Arc<Listed> {
         let unknown = self.servers.iter().filter(|server| !self.catalogue.knows(server.number));
-        join_all(unknown.map(|server| async move {
-            let changes = self.catalogue.changes(server.number);
-            if let Some(lists) = server.lists().await {
-                self.catalogue.keep(lists, changes);
-            }
-        }))
-        .await;
+        join_all(unknown.map(|server| self.list(server))).await;
         self.catalogue.listed()
+    }
+
+    /// Asks a server for its lists. Some servers change them while they are asked, as soon as they know what the client can do.
+    async fn list(&self, server: &Upstream) {
+        for _ in 0..LISTINGS {
+            let changes = self.catalogue.changes(server.number);
+            let Some(lists) = server.lists().await else { return };
+            if self.catalogue.keep(lists, changes) {
+                return;
+            }
+        }
     }
 
     /// The tool that clients call by this name. A tool that is known does not wait for servers that are down.

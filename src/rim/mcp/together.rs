@@ -66,13 +66,13 @@ impl McpGateway {
                     if passed.pass(read, write).await == Left::Client {
                         return Ok(());
                     }
-                    tracing::warn!("the gateway has ended: another one is looked for, or takes its place");
+                    tracing::warn!("gateway of another process ended, next one is looked for");
                     client = Client::Passed(passed);
                 }
                 Found::Lock(gateway) => {
                     let others = gateway
                         .accept_others()
-                        .inspect_err(|error| tracing::warn!(%error, "no other process can join"));
+                        .inspect_err(|error| tracing::warn!(%error, "socket for other processes not made"));
                     let served = client.served(&gateway).await;
                     drop(others); // before the lock is released: nobody joins a gateway that ends
                     gateway.shutdown(DRAIN).await;

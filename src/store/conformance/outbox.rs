@@ -161,7 +161,7 @@ pub async fn the_longest_due_come_first(store: &dyn Store) {
     let list = async |of: &Sample, after| {
         store.outbox_all_set_aside(&of.tenant, QuestionId(after), 9).await.unwrap()
     };
-    assert_eq!(list(&sample, 8).await, [aside.clone()]);
+    assert_eq!(list(&sample, 8).await, std::slice::from_ref(&aside));
     assert_eq!(list(&sample, 9).await, []);
     assert_eq!(list(&sample.for_tenant("globex"), 8).await, []);
     let held = store.outbox_at(&sample.tenant, "c", 1).await.unwrap();

@@ -97,7 +97,7 @@ impl Postgres {
 
     /// Opens the database with options.
     pub async fn open_with(url: &str, options: Options) -> Result<Self, StoreError> {
-        open::open(url, options, open::Opening::ToWork).await
+        open::open(url, options, open::Opening::Work).await
     }
 
     /// Opens a database as it is: it is refused if its schema is not the one of this engine, and nothing is written.
@@ -105,7 +105,7 @@ impl Postgres {
     /// # Errors
     /// [`StoreError::Open`], as for [`open`](Self::open), and if the database has no ledger or an older schema.
     pub async fn open_to_examine(url: &str, options: Options) -> Result<Self, StoreError> {
-        open::open(url, options, open::Opening::ToExamine).await
+        open::open(url, options, open::Opening::Examination).await
     }
 
     /// The hosts, database and schema, without the password.

@@ -22,11 +22,11 @@ pub(super) const FILLING: i64 = 1_000_000;
 /// The purpose of opening a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opening {
-    ToWork,
+    Work,
     /// Nothing is written, and no migration is made.
-    ToExamine,
+    Examination,
     #[cfg(feature = "sqlite")]
-    ToFill,
+    Transfer,
 }
 
 /// The options for opening the database.
@@ -181,12 +181,12 @@ async fn migrate(
     connection: &mut PgConnection,
     opening: Opening,
 ) -> Result<(), MigrateError> {
-    if opening == Opening::ToExamine {
+    if opening == Opening::Examination {
         return examine(connector, connection).await;
     }
     prepare_schema(connector, connection).await?;
     let mut applied = applied(connection).await?;
-    if opening != Opening::ToWork {
+    if opening != Opening::Work {
         applied.retain(|found| found.number != FILLING);
     }
     refuse_strange(connector, &applied)?;

@@ -23,7 +23,7 @@ pub(in crate::store) struct Target {
 impl Target {
     pub(in crate::store) async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
         let connector = Arc::new(Connector::new(url, options)?);
-        let connection = prepare(&connector, Purpose::Guest, Opening::ToFill).await?;
+        let connection = prepare(&connector, Purpose::Guest, Opening::Transfer).await?;
         Ok(Self { connector, connection })
     }
 

@@ -161,11 +161,11 @@ impl Partial {
         if to.symlink_metadata().is_ok() {
             return Err(CopyError::Exists { path: to.display().to_string() });
         }
-        partial.begin()?;
+        partial.create()?;
         Ok(partial)
     }
 
-    fn begin(&self) -> Result<(), CopyError> {
+    fn create(&self) -> Result<(), CopyError> {
         let _ = fs::remove_file(&self.path); // of a killed process that had this number
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path);
         made.map(drop).map_err(|error| self.failed(&error))
@@ -244,7 +244,7 @@ impl Restore {
         }
         let copied = beside(&target, &format!(".partial-{}", std::process::id()));
         let partial = Partial { path: copied, name: target.display().to_string() };
-        partial.begin()?;
+        partial.create()?;
         let backup = file_named(backup)?;
         let as_of = said(&backup).await.map_err(|error| unusable(&backup, &error))?;
         copy(&backup, &partial).await?;

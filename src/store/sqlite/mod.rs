@@ -46,7 +46,6 @@ use super::{
 };
 use crate::id::{RunId, Tenant};
 
-pub use super::transaction::TransactionError;
 use continuity::Continuity;
 #[cfg(feature = "cli")]
 pub(crate) use named::file_named;

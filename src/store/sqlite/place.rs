@@ -152,7 +152,7 @@ impl Place {
             Ok(()) => self.file.lock_file().unlock().is_ok(),
             Err(_) => false,
         };
-        self.file.owned.load(Ordering::Acquire) || !is_free()
+        self.file.owned.load(Ordering::SeqCst) || !is_free()
     }
 
     /// The descriptor and the inode of the file.
@@ -163,7 +163,7 @@ impl Place {
 
     /// Takes the lock. `false`: another process has it.
     fn lock(&self) -> Result<bool, OpenError> {
-        if self.file.owned.swap(true, Ordering::AcqRel) {
+        if self.file.owned.swap(true, Ordering::SeqCst) {
             return Err(OpenError::OwnedHere { path: self.path.display().to_string() });
         }
         let locked = match self.file.lock_file().try_lock() {
@@ -171,16 +171,16 @@ impl Place {
             Err(TryLockError::WouldBlock) => Ok(false),
             Err(TryLockError::Error(e)) => Err(refused(&self.path, &e)),
         };
-        self.owner.store(matches!(locked, Ok(true)), Ordering::Release);
-        self.file.owned.store(matches!(locked, Ok(true)), Ordering::Release);
+        self.owner.store(matches!(locked, Ok(true)), Ordering::SeqCst);
+        self.file.owned.store(matches!(locked, Ok(true)), Ordering::SeqCst);
         locked
     }
 
     /// Releases the lock for the next engine. The descriptor stays open for as long as any connection.
     pub(super) fn release(&self) {
-        if self.owner.swap(false, Ordering::AcqRel) {
+        if self.owner.swap(false, Ordering::SeqCst) {
             let _ = self.file.lock_file().unlock();
-            self.file.owned.store(false, Ordering::Release);
+            self.file.owned.store(false, Ordering::SeqCst);
         }
     }
 

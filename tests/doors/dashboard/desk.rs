@@ -139,6 +139,11 @@ impl Desk {
         desk
     }
 
+    /// The review's id as a part of a path.
+    pub(super) fn review_path(&self) -> String {
+        self.review.bytes().fold(String::new(), |path, byte| format!("{path}%{byte:02X}"))
+    }
+
     /// Waits until a run is in a state.
     pub(super) async fn reaches(&self, run: RunId, state: &str) {
         let handle = self.client.tenant("acme").unwrap().handle::<Value>(run);

@@ -130,14 +130,33 @@ impl Browser {
 
     /// Clicks what an `XPath` finds.
     pub(super) async fn click(&self, xpath: &str) {
-        let element = self.element(xpath).await;
-        self.done(Method::POST, &format!("/element/{element}/click"), Some(json!({}))).await;
+        self.act(xpath, "click", json!({})).await;
     }
 
     /// Types a text into what an `XPath` finds.
     pub(super) async fn type_into(&self, xpath: &str, text: &str) {
-        let element = self.element(xpath).await;
-        self.done(Method::POST, &format!("/element/{element}/value"), Some(json!({ "text": text }))).await;
+        self.act(xpath, "value", json!({ "text": text })).await;
+    }
+
+    /// Does something to what an `XPath` finds. The page may replace that before the request, or while the driver brings it into
+    /// view and gives it the focus: then it is found again.
+    async fn act(&self, xpath: &str, what: &str, body: Value) {
+        let mut refusal = Value::Null;
+        for _ in 0..PATIENCE {
+            let path = format!("/element/{}/{what}", self.element(xpath).await);
+            match self.ask(Method::POST, &path, Some(body.clone())).await {
+                Ok(_) => return,
+                Err(error) => refusal = error,
+            }
+            assert!(
+                ["stale element reference", "element not interactable"]
+                    .iter()
+                    .any(|passing| refusal["error"] == *passing),
+                "{xpath}: {refusal}"
+            );
+            SystemClock.sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{xpath}: {refusal}");
     }
 
     /// Presses a key, wherever the focus is.

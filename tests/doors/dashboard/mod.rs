@@ -22,7 +22,6 @@ async fn sign_in(desk: &Desk, browser: &Browser, path: &str) {
 
 /// The pages of the desk, by names for pictures.
 fn pages(desk: &Desk) -> Vec<(&'static str, String)> {
-    let review = desk.review.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
     vec![
         ("overview", "/t/acme".into()),
         ("runs", "/t/acme/runs".into()),
@@ -30,7 +29,7 @@ fn pages(desk: &Desk) -> Vec<(&'static str, String)> {
         ("questions", "/t/acme/questions".into()),
         ("question", format!("/t/acme/questions/{}", desk.doubt)),
         ("approvals", "/t/acme/approvals".into()),
-        ("approval", format!("/t/acme/approvals/{review}")),
+        ("approval", format!("/t/acme/approvals/{}", desk.review_path())),
         ("set-aside", "/t/acme/set-aside".into()),
         ("evidence", "/t/acme/evidence?key=pay_back%3Aorder%2Flost".into()),
         ("schedules", "/t/acme/schedules".into()),
@@ -65,8 +64,7 @@ async fn a_person_answers_approves_pauses_and_resumes_and_sees_what_changes_with
     browser.shows("The answer is recorded.").await;
     browser.shows("it is in the bank's list").await;
     // The approval.
-    let review = desk.review.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
-    browser.open(&format!("{}/t/acme/approvals/{review}", desk.url)).await;
+    browser.open(&format!("{}/t/acme/approvals/{}", desk.url, desk.review_path())).await;
     browser.type_into("//input[@id='approve']", "the sum is right").await;
     browser.click("//button[.='Approve']").await;
     browser.shows("The decision is recorded.").await;
@@ -85,6 +83,7 @@ async fn a_person_answers_approves_pauses_and_resumes_and_sees_what_changes_with
     desk.reaches(desk.lost, "waiting").await;
     // A live update: nobody loads this page again.
     browser.shows("waiting for a signal").await;
+    browser.click("//summary[.='The timeline as a table']").await;
     browser.run("window.isStillHere = true").await;
     desk.thank(desk.lost).await;
     browser.shows("✓ succeeded").await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use counterfoil::Executor;
 use counterfoil::mcp::{McpConfig, McpGateway};
-use counterfoil::sim::KillAt;
+use counterfoil::sim::{CrashPoint, KillAt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -90,7 +90,7 @@ impl Desk {
         let mut env =
             json!({ CONFIG: self.path().join("gateway.yml"), "PATH": std::env::var("PATH").unwrap() });
         if kill {
-            env[KILL] = "after_call".into();
+            env[KILL] = KillAt::first(CrashPoint::AfterCall).to_string().into();
         }
         let calls: Vec<_> =
             calls.iter().map(|(tool, arguments)| json!({ "tool": tool, "arguments": arguments })).collect();

@@ -114,7 +114,7 @@ async fn a_dump_that_was_read_back_is_recognised() {
     open(builder(), &world).await.shutdown(Duration::ZERO).await;
     let mut other = schema.plain().await;
     let read_back = "ALTER TABLE record RENAME TO lost; CREATE TABLE record (LIKE lost INCLUDING ALL EXCLUDING GENERATED); \
-                     INSERT INTO record SELECT * FROM lost; DROP TABLE lost";
+                     INSERT INTO record SELECT * FROM lost; DROP TABLE lost CASCADE";
     sqlx::raw_sql(read_back).execute(&mut other).await.unwrap();
     let executor = open(builder(), &world).await;
     assert!(is_asked(&executor).await);
@@ -145,7 +145,7 @@ async fn a_role_that_may_not_ask_for_the_system_recognises_a_dump_that_was_read_
         "ALTER TABLE counterfoil.record RENAME TO lost",
         "CREATE TABLE counterfoil.record (LIKE counterfoil.lost INCLUDING ALL)",
         "ALTER TABLE counterfoil.record OWNER TO plain",
-        "DROP TABLE counterfoil.lost",
+        "DROP TABLE counterfoil.lost CASCADE",
     ] {
         server.sql(sql).await;
     }

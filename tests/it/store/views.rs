@@ -142,8 +142,8 @@ fn runs_and_calls_are_shown_in_words_with_their_ids_and_times() {
         assert_eq!((&runs[2]["waits_for"], &runs[0]["waits_for"]), (&json!("signal"), &json!(null)));
         for (run, id) in runs.iter().zip(&ids) {
             assert_eq!(run["run"], json!(id.to_string()));
-            let status = process.on(process.acme().handle::<Value>(*id).status()).unwrap();
-            assert_eq!(run["started_at"], json!(status.started_at.to_string()));
+            let seen = process.on(process.acme().handle::<Value>(*id).status()).unwrap();
+            assert_eq!(run["started_at"], json!(seen.started_at.to_string()));
         }
         assert_eq!(calls.len(), 2);
         for (call, run) in calls.iter().zip([ids[1], ids[0]]) {

@@ -24,7 +24,7 @@ async fn wait(ctx: Ctx, _: Value) -> Result<u32, Failure> {
 
 /// A step, a call that goes well, and one whose outcome the world decides.
 async fn refund(ctx: Ctx, case: String) -> Result<Value, Failure> {
-    ctx.step("draft", &case, |case| case.len()).await?;
+    ctx.step("draft", &case, String::len).await?;
     ctx.call_named("open", json!({ "case": case })).await?;
     ctx.call_named("pay", json!({ "case": case })).await
 }
@@ -43,8 +43,12 @@ impl Served {
         let tool = |name, class| world.tool(name, EffectClass::InternalMutation, Contract::new(class));
         let engine = place.engine().workflow("refund", 1, refund).workflow("wait", 1, wait);
         let tools = [tool("open", ContractClass::ReplaysKey), tool("pay", ContractClass::Blind)];
-        let engine =
-            tools.into_iter().fold(engine, |engine, tool| engine.dynamic_tool(tool)).start().await.unwrap();
+        let engine = tools
+            .into_iter()
+            .fold(engine, counterfoil::flow::EngineBuilder::dynamic_tool)
+            .start()
+            .await
+            .unwrap();
         let client = match place {
             Place::Sqlite(dir) => Client::sqlite(dir.path().join("agents.db")),
             Place::Postgres(schema) => Client::postgres_with(crate::server::url(), schema.options()),

@@ -106,7 +106,7 @@ async fn hostile_text_in_every_field_stays_text() {
     let mut browser = served.browser(Role::Admin, "*").await;
     let key = escaped(&format!("pay:{hostile}"));
     for path in [
-        "".to_owned(),
+        String::new(),
         "/runs".to_owned(),
         format!("/runs?key={}&workflow={}", escaped(hostile), escaped(hostile)),
         format!("/runs/{run}"),

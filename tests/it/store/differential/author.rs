@@ -154,6 +154,8 @@ pub(super) const WRITES: [&str; 32] = [
 pub(super) struct Author {
     chance: u64,
     workers: Vec<Sample>,
+    /// The workers that ended because their leases ran out.
+    ended: Vec<Fence>,
     names: Vec<String>,
     records: Vec<Record>,
     runs: Vec<Run>,
@@ -175,6 +177,7 @@ impl Author {
         Self {
             chance: seed,
             workers: Vec::new(),
+            ended: Vec::new(),
             names: Vec::new(),
             records: Vec::new(),
             runs: Vec::new(),
@@ -218,6 +221,9 @@ impl Author {
                 for retired in &change.retired_runs {
                     self.runs.retain(|known| known.id != retired.run.id);
                     self.runs.extend(model.run_find(&retired.run.tenant, retired.run.id).await.unwrap());
+                }
+                if let Some(WorkerChange::End { fence, .. }) = change.worker {
+                    self.ended.push(fence);
                 }
                 if let Some(tenant) = &change.erased {
                     self.forget(tenant);
@@ -342,7 +348,7 @@ impl Author {
             57..=58 if self.clears => {
                 (Kind::Drop, Change { dropped_contacts: self.dropped(&worker), ..change })
             }
-            59..=60 => (Kind::Work, Change { worker: Some(self.work()), ..change }),
+            39 | 59..=61 => (Kind::Work, Change { worker: Some(self.work()), ..change }),
             36 => (Kind::Admit, Change { admission: Some(Box::new(self.admission())), ..change }),
             _ => (Kind::Many, self.many(&worker)),
         };
@@ -583,10 +589,10 @@ impl Author {
         let other = self.below(self.workers.len());
         let fence = self.workers[other].fence;
         match self.below(8) {
-            0..=1 => WorkerChange::Renew { until: instant },
+            0 => WorkerChange::Renew { until: instant },
             2..=3 => WorkerChange::End { fence, at: instant },
-            4 => WorkerChange::Settle { fence },
-            5 => WorkerChange::Attach { name: format!("client {}", self.below(9)), at: instant },
+            1 | 4 => WorkerChange::Settle { fence: self.ended.last().copied().unwrap_or(fence) },
+            5..=6 => WorkerChange::Attach { name: format!("client {}", self.below(9) / 5), at: instant },
             _ => WorkerChange::Publish,
         }
     }

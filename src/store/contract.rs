@@ -32,7 +32,7 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 ///    the very same row: then an earlier answer was lost, and the change is admitted) or a guard's row is at another
 ///    revision; as `Stale` if a record, run or question is not at the revision that the change was computed from; as
 ///    `UnderWay` if the tenant that it erases still has something under way; as `Invalid` if it cannot be stored.
-/// 3. Changes of one [`OrderingKey`] are judged in order. When one is refused, all later ones of that lane in the
+/// 3. Changes of one [`OrderingKey`](super::OrderingKey) are judged in order. When one is refused, all later ones of that lane in the
 ///    batch are refused as `Predecessor`; a refused *question* ([`Change::is_question`]) is an answer and stops
 ///    nothing.
 /// 4. If the batch as a whole fails, the error says so, and the same changes may be written again: a change that is

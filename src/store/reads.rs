@@ -66,7 +66,7 @@ macro_rules! reads {
             /// Waiting runs whose timer is due, the earliest first.
             run_due(until: Timestamp, limit: u32) -> Vec<Run>;
 
-            /// Runs whose deadline has passed, the earliest first, and that must be [cancelled](DEADLINE) for it. A
+            /// Runs whose deadline has passed, the earliest first, and that must be [cancelled](crate::store::DEADLINE) for it. A
             /// run that has received that command is left out. So is a run that will receive it, unless the run is
             /// blocked: a blocked run receives nothing by itself.
             run_overdue(until: Timestamp, limit: u32) -> Vec<Run>;
@@ -82,7 +82,7 @@ macro_rules! reads {
 
             /// The queues in which runs of any tenant wait, by name.
             queue_waiting() -> Vec<String>;
-            /// The active runs of a queue that were [admitted](Admission) to a worker at `since` or later.
+            /// The active runs of a queue that were [admitted](crate::store::Admission) to a worker at `since` or later.
             queue_admitted(queue: &'a str, fence: Fence, since: Timestamp) -> Vec<Run>;
             /// The number of runs of each queue that wait, and the number that have a place, by the name of the
             /// queue.

@@ -30,6 +30,9 @@ struct GuardService;
 #[doc = include_str!("../docs/client.md")]
 struct Clients;
 
+#[doc = include_str!("../docs/traces.md")]
+struct Traces;
+
 #[doc = include_str!("../docs/metrics.md")]
 struct Metrics;
 

@@ -122,6 +122,7 @@ mod rim;
 pub mod sim;
 pub mod store;
 pub mod tool;
+pub mod trace;
 
 pub use clock::{Boot, Clock, SystemClock, Timestamp};
 pub use errors::ErrorCode;

@@ -17,9 +17,11 @@ use crate::clock::{Clock, SharedClock, SystemClock, Timestamp};
 use crate::id::{Entropy, IdError, Name, SystemEntropy};
 use crate::meter::Meter;
 use crate::payload::Limits;
+use crate::store::durable::Reports;
 use crate::store::own::OwnDatabase;
 use crate::store::{Group, Model, Outage, Store, StoreError};
 use crate::tool::{DynamicTool, RegisterError, Registry, Tool, debug_in_full};
+use crate::trace::{SpanSink, Spans};
 
 /// The reason why an executor or an engine did not start.
 #[derive(Clone, thiserror::Error)]
@@ -120,6 +122,7 @@ pub struct ExecutorBuilder {
     consumers: BTreeMap<String, MessageRetention>,
     #[cfg(feature = "metrics")]
     metrics: Option<crate::metrics::Metrics>,
+    spans: Spans,
 }
 
 impl ExecutorBuilder {
@@ -172,6 +175,7 @@ impl ExecutorBuilder {
             consumers: BTreeMap::new(),
             #[cfg(feature = "metrics")]
             metrics: None,
+            spans: Spans::default(),
         }
     }
 
@@ -306,6 +310,13 @@ impl ExecutorBuilder {
     /// ```
     pub fn messages(mut self, consumer: impl Into<String>, retention: MessageRetention) -> Self {
         self.consumers.insert(consumer.into(), retention);
+        self
+    }
+
+    /// Sets the receiver of the spans of calls. Without it no spans are made, and tools still pass the trace on. See
+    /// [`crate::trace`].
+    pub fn spans(mut self, sink: impl SpanSink) -> Self {
+        self.spans = Spans::to(sink);
         self
     }
 
@@ -486,10 +497,12 @@ impl ExecutorBuilder {
         let meter = Meter::of(self.metrics, registry.specs().into_iter().map(|spec| spec.name.as_str()));
         #[cfg(not(feature = "metrics"))]
         let meter = Meter::off();
-        let group = Group::reporting(store, self.clock.clone(), outage, meter.clone());
+        let reports = Reports { meter: meter.clone(), spans: self.spans.clone() };
+        let group = Group::reporting(store, self.clock.clone(), outage, reports);
         Ok(Parts {
             group,
             meter,
+            spans: self.spans,
             clock: self.clock,
             entropy: self.entropy,
             registry,

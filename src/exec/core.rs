@@ -34,10 +34,12 @@ use crate::payload::{DigestKey, Limits, Payload, PayloadDigest, PayloadError, Re
 use crate::store::own::OwnDatabase;
 use crate::store::{Change, Group, OrderingKey, Question, Store as _, StoreError};
 use crate::tool::Registry;
+use crate::trace::Spans;
 
 pub(crate) struct Core {
     pub(crate) group: Group,
     pub(crate) meter: Meter,
+    pub(crate) spans: Spans,
     /// The clock of the store if the store is shared, else this machine's clock.
     pub(crate) clock: SharedClock,
     pub(crate) entropy: Arc<dyn Entropy>,
@@ -118,6 +120,7 @@ impl Drop for Core {
 pub(crate) struct Parts {
     pub(crate) group: Group,
     pub(crate) meter: Meter,
+    pub(crate) spans: Spans,
     pub(crate) clock: SharedClock,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) registry: Registry,
@@ -145,6 +148,7 @@ impl Core {
         let Parts {
             group,
             meter,
+            spans,
             clock,
             entropy,
             registry,
@@ -160,6 +164,7 @@ impl Core {
         Arc::new(Self {
             group,
             meter,
+            spans,
             clock,
             entropy,
             registry,

@@ -22,6 +22,7 @@ use super::pending::{self, Accepted};
 use super::seal::{committed, fail, refuse};
 use super::throttle::health;
 use super::tool_code;
+use super::traced;
 use crate::clock::{Boot, Timestamp};
 use crate::ledger::{ContractClass, ErrorKind, Need, Record, RetryDecision, State};
 use crate::payload::Payload;
@@ -197,6 +198,7 @@ async fn send(
     };
     let (record, began) = note.end();
     note_end(core, op, (record.attempts, began), &result);
+    traced::ended(core, op, (record.attempts, began), &result);
     (record, began, result)
 }
 

@@ -13,6 +13,7 @@ use super::outcome::{ExecError, failed};
 use super::surplus;
 use super::throttle::{Turn, health};
 use super::tool_code;
+use super::traced;
 use crate::clock::Boot;
 use crate::ledger::{Contract, Found, LookupResult, Record};
 use crate::payload::Payload;
@@ -38,10 +39,12 @@ pub(super) async fn ask(
     Inquiry { op, call, record }: Inquiry<'_>,
 ) -> Option<Result<LookupResult<Payload>, ToolError>> {
     let began = core.now();
+    let call = &Call { trace: traced::lookup(op, began), ..call.clone() };
     let spec = op.tool.spec();
     let within = spec.lookups.timeout.unwrap_or(spec.retry.attempt_timeout);
     let found = tool_code::run(core, within, "the lookup timed out", || op.tool.reconcile(call)).await?;
     count!(core.meter, LOOKUPS of &op.tenant, op.name(), found.as_ref().map_or("no answer", LookupResult::name));
+    traced::looked_up(core, op, began, &found);
     if let Some(record) = record {
         contact::looked_up(core, (op, record), began, &found).await;
     }

@@ -88,6 +88,7 @@ mod throttle;
 mod tool_code;
 mod tool_result;
 mod toolless;
+mod traced;
 mod unattended;
 mod undo;
 mod unfinished;

@@ -17,6 +17,7 @@ use crate::ledger::{
 use crate::payload::{Payload, Stored};
 use crate::store::{Contact, OrderingKey};
 use crate::tool::{Prepared, ToolSpec};
+use crate::trace::TraceContext;
 
 /// The longest wait of a call inside a workflow's task. For a longer wait the run is parked and holds no memory.
 pub(super) const LONG_WAIT: Duration = Duration::from_secs(5);
@@ -41,6 +42,8 @@ pub(crate) struct Operation {
     over: Option<Arc<AtomicBool>>,
     /// True if the key is the operation's place in one run, so that no other caller requests it.
     unshared: bool,
+    /// The span of the run. `None` for a call outside of runs.
+    trace: Option<TraceContext>,
     /// True if the operation was rebuilt from its record, because its caller is gone.
     pub(super) rebuilt: bool,
     /// The reason why a rebuilt operation has no usable tool. Only evidence or a person can settle it.
@@ -125,6 +128,8 @@ pub(crate) struct Asker {
     pub(crate) over: Option<Arc<AtomicBool>>,
     /// True if the key is the call's place in the run.
     pub(crate) unshared: bool,
+    /// The span of the run. `None` for a call outside of runs.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 impl Operation {
@@ -148,7 +153,7 @@ impl Operation {
         Requested { request, hash }: Requested,
         asker: Asker,
     ) -> Self {
-        let Asker { owner, approval, lane, purse, deadline, over, unshared } = asker;
+        let Asker { owner, approval, lane, purse, deadline, over, unshared, trace } = asker;
         let (tenant, slot) = (tenant.clone(), Mutex::default());
         let (rebuilt, gone) = (false, None);
         Self {
@@ -165,11 +170,18 @@ impl Operation {
             deadline,
             over,
             unshared,
+            trace,
             rebuilt,
             gone,
             slot,
             contact: Mutex::default(),
         }
+    }
+
+    /// The span within which the operation's attempts and lookups are: that of its run, or one that stands for the operation itself.
+    pub(super) fn trace(&self) -> TraceContext {
+        let own = || TraceContext::first(&[self.tenant.as_str().as_bytes(), self.key.as_str().as_bytes()]);
+        self.trace.unwrap_or_else(own)
     }
 
     /// The name of the tool.
@@ -193,6 +205,7 @@ impl Operation {
             deadline: self.deadline,
             over: self.over.clone(),
             unshared: self.unshared,
+            trace: self.trace,
             rebuilt: self.rebuilt,
             gone: self.gone.clone(),
             slot: Mutex::default(),
@@ -216,6 +229,7 @@ impl Operation {
             deadline: None,
             over: None,
             unshared: false,
+            trace: None,
             rebuilt: true,
             gone: None,
             slot: Mutex::default(),

@@ -21,6 +21,7 @@ use super::pending::{self, Accepted};
 use super::seal::{Known, refuse, seal};
 use super::surplus;
 use super::throttle::{Pass, Turn, health};
+use super::traced;
 use crate::clock::{Boot, Timestamp};
 use crate::id::{Fence, QuestionId};
 use crate::ledger::resolve::{self, Looked, Next, Why};
@@ -39,11 +40,13 @@ pub(super) async fn reconcile(
     ambiguous: Ambiguous,
     leave: impl Fn() -> bool,
 ) -> Result<Fate, ExecError> {
+    let before = ambiguous.record.clone();
     let Some(mut search) = Search::adopt(core, op, ambiguous).await? else { return Ok(Fate::Changed) };
     core.ceased.note(&search.record, search.cut);
     let next = search.next(search.known(Looked::NotYet, search.remaining().is_zero(), leave()));
     let (attempt, external_ref) = (search.record.attempts, search.record.external_ref.as_deref());
     log_call!(info, op, next = next.name(), attempt, external_ref, "call outcome unknown, reconciling");
+    traced::lost(core, op, &before);
     count!(core.meter, AMBIGUOUS of &op.tenant, op.name());
     let fate = settle(&mut search, leave).await?;
     fate.note(core, op);

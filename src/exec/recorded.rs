@@ -9,8 +9,9 @@ use super::operation::{Asker, Gone, Operation, Requested};
 use super::outcome::{ExecError, failed};
 use crate::ledger::{Contract, ContractClass, Divergence, ErrorKind, Record, Retention, RetryPolicy};
 use crate::payload::{DigestKey, Payload, PayloadError};
-use crate::store::StoreError;
+use crate::store::{Store as _, StoreError};
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec};
+use crate::trace::TraceContext;
 
 /// The operation of a record, with its tool.
 ///
@@ -27,7 +28,8 @@ pub(super) async fn recorded(
         let request = core.load(&record.tenant, &record.request).await?;
         let declared = core.declaration(record).await.map_err(|source| failed(&record.key, source))?;
         let prepared = core.registry.stored(&*tool, &request, declared.input_version)?;
-        let asker = Asker { owner: record.owner.clone(), ..Asker::default() };
+        let trace = trace_of(core, record).await?;
+        let asker = Asker { owner: record.owner.clone(), trace, ..Asker::default() };
         let request = Requested::recorded(core, record, &*prepared).await?;
         Ok::<_, ExecError>(Operation::of(&record.tenant, prepared, record.key.clone(), request, asker))
     };
@@ -41,6 +43,13 @@ pub(super) async fn recorded(
         }
         Err(unreadable) => Ok(Err(Gone::Unreadable(unreadable.to_string()))),
     }
+}
+
+/// The span of the record's run, if it has one.
+pub(super) async fn trace_of(core: &Core, record: &Record) -> Result<Option<TraceContext>, ExecError> {
+    let Some(run) = record.owner.run else { return Ok(None) };
+    let run = core.group.run_find(&record.tenant, run).await.map_err(|source| failed(&record.key, source))?;
+    Ok(run.map(|run| run.trace()))
 }
 
 /// The operation of a record without its tool. It can be settled by evidence, and a person can be asked about it.

@@ -39,7 +39,7 @@ impl Seals for Sealing {
     }
 
     fn took_place(self: Box<Self>, seal: Change) {
-        durable::note(&seal, &self.note.core.meter); // it was written past the queue, which notes all other changes
+        durable::note(&seal, &self.note.core.meter, &self.note.core.spans); // it was written past the queue, which notes all other changes
         if let Some((sealed, record)) = seal.record.zip(self.note.record().as_mut()) {
             *record = sealed;
         }

@@ -8,6 +8,7 @@ use super::core::Core;
 use super::escalate;
 use super::operation::{Asker, Operation};
 use super::outcome::{ExecError, Outcome, admitted, failed, refused};
+use super::recorded::trace_of;
 use super::request::Wait;
 use crate::id::{QuestionId, RunId};
 use crate::ledger::{Due, Event, FinalState, Found, OperationKey, Owner, Record, State, Undone, apply, due};
@@ -168,7 +169,8 @@ async fn compensation(
     let prepared = core.registry.hand_out(undo.with(request(core, record, surplus).await?)?);
     let key = stable_key(&*prepared)?.ok_or_else(|| refused(&record.key, Refusal::Stale))?; // there always is one
     let owner = Owner { run: record.owner.run, turn: record.owner.turn, ..Owner::default() };
-    let asker = Asker { owner, ..Asker::default() };
+    let trace = trace_of(core, record).await?;
+    let asker = Asker { owner, trace, ..Asker::default() };
     Operation::prepare(core, &record.tenant, prepared, key.render()?, asker).await.map(Some)
 }
 

@@ -259,6 +259,12 @@ impl EngineBuilder {
         self.with(|executor| executor.messages(consumer, retention))
     }
 
+    /// Sets the receiver of the spans of runs, steps and calls. Without it no spans are made, and tools still pass the trace on. See
+    /// [`crate::trace`].
+    pub fn spans(self, sink: impl crate::trace::SpanSink) -> Self {
+        self.with(|executor| executor.spans(sink))
+    }
+
     /// Sets the recorder of metrics, and their labels. Without it no metrics are recorded. See [`crate::metrics`].
     #[cfg(feature = "metrics")]
     pub fn metrics(self, metrics: crate::metrics::Metrics) -> Self {

@@ -223,7 +223,8 @@ fn asker(live: &Live, turn: u32, open: &Open, approval: Option<Box<Approval>>) -
     let over = Some(live.over.clone());
     let approval = approval.map(|approval| *approval);
     let (purse, deadline) = (live.purse(), live.deadline());
-    Asker { owner, approval, lane: Some(live.lane), purse, deadline, over, ..Asker::default() }
+    let (lane, trace) = (Some(live.lane), Some(live.trace));
+    Asker { owner, approval, lane, purse, deadline, over, trace, ..Asker::default() }
 }
 
 /// A tool with a key is identified by it: two equal calls are one effect. Without one, two calls are two.

@@ -299,6 +299,7 @@ impl Ctx {
             Err(error) => return Err(self.live.shown(open, error).await),
         };
         self.live.checkpoint(&open.identity, hash, payload).await;
+        self.live.trace_step(&open);
         open.close();
         Ok(value)
     }

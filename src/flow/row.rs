@@ -8,6 +8,7 @@ use crate::id::{RunId, RunNumber, Tenant};
 use crate::ledger::RequestHash;
 use crate::payload::Stored;
 use crate::store::{InQueue, Run, RunState, WaitsOn};
+use crate::trace::TraceContext;
 
 /// The values with which a run's row begins.
 pub(super) struct NewRow<'a> {
@@ -21,6 +22,8 @@ pub(super) struct NewRow<'a> {
     pub(super) deadline: Option<Deadline>,
     pub(super) input: Stored,
     pub(super) input_hash: RequestHash,
+    /// The place of the caller in its trace.
+    pub(super) traceparent: Option<TraceContext>,
 }
 
 impl NewRow<'_> {
@@ -44,6 +47,7 @@ impl NewRow<'_> {
             base: 0,
             turn: 1,
             deadline: self.deadline.and_then(|deadline| deadline.of_run_begun(now)),
+            traceparent: self.traceparent,
             created_at: now,
             updated_at: now,
         }

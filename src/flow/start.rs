@@ -24,6 +24,7 @@ use crate::ledger::{RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::store::{Change, InQueue, OrderingKey, Refusal, Run, Store as _, Ticket, Verdict};
 use crate::tool::canonical;
+use crate::trace::TraceContext;
 
 pub(super) type Canonical = dyn Fn(Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> + Send + Sync;
 
@@ -38,6 +39,7 @@ pub struct StartRun<O> {
     pub(super) reject: bool,
     pub(super) choice: Choice,
     pub(super) deadline: Option<Deadline>,
+    pub(super) traceparent: Option<TraceContext>,
     pub(super) _output: PhantomData<fn() -> O>,
 }
 
@@ -57,6 +59,7 @@ impl<O> StartRun<O> {
             reject: false,
             choice: Choice::default(),
             deadline: None,
+            traceparent: None,
             _output: PhantomData,
         }
     }
@@ -113,6 +116,16 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
     /// The same, by the instant (UTC).
     pub fn deadline_at(mut self, at: Timestamp) -> Self {
         self.deadline = Some(Deadline::At(at));
+        self
+    }
+
+    /// Makes the run a span of its caller's trace, which the run's calls pass on to their providers
+    /// ([`Call::traceparent`](crate::tool::Call::traceparent)). Without it the run has a trace of its own.
+    ///
+    /// # Crash
+    /// The context is durable with the run: whoever takes the run over continues the trace.
+    pub fn traceparent(mut self, caller: TraceContext) -> Self {
+        self.traceparent = Some(caller);
         self
     }
 
@@ -176,7 +189,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
 
     /// The run to be started, or the error that prevents it.
     pub(super) async fn checked(self) -> Result<(Arc<Inner>, NewRun), RunError> {
-        let Self { inner, tenant, workflow, input, key, reject, choice, deadline, .. } = self;
+        let Self { inner, tenant, workflow, input, key, reject, choice, deadline, traceparent, .. } = self;
         let workflow = workflow?;
         // Under a key of the engine's, such as that of a child or a tick, that child or tick would not begin.
         if key.as_deref().is_some_and(|key| key.starts_with(OWN)) {
@@ -186,7 +199,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
         let input = input?.within(&inner.core.limits)?;
         let deadline = deadline.or(workflow.deadline);
-        let new = NewRun { tenant, workflow, queue, deadline, input, key, reject };
+        let new = NewRun { tenant, workflow, queue, deadline, traceparent, input, key, reject };
         Ok((inner, new))
     }
 }
@@ -197,6 +210,7 @@ pub(super) struct NewRun {
     workflow: Registered,
     queue: Option<Box<InQueue>>,
     deadline: Option<Deadline>,
+    traceparent: Option<TraceContext>,
     input: Payload,
     key: Option<String>,
     reject: bool,
@@ -228,6 +242,7 @@ impl NewRun {
             deadline: self.deadline,
             input: stored,
             input_hash: RequestHash::of(self.workflow.name.as_str(), &self.input),
+            traceparent: self.traceparent,
         };
         let run = Box::new(row.at(core, now));
         let mut change = core.change(lane).run(run.clone());

@@ -13,6 +13,7 @@ use crate::clock::Timestamp;
 use crate::id::{DeclarationId, Fence, Name, QuestionId, RecordId, RunId, RunNumber, Tenant};
 use crate::ledger::{Approval, Basis, EffectClass, ErrorKind, OperationKey, Reason, RequestHash, Scopes};
 use crate::payload::{DigestKey, Payload, Stored};
+use crate::trace::TraceContext;
 
 /// The row of a declared table.
 pub(in crate::store) trait Declared: Sized + Send {
@@ -182,6 +183,7 @@ cells! { Text by text:
     OperationKey: |key| key.text().into(), |text| Some(Self::stored(text));
     Stored: |stored| stored.column().into(), Self::from_column;
     Payload: |payload| payload.text().into(), |text| Some(Self::stored(text));
+    TraceContext: |context| Arc::<str>::from(context.to_string()).into(), |text| text.parse().ok();
     ErrorKind: |kind| kind.name().into(), Self::named;
     Answer: |answer| as_json(answer).into(), |text| serde_json::from_str(text).ok();
     Box<Approval>: |approval| as_json(approval).into(), |text| serde_json::from_str(text).ok();

@@ -9,9 +9,24 @@ use super::{Change, Question, QuestionKind, Run, RunState, WaitsOn};
 use crate::ledger::{Record, State};
 use crate::meter::Meter;
 use crate::payload::Payload;
+use crate::trace::{Span, SpanKind, Spans, TraceContext};
 
-/// Logs and counts what has become durable with a change.
-pub(crate) fn note(change: &Change, meter: &Meter) {
+/// The places to which a store reports what has become durable.
+#[derive(Clone, Debug)]
+pub(crate) struct Reports {
+    pub(crate) meter: Meter,
+    pub(crate) spans: Spans,
+}
+
+impl Reports {
+    /// The reports of a store without an engine: none.
+    pub(crate) fn off() -> Self {
+        Self { meter: Meter::off(), spans: Spans::default() }
+    }
+}
+
+/// Logs, counts and traces what has become durable with a change.
+pub(crate) fn note(change: &Change, meter: &Meter, spans: &Spans) {
     if let Some(record) = &change.record {
         note_state(change, record, meter);
     }
@@ -19,7 +34,9 @@ pub(crate) fn note(change: &Change, meter: &Meter) {
         note_question(change, question, meter);
     }
     if let Some(run) = &change.run {
-        note_run(change, run, meter);
+        if let Some(event) = note_run(change, run, meter) {
+            spans.record(run.trace(), |context| span(context, run, event));
+        }
     }
 }
 
@@ -86,7 +103,8 @@ fn note_question(change: &Change, question: &Question, meter: &Meter) {
     }
 }
 
-fn note_run(change: &Change, run: &Run, meter: &Meter) {
+/// Logs and counts the new state of a run. Returns the state in which the run has ended.
+fn note_run(change: &Change, run: &Run, meter: &Meter) -> Option<&'static str> {
     let Run { tenant, id, workflow, .. } = run;
     let is_in_lane = change.lane.is_some();
     let event = match &run.state {
@@ -100,7 +118,7 @@ fn note_run(change: &Change, run: &Run, meter: &Meter) {
             "started"
         }
         // In its lane an active run only turns a page of its own.
-        RunState::Active if is_in_lane => return,
+        RunState::Active if is_in_lane => return None,
         RunState::Active => {
             tracing::debug!(%tenant, run = %id, %workflow, worker = %run.fence, deaths = run.deaths, "run resumed");
             "resumed"
@@ -133,12 +151,32 @@ fn note_run(change: &Change, run: &Run, meter: &Meter) {
                 "failed"
             }
         }
-        RunState::Succeeded { .. } | RunState::Failed { .. } | RunState::Expired { .. } => return,
+        RunState::Succeeded { .. } | RunState::Failed { .. } | RunState::Expired { .. } => return None,
     };
     count!(meter, RUNS of tenant, workflow.as_str(), event);
-    if run.state.is_final() {
-        let took = run.created_at.until(run.updated_at).as_secs_f64();
-        observe!(took; meter, RUN_SECONDS of tenant, workflow.as_str(), event);
+    if !run.state.is_final() {
+        return None;
+    }
+    let took = run.created_at.until(run.updated_at).as_secs_f64();
+    observe!(took; meter, RUN_SECONDS of tenant, workflow.as_str(), event);
+    Some(event)
+}
+
+/// The span of a run that has ended.
+fn span(context: TraceContext, run: &Run, event: &'static str) -> Span {
+    Span {
+        context,
+        parent: run.traceparent.map(|caller| caller.span),
+        kind: SpanKind::Run,
+        name: run.workflow.to_string(),
+        began: run.created_at,
+        ended: run.updated_at,
+        failure: (event != "succeeded").then(|| event.to_owned()),
+        fields: vec![
+            ("tenant", run.tenant.to_string()),
+            ("run", run.id.to_string()),
+            ("worker", run.fence.to_string()),
+        ],
     }
 }
 

@@ -15,10 +15,10 @@ use tokio::sync::{Notify, oneshot};
 
 pub(crate) use self::queue::Held;
 use self::queue::{Entry, FLUSH_AT, Queue};
+use super::durable::Reports;
 use super::outage::{Outage, Side};
 use super::{Change, OrderingKey, Refusal, Store, StoreError, StoreFuture, Verdict, durable};
 use crate::clock::SharedClock;
-use crate::meter::Meter;
 use crate::panics::{caught, quietly};
 
 /// The length of a tick. A change that nobody waits for goes out at the second tick that finds it: it is at most two
@@ -45,7 +45,7 @@ struct Shared {
     store: Arc<dyn Store>,
     clock: SharedClock,
     outage: Arc<Outage>,
-    meter: Meter,
+    reports: Reports,
     queue: Mutex<Queue>,
     /// Wakes the writer task.
     work: Notify,
@@ -95,7 +95,7 @@ impl Group {
     /// Starts the writer task, which does all writing to `store` from now on.
     pub fn new(store: Arc<dyn Store>, clock: SharedClock) -> Self {
         let outage = Arc::new(Outage::by(clock.clone()));
-        Self::reporting(store, clock, outage, Meter::off())
+        Self::reporting(store, clock, outage, Reports::off())
     }
 
     /// The same for an engine: the log has each outage once, also of a store that reports by itself when its database is
@@ -104,13 +104,13 @@ impl Group {
         store: Arc<dyn Store>,
         clock: SharedClock,
         outage: Arc<Outage>,
-        meter: Meter,
+        reports: Reports,
     ) -> Self {
         let shared = Arc::new(Shared {
             store,
             clock,
             outage,
-            meter,
+            reports,
             queue: Mutex::default(),
             work: Notify::new(),
             room: Notify::new(),
@@ -372,7 +372,7 @@ impl Shared {
                 .iter()
                 .zip(&answers)
                 .filter(|(_, answer)| durable(answer))
-                .for_each(|(change, _)| durable::note(change, &self.meter));
+                .for_each(|(change, _)| durable::note(change, &self.reports.meter, &self.reports.spans));
         });
         for (done, answer) in waiting.drain(..).zip(answers) {
             let _ = done.send(answer); // nobody may be waiting
@@ -409,8 +409,8 @@ impl Shared {
                 Ok(written) => {
                     self.outage.answered(Side::Write);
                     let took = begun.until(self.clock.boot());
-                    observe!(took.as_secs_f64(); self.meter, WRITE_SECONDS);
-                    observe!(f64::from(u32::try_from(changes.len()).unwrap_or(u32::MAX)); self.meter, WRITE_CHANGES);
+                    observe!(took.as_secs_f64(); self.reports.meter, WRITE_SECONDS);
+                    observe!(f64::from(u32::try_from(changes.len()).unwrap_or(u32::MAX)); self.reports.meter, WRITE_CHANGES);
                     return Ok(merge(verdicts, written));
                 }
                 Err(error) => error,

@@ -61,6 +61,8 @@ migrations! {
     16 "run_state" in "0016_run_state.sql", from 9;
     // No engine reads the views.
     17 "views" in "0017_views.sql", from 9;
+    // The runs of an older engine have traces of their own.
+    18 "trace" in "0018_trace.sql", from 9;
 }
 
 /// The schema version of this build.

@@ -7,6 +7,7 @@ use crate::id::{Fence, Name, RunId, RunNumber, Tenant};
 use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
 use crate::store::Turns;
+use crate::trace::TraceContext;
 
 /// A run: one execution of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,10 +51,21 @@ pub struct Run {
     pub turn: u32,
     /// The deadline: the instant at which the run is cancelled if it has not ended.
     pub deadline: Option<Timestamp>,
+    /// The caller's place in its trace, within which the run is a span. `None`: the run has a trace of its own.
+    pub traceparent: Option<TraceContext>,
     /// The instant at which the run was started.
     pub created_at: Timestamp,
     /// The instant of the last change of this row.
     pub updated_at: Timestamp,
+}
+
+impl Run {
+    /// The span of the run: in the trace of its caller, or the first one of a trace of its own. Every process derives the same one.
+    pub(crate) fn trace(&self) -> TraceContext {
+        let parts = [self.tenant.as_str().as_bytes(), &self.number.0.to_be_bytes(), &self.id.0.to_be_bytes()];
+        let own = TraceContext::first(&parts);
+        self.traceparent.map_or(own, |caller| TraceContext { span: own.span, ..caller })
+    }
 }
 
 /// The queue of a run, and the place of the run in it.

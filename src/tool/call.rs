@@ -9,6 +9,7 @@ use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::ledger::{Declaration, OperationKey};
 use crate::store::StoreError;
+use crate::trace::TraceContext;
 
 /// One attempt, or one lookup, as the tool sees it. A clone is the same attempt; once the attempt is over it notes
 /// nothing more.
@@ -23,6 +24,8 @@ pub struct Call {
     pub(crate) attempt: u32,
     pub(crate) external_ref: Option<String>,
     pub(crate) first_sent: Option<Timestamp>,
+    /// The span of the attempt or of the lookup.
+    pub(crate) trace: TraceContext,
     /// The note of the attempt. Absent during a lookup, which notes nothing.
     pub(crate) noting: Option<Arc<dyn Noting>>,
 }
@@ -73,6 +76,19 @@ impl Call {
     /// `None` if the instant is not known: before anything is sent, and while the ledger may be older than the world.
     pub fn first_sent(&self) -> Option<Timestamp> {
         self.first_sent
+    }
+
+    /// The span of this attempt or lookup, for the header `traceparent` of the request: so the provider's work stands in the trace of
+    /// the run, also when another process takes the run over.
+    ///
+    /// ```
+    /// # use counterfoil::tool::Call;
+    /// # fn request(http: &reqwest::Client, call: &Call) -> reqwest::RequestBuilder {
+    /// http.post("https://bank.example/payments").header("traceparent", call.traceparent().to_string())
+    /// # }
+    /// ```
+    pub fn traceparent(&self) -> TraceContext {
+        self.trace
     }
 
     /// The instant before which a request of this attempt must have left: the earliest of the attempt's timeout, the

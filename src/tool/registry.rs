@@ -353,6 +353,11 @@ impl Registry {
         self.find(&Undo::name(tool))?.typed().downcast_ref()
     }
 
+    /// True if this tool undoes the effects of another one.
+    pub(crate) fn undoes(&self, tool: &str) -> bool {
+        self.find(tool).is_some_and(|tool| tool.typed().is::<Undo>())
+    }
+
     /// The policy that says when the effects of this tool are undone, if it can undo them.
     pub(crate) fn policy_of(&self, tool: &str) -> Option<&Compensation> {
         self.find(tool)?.spec().compensation.as_ref()

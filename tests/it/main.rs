@@ -25,5 +25,6 @@ mod sim;
 mod store;
 mod tidy;
 mod tool;
+mod trace;
 mod wire;
 mod world;

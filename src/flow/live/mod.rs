@@ -33,6 +33,7 @@ use super::replay::Replay;
 use crate::exec::{Core, Purse};
 use crate::id::{RunId, RunName, RunNumber, Tenant};
 use crate::store::{CANCEL, OrderingKey, Run};
+use crate::trace::TraceContext;
 
 /// One activation of a run.
 pub(super) struct Live {
@@ -40,6 +41,8 @@ pub(super) struct Live {
     pub(super) tenant: Tenant,
     pub(super) id: RunId,
     number: RunNumber,
+    /// The span of the run.
+    pub(super) trace: TraceContext,
     pub(super) lane: OrderingKey,
     pub(super) waker: Arc<RunWaker>,
     /// The turn number under which everything outside of loops is recorded.
@@ -81,6 +84,7 @@ impl Live {
             tenant: run.tenant.clone(),
             id: run.id,
             number: run.number,
+            trace: run.trace(),
             lane,
             core,
             waker: Arc::default(),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Live;
 use super::state::{Counter, Wait};
+use crate::clock::Timestamp;
 use crate::flow::again::AGAIN;
 use crate::flow::failure::{Failure, misuse};
 use crate::flow::identity::{Identity, Kind};
@@ -19,6 +20,8 @@ pub(in crate::flow) struct Open {
     pub(in crate::flow) identity: Identity,
     ordinal: bool,
     done: AtomicBool,
+    /// The instant of the opening, if spans are made.
+    pub(in crate::flow) began: Option<Timestamp>,
 }
 
 impl Open {
@@ -136,7 +139,8 @@ impl Live {
         state.open_calls += usize::from(kind == Kind::Call);
         drop(state);
         let identity = Identity { turn, kind, name: name.to_owned(), id };
-        Ok(Open { live: self.clone(), identity, ordinal, done: AtomicBool::new(false) })
+        let began = self.core.spans.is_on().then(|| self.core.now());
+        Ok(Open { live: self.clone(), identity, ordinal, done: AtomicBool::new(false), began })
     }
 
     /// Marks that one of the open futures waits for something that is not its own work.

@@ -1,13 +1,15 @@
 //! The writes that an activation queues for the store: checkpoints, and new states of the run's row.
 
 use super::Live;
+use super::open::Open;
 use crate::exec::ExecError;
-use crate::flow::identity::Identity;
+use crate::flow::identity::{Identity, Kind};
 use crate::ledger::RequestHash;
 use crate::payload::{Payload, Stored};
 use crate::store::{
     Change, PastStep, PublishedValue, Run, Step, StepKind, Store as _, StoreError, Ticket, Verdict,
 };
+use crate::trace::{Span, SpanKind};
 
 impl Live {
     /// Queues a checkpoint. If the write is refused later, its lane stops the run.
@@ -110,6 +112,29 @@ impl Live {
         let value = Stored::Inline(Payload::stored("null"));
         let step = self.step(&mark, StepKind::Adopted, Some(input), value);
         drop(self.core.group.submit(self.core.change(Some(self.lane)).step(step)));
+    }
+
+    /// Tells of a step that this activation has made.
+    pub(in crate::flow) fn trace_step(&self, open: &Open) {
+        let Some(began) = open.began.filter(|_| open.identity.kind == Kind::Step) else { return };
+        let identity = &open.identity;
+        let place = identity.place();
+        let context = self.trace.within(&[b"step", &identity.turn.to_be_bytes(), place.as_bytes()]);
+        self.core.spans.record(context, |context| Span {
+            context,
+            parent: Some(self.trace.span),
+            kind: SpanKind::Step,
+            name: identity.name.clone(),
+            began,
+            ended: self.core.now(),
+            failure: None,
+            fields: vec![
+                ("tenant", self.tenant.to_string()),
+                ("run", self.id.to_string()),
+                ("step", place.clone()),
+                ("worker", self.core.fence.to_string()),
+            ],
+        });
     }
 
     fn put(&self, identity: &Identity, hash: Option<RequestHash>, value: Payload) {

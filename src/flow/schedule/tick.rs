@@ -153,6 +153,7 @@ impl Inner {
             deadline: workflow.deadline,
             input: schedule.input.clone(),
             input_hash: RequestHash::of(workflow.name.as_str(), &input),
+            traceparent: None,
         };
         Ok(Fate::Begins(Box::new(row.at(&self.core, tick.now))))
     }

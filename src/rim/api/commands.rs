@@ -3,7 +3,7 @@
 
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -47,10 +47,15 @@ fn told(sent: Sent) -> Response {
 
 pub(super) async fn start(
     Extension(client): Extension<TenantClient>,
+    headers: HeaderMap,
     write: Write<Start>,
 ) -> Result<(StatusCode, Json<RunStatus>), Failed> {
     let Start { workflow, input, .. } = &write.body;
-    let run = client.run_named(workflow, input.clone()).key(&write.key).start().await?;
+    let start = client.run_named(workflow, input.clone()).key(&write.key);
+    // W3C Trace Context: a header that cannot be read is ignored, and begins a new trace.
+    let caller = headers.get("traceparent").and_then(|text| text.to_str().ok()?.parse().ok());
+    let start = if let Some(caller) = caller { start.traceparent(caller) } else { start };
+    let run = start.start().await?;
     write.log("start", run.id());
     Ok((StatusCode::CREATED, Json(run.status().await?)))
 }

@@ -153,6 +153,7 @@ impl Sample {
             base: 0,
             turn: 1,
             deadline: None,
+            traceparent: None,
             created_at: Timestamp(1_000),
             updated_at: Timestamp(1_000),
         }

@@ -15,11 +15,12 @@ table! { Run in "run", Moves by (id) with (tenant) {
     state [state number, wake_at number, waits_on number, outcome text],
     fence, revision, deaths, created_at fixed, updated_at, unsettled, number fixed, base, turn,
     queue [queue text, queue_key text, priority number, admitted_at number],
-    deadline
+    deadline, traceparent fixed
 } }
 
 impl Row for Run {
-    /// The form of a run that has been in no loop and in no queue, has no deadline, and has not gone on as new. The
+    /// The form of a run that has been in no loop and in no queue, has no deadline and no caller with a trace, and has not
+    /// gone on as new. The
     /// number of a turn only rises, and a queue and a deadline are never taken back, so the row never had other values
     /// in these columns.
     const FORMS: &'static [Form] = &[&[
@@ -30,10 +31,15 @@ impl Row for Run {
         ("priority", "NULL"),
         ("admitted_at", "NULL"),
         ("deadline", "NULL"),
+        ("traceparent", "NULL"),
     ]];
 
     fn has(&self, _: usize) -> bool {
-        self.base == 0 && self.turn == 1 && self.queue.is_none() && self.deadline.is_none()
+        self.base == 0
+            && self.turn == 1
+            && self.queue.is_none()
+            && self.deadline.is_none()
+            && self.traceparent.is_none()
     }
 
     /// The key by which batches are sorted: the start key for a new run, the id for the others.

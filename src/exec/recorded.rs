@@ -28,8 +28,8 @@ pub(super) async fn recorded(
         let declared = core.declaration(record).await.map_err(|source| failed(&record.key, source))?;
         let prepared = core.registry.stored(&*tool, &request, declared.input_version)?;
         let asker = Asker { owner: record.owner.clone(), ..Asker::default() };
-        let request = Requested::recorded(core, record, &*prepared).await?;
-        Ok::<_, ExecError>(Operation::of(&record.tenant, prepared, record.key.clone(), request, asker))
+        let request = Requested::recorded(core, record, prepared).await?;
+        Ok::<_, ExecError>(request.under(record.key.clone(), asker))
     };
     match rebuilt.await {
         Ok(mut op) => {

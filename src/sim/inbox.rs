@@ -110,7 +110,8 @@ impl Database {
         let processed = standing_still(async {
             let open = held.open()?;
             let connection = &mut open.connection;
-            let processed = inbox::process_in(connection, inbox::END, delivery, within, work).await?;
+            let taken = inbox::Taken { delivery, end: inbox::END };
+            let processed = inbox::process_in(connection, taken, within, work).await?;
             let events = open.events(within.clock).await?;
             Ok::<_, TransactionError<Unseen>>((open, processed, events))
         });

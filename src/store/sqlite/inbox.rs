@@ -143,7 +143,7 @@ impl Sqlite {
             Some(_) => END,
         };
         let connection = &mut writer.connection;
-        let processed = process_in(connection, end, delivery, within, work).await?;
+        let processed = process_in(connection, Taken { delivery, end }, within, work).await?;
         if let Some(along) = &delivery.along {
             if processed.is_ok()
                 && let Some(refusal) = commit::admit(connection, along).await.map_err(|e| failure(&e))?
@@ -249,12 +249,19 @@ pub(crate) async fn became(
         .await
 }
 
+/// A message that was taken in the open transaction.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken<'a> {
+    pub(crate) delivery: &'a Delivery,
+    /// The statement that records the end of the message.
+    pub(crate) end: &'static str,
+}
+
 /// Runs `work` in the transaction that has taken the message, unless the version is outdated, and records the end of
 /// the message.
 pub(crate) async fn process_in(
     connection: &mut SqliteConnection,
-    end: &'static str,
-    delivery: &Delivery,
+    Taken { delivery, end }: Taken<'_>,
     within: Within<'_>,
     work: Work<'_, SqliteConnection, Payload>,
 ) -> Transacted<Result<Unseen, Known>> {

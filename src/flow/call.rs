@@ -304,14 +304,15 @@ async fn carried_out(
         let op = requester.op.clone();
         let carried = {
             let _resting = open.rest();
-            carry_out(&live.core, op.clone(), expect, Wait::ForOutcome).await
+            // Whatever comes after the first time may find a record.
+            let expected = std::mem::replace(&mut expect, Expect::Anything);
+            carry_out(&live.core, op.clone(), expected, Wait::ForOutcome).await
         };
         if let Some(policy) = lacks_approval(live, &op, &carried) {
             // Boxed because it is rare: every call would have to carry the room for it.
             if let Err(failure) = Box::pin(requester.ask(ctx, &open, &policy)).await {
                 return Err(live.shown(open, failure).await);
             }
-            expect = Expect::Anything;
             continue;
         }
         let Answered { outcome, found, .. } = match carried {
@@ -335,7 +336,6 @@ async fn carried_out(
                 let _waiting = open.wait(live::Wait::until(until));
                 let left = live.core.now().until(until);
                 live.waker.owning(live.core.clock.sleep(left)).await;
-                expect = Expect::Anything;
                 continue;
             }
             // Whoever answers finds the run by its record, or by the note that it uses another's.
@@ -348,10 +348,7 @@ async fn carried_out(
                 let message = "the run ended before this call began: nothing was sent";
                 return Err(open.failed(misuse(message)));
             }
-            Outcome::InProgress => {
-                expect = Expect::Anything;
-                continue;
-            }
+            Outcome::InProgress => continue,
             // A new build can mend it. Returned by the code, it would undo what this run did under that very key.
             Outcome::Conflict(diff) if is_own && !live.has_ended() => {
                 return ctx.block(QuestionKind::Diverged, conflict_with_itself(live, &op, &diff)).await;

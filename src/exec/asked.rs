@@ -12,7 +12,7 @@ use super::decided::decided;
 use super::declared::{Bound, Settling};
 use super::escalate;
 use super::hand_over::withdraw;
-use super::lookup::{self, Shown};
+use super::lookup::{self, Seen, Shown};
 use super::operation::{LONG_WAIT, Operation};
 use super::outcome::{ExecError, admitted, failed};
 use super::recorded::recorded;
@@ -128,14 +128,6 @@ pub(super) async fn follow(
             next(core, record, &asked, Seen { look, contract: &contract, shown: Shown::Unanswered }).await
         }
     }
-}
-
-/// A look that was made, and what it has shown.
-pub(super) struct Seen<'a> {
-    pub(super) look: &'a Look,
-    /// The contract that says when the next look is made.
-    pub(super) contract: &'a Contract,
-    pub(super) shown: Shown,
 }
 
 /// The next row of a look that has settled nothing.

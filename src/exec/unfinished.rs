@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::asked::Seen;
 use super::completion;
 use super::core::Core;
 use super::escalate;
 use super::hand_over::withdraw;
-use super::lookup::Shown;
+use super::lookup::{Seen, Shown};
 use super::outcome::{ExecError, admitted, failed};
 use super::recorded::recorded;
 use crate::ledger::resolve::Why;

@@ -17,7 +17,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use counterfoil::nonce::{Made, Nonce, NonceError, Nonces};
+use counterfoil::nonce::{Made, Nonce, NonceError, NonceRequest, Nonces};
 use counterfoil::{Executor, Tenant};
 use serde::{Deserialize, Serialize};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -59,9 +59,8 @@ impl Chat {
     async fn post(&self, author: String, draft: Draft) -> Result<Posted, NonceError> {
         let Draft { text, nonce, enforce_nonce } = draft;
         let (messages, by) = (&self.messages, author.clone());
-        let made = messages.once_in_transaction(&self.tenant, &author, nonce.as_ref(), enforce_nonce, |db| {
-            insert(db, by, text)
-        });
+        let sent = NonceRequest { author: &author, nonce: nonce.as_ref(), enforce: enforce_nonce };
+        let made = messages.once_in_transaction(&self.tenant, sent, |db| insert(db, by, text));
         made.await.map(Made::into_inner)
     }
 }

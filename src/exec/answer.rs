@@ -13,9 +13,11 @@ use super::resend;
 use super::result::{self, Fit, fit};
 use super::reviewed::open_review;
 use crate::id::{QuestionId, Tenant};
-use crate::ledger::{Event, Record, apply};
+use crate::ledger::{Event, Record, Review, apply};
 use crate::payload::Payload;
-use crate::store::{Change, Question, QuestionKind, Refusal, Resolution, Store as _, StoreError, Verdict};
+use crate::store::{
+    Change, Document, Question, QuestionKind, Refusal, Resolution, Store as _, StoreError, Verdict,
+};
 
 /// Answers an open question in a process without an engine. A question about a blocked run or a signal stays open:
 /// closed here, it would leave a run that nothing resumes, or a signal that nobody delivers.
@@ -32,70 +34,94 @@ pub(crate) async fn answer_alone(
         let reason = "its run goes on, or ends, with the answer: give it to the engine that carries the run";
         return Err(ExecError::Unanswerable { question: id, reason: reason.to_owned() });
     }
-    answer(core, tenant, id, said, |_, _| {}).await.map(drop)
+    Answerable::find(core, tenant, id, &said.resolution).await?.answer(core, said, |_, _| {}).await.map(drop)
 }
 
-/// Answers an open question. `also` adds further writes to the transaction of the answer. The returned question has no
-/// answer yet if the answer waits for a lookup, or if it asked for a lookup now; the lookup's consequences follow.
-///
-/// # Crash
-/// The answer and the record's new state are one transaction.
-pub(crate) async fn answer(
-    core: &Arc<Core>,
-    tenant: &Tenant,
-    id: QuestionId,
-    said: Said,
-    also: impl FnOnce(&mut Change, &Question),
-) -> Result<Question, ExecError> {
-    let unanswerable = |reason: &str| ExecError::Unanswerable { question: id, reason: reason.to_owned() };
-    let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
-    let found = core.group.escalation_find(tenant, id).await.map_err(store_failed)?;
-    let mut escalation = found.ok_or_else(|| unanswerable("there is none of that name"))?;
-    if escalation.answer.is_some() {
-        return Err(unanswerable("it has been answered"));
-    }
-    let resolution = &said.resolution;
-    if *resolution == Resolution::Withdrawn {
-        return Err(unanswerable("only the engine withdraws a question"));
-    }
-    if !escalation.kind.takes(resolution) {
-        let possible: Vec<_> = escalation.answers().iter().map(ToString::to_string).collect();
-        let reason = format!("it does not take `{}`. It takes {}", resolution.name(), possible.join("; "));
-        return Err(unanswerable(&reason));
-    }
-    let review = open_review(core, &escalation).await?;
-    // That an effect was undone by hand is a fact: anybody may say it, and nobody needs to decide any more.
-    if let Some((row, _)) = &review
-        && !matches!(resolution, Resolution::Undone(_))
-    {
-        return Err(unanswerable(&format!("its reviewers decide about it, under {:?}", row.id)));
-    }
-    let record = match escalation.record {
-        Some(record) => core.group.record_at(tenant, record).await.map_err(store_failed)?,
-        None => None,
-    };
-    if escalation.kind.is_about_call()
-        && let Some(record) = record
-    {
-        return about_call(core, escalation, record, said).await;
-    }
-    let (mut change, again) = consequences(core, &escalation, record, resolution).await?;
-    change.documents.extend(review.and_then(|(row, review)| withdrawn(row, &review, core.now())));
-    escalation.answer = Some(said.at(core.now()));
-    change = change.escalation(escalation.clone());
-    also(&mut change, &escalation);
-    match core.group.commit_one(change).await.map_err(store_failed)? {
-        Verdict::Admitted => {
-            if escalation.kind == QuestionKind::Unpublished {
-                core.group.events().notify_one();
-            }
-            if let Some(op) = again {
-                resend::begin(core, op);
-            }
-            Ok(escalation)
+/// An open question, with the rows that its answer concerns.
+pub(crate) struct Answerable {
+    asked: Question,
+    /// The record that the question is about.
+    record: Option<Record>,
+    /// The open review of what the question asks about.
+    review: Option<(Document, Review)>,
+}
+
+impl Answerable {
+    /// The question, if it is open and takes this resolution.
+    pub(crate) async fn find(
+        core: &Arc<Core>,
+        tenant: &Tenant,
+        id: QuestionId,
+        resolution: &Resolution,
+    ) -> Result<Self, ExecError> {
+        let unanswerable = |reason: &str| ExecError::Unanswerable { question: id, reason: reason.to_owned() };
+        let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
+        let found = core.group.escalation_find(tenant, id).await.map_err(store_failed)?;
+        let escalation = found.ok_or_else(|| unanswerable("there is none of that name"))?;
+        if escalation.answer.is_some() {
+            return Err(unanswerable("it has been answered"));
         }
-        Verdict::Refused(Refusal::Stale) => Err(unanswerable(MEANWHILE)),
-        Verdict::Refused(refusal) => Err(unanswerable(&refusal.to_string())),
+        if *resolution == Resolution::Withdrawn {
+            return Err(unanswerable("only the engine withdraws a question"));
+        }
+        if !escalation.kind.takes(resolution) {
+            let possible: Vec<_> = escalation.answers().iter().map(ToString::to_string).collect();
+            let reason =
+                format!("it does not take `{}`. It takes {}", resolution.name(), possible.join("; "));
+            return Err(unanswerable(&reason));
+        }
+        let review = open_review(core, &escalation).await?;
+        // That an effect was undone by hand is a fact: anybody may say it, and nobody needs to decide any more.
+        if let Some((row, _)) = &review
+            && !matches!(resolution, Resolution::Undone(_))
+        {
+            return Err(unanswerable(&format!("its reviewers decide about it, under {:?}", row.id)));
+        }
+        let record = match escalation.record {
+            Some(record) => core.group.record_at(tenant, record).await.map_err(store_failed)?,
+            None => None,
+        };
+        Ok(Self { asked: escalation, record, review })
+    }
+
+    /// Answers the question. `also` adds further writes to the transaction of the answer. The returned question has no
+    /// answer yet if the answer waits for a lookup, or if it asked for a lookup now; the lookup's consequences follow.
+    ///
+    /// # Crash
+    /// The answer and the record's new state are one transaction.
+    pub(crate) async fn answer(
+        self,
+        core: &Arc<Core>,
+        said: Said,
+        also: impl FnOnce(&mut Change, &Question),
+    ) -> Result<Question, ExecError> {
+        let Self { asked: mut escalation, record, review } = self;
+        if escalation.kind.is_about_call()
+            && let Some(record) = record
+        {
+            return about_call(core, escalation, record, said).await;
+        }
+        let id = escalation.id;
+        let unanswerable = |reason: &str| ExecError::Unanswerable { question: id, reason: reason.to_owned() };
+        let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
+        let (mut change, again) = consequences(core, &escalation, record, &said.resolution).await?;
+        change.documents.extend(review.and_then(|(row, review)| withdrawn(row, &review, core.now())));
+        escalation.answer = Some(said.at(core.now()));
+        change = change.escalation(escalation.clone());
+        also(&mut change, &escalation);
+        match core.group.commit_one(change).await.map_err(store_failed)? {
+            Verdict::Admitted => {
+                if escalation.kind == QuestionKind::Unpublished {
+                    core.group.events().notify_one();
+                }
+                if let Some(op) = again {
+                    resend::begin(core, op);
+                }
+                Ok(escalation)
+            }
+            Verdict::Refused(Refusal::Stale) => Err(unanswerable(MEANWHILE)),
+            Verdict::Refused(refusal) => Err(unanswerable(&refusal.to_string())),
+        }
     }
 }
 
@@ -163,14 +189,12 @@ async fn about_call(
                 Fit::Misfit(why) => return Err(unanswerable(&format!("{why}; nothing was changed"))),
             },
             (Resolution::DidNotHappen, Some(lookable)) => {
-                asked::deny(core, lookable, &record, asked.clone(), said.clone().at(core.now())).await?
+                lookable.deny(core, &record, asked.clone(), said.clone().at(core.now())).await?
             }
             (Resolution::DidNotHappen, None) if result::takes_lookup(core, &record, asked.kind).await? => {
                 result::wait(core, &record, asked, said.clone().at(core.now())).await?
             }
-            (Resolution::LookNow, Some(lookable)) => {
-                asked::look_now(core, lookable, &record, asked.clone()).await?
-            }
+            (Resolution::LookNow, Some(lookable)) => lookable.look_now(core, &record, asked.clone()).await?,
             (Resolution::LookNow, None) => {
                 return Err(unanswerable(
                     "it cannot be looked up: its tool is not here, or its contract has no lookup",

@@ -12,7 +12,7 @@ use super::decided::decided;
 use super::declared::{Bound, Settling};
 use super::escalate;
 use super::hand_over::withdraw;
-use super::lookup::{self, Shown};
+use super::lookup::{self, Seen, Shown};
 use super::operation::{LONG_WAIT, Operation};
 use super::outcome::{ExecError, admitted, failed};
 use super::recorded::recorded;
@@ -31,6 +31,58 @@ pub(super) struct Lookable {
 impl Lookable {
     fn contract(&self) -> &Contract {
         self.bound.contract(&self.op)
+    }
+
+    /// Takes the answer "it did not happen" to the question. The answer waits for the lookup, which is made at once.
+    /// `None` if a row has changed meanwhile.
+    ///
+    /// # Crash
+    /// The answer and the look that it waits for are one transaction. After a crash the next worker makes the look.
+    pub(super) async fn deny(
+        &self,
+        core: &Arc<Core>,
+        record: &Record,
+        mut asked: Question,
+        answer: Answer,
+    ) -> Result<Option<Question>, ExecError> {
+        let Ok(record) = apply(record, Event::AnswerWaits, core.fence, core.now()) else { return Ok(None) };
+        let look = self.at_once(core, &record, escalate::to_come(core, &record).await?);
+        asked.question = escalate::beside(&asked.question, &waits_for_lookup(&answer));
+        asked.waiting = Some(answer);
+        let change = core.change(None).record(record.clone()).escalation(asked.clone());
+        let change = change.look(look.clone());
+        Made { core, lookable: self, record: &record, look, asked }.at_once(change).await
+    }
+
+    /// Makes the look now, because a person asked for it. `None` if a row has changed meanwhile.
+    pub(super) async fn look_now(
+        &self,
+        core: &Arc<Core>,
+        record: &Record,
+        asked: Question,
+    ) -> Result<Option<Question>, ExecError> {
+        let there = escalate::to_come(core, record).await?;
+        if there.is_none() {
+            if let Some(answer) = asked.waits().cloned() {
+                return self.deny(core, record, asked, answer).await; // the look that the answer waits for was given up
+            }
+            let look = self.at_once(core, record, None);
+            let made = Made { core, lookable: self, record, look, asked };
+            made.look_up(Some(LONG_WAIT)).await?;
+            return Ok(Some(made.asked));
+        }
+        let look = self.at_once(core, record, there);
+        let change = core.change(None).look(look.clone());
+        Made { core, lookable: self, record, look, asked }.at_once(change).await
+    }
+
+    /// The row of a look that is made now, postponed like one that was due. If it has no answer, the pauses begin
+    /// again.
+    fn at_once(&self, core: &Core, record: &Record, there: Option<Look>) -> Look {
+        let unanswered = || Look::beside_question(record, Reason::Unanswered, core.now());
+        let there =
+            there.map_or_else(|| Look { revision: 0, ..unanswered() }, |look| Look { tries: 0, ..look });
+        there.taken_up(self.contract(), core.now())
     }
 }
 
@@ -73,7 +125,7 @@ pub(super) async fn follow(
         }
         None => {
             let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
-            next(core, record, &asked, look, (&contract, Shown::Unanswered)).await
+            next(core, record, &asked, Seen { look, contract: &contract, shown: Shown::Unanswered }).await
         }
     }
 }
@@ -83,63 +135,12 @@ async fn next(
     core: &Arc<Core>,
     record: &Record,
     asked: &Question,
-    look: &Look,
-    (contract, shown): (&Contract, Shown),
+    seen: Seen<'_>,
 ) -> Result<Option<Look>, ExecError> {
-    match look.reason {
-        Reason::Pending => unfinished::follow(core, record, asked, look, (contract, shown)).await,
-        _ => Ok(given_up(contract, record, look)),
+    match seen.look.reason {
+        Reason::Pending => unfinished::follow(core, record, asked, seen).await,
+        _ => Ok(given_up(seen.contract, record, seen.look)),
     }
-}
-
-/// Takes the answer "it did not happen" to a question that can be looked up. The answer waits for the lookup, which is
-/// made at once. `None` if a row has changed meanwhile.
-///
-/// # Crash
-/// The answer and the look that it waits for are one transaction. After a crash the next worker makes the look.
-pub(super) async fn deny(
-    core: &Arc<Core>,
-    lookable: &Lookable,
-    record: &Record,
-    mut asked: Question,
-    answer: Answer,
-) -> Result<Option<Question>, ExecError> {
-    let Ok(record) = apply(record, Event::AnswerWaits, core.fence, core.now()) else { return Ok(None) };
-    let look = at_once(core, lookable, &record, escalate::to_come(core, &record).await?);
-    asked.question = escalate::beside(&asked.question, &waits_for_lookup(&answer));
-    asked.waiting = Some(answer);
-    let change = core.change(None).record(record.clone()).escalation(asked.clone());
-    let change = change.look(look.clone());
-    Made { core, lookable, record: &record, look, asked }.at_once(change).await
-}
-
-/// Makes the look now, because a person asked for it. `None` if a row has changed meanwhile.
-pub(super) async fn look_now(
-    core: &Arc<Core>,
-    lookable: &Lookable,
-    record: &Record,
-    asked: Question,
-) -> Result<Option<Question>, ExecError> {
-    let there = escalate::to_come(core, record).await?;
-    if there.is_none() {
-        if let Some(answer) = asked.waits().cloned() {
-            return deny(core, lookable, record, asked, answer).await; // the look that the answer waits for was given up
-        }
-        let look = at_once(core, lookable, record, None);
-        let made = Made { core, lookable, record, look, asked };
-        made.look_up(Some(LONG_WAIT)).await?;
-        return Ok(Some(made.asked));
-    }
-    let look = at_once(core, lookable, record, there);
-    let change = core.change(None).look(look.clone());
-    Made { core, lookable, record, look, asked }.at_once(change).await
-}
-
-/// The row of a look that is made now, postponed like one that was due. If it has no answer, the pauses begin again.
-fn at_once(core: &Core, lookable: &Lookable, record: &Record, there: Option<Look>) -> Look {
-    let unanswered = || Look::beside_question(record, Reason::Unanswered, core.now());
-    let there = there.map_or_else(|| Look { revision: 0, ..unanswered() }, |look| Look { tries: 0, ..look });
-    there.taken_up(lookable.contract(), core.now())
 }
 
 impl Made<'_> {
@@ -186,7 +187,7 @@ impl Made<'_> {
             (Shown::Nothing, None) if bound.lookup_in_scope && look.reason == Reason::Unanswered => {
                 withdraw(core, op, record, asked.clone()).await.map(|()| None)
             }
-            _ => next(core, record, asked, look, (lookable.contract(), shown)).await,
+            _ => next(core, record, asked, Seen { look, contract: lookable.contract(), shown }).await,
         }
     }
 }

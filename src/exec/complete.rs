@@ -57,7 +57,8 @@ async fn complete(core: &Arc<Core>, tenant: &Tenant, completion: Completion) -> 
     let late = named.filter(|record| is_late(record, &external_ref) && matches!(ended, Ended::Done(_)));
     let late = late.map(|record| escalate::finished_late(core, &record, &external_ref));
     let ended = if is_settled { Ended::Recorded } else { ended };
-    let is_kept = keep(core, tenant, &id, &ended, late).await.map_err(read)?;
+    let first = Document::first(tenant, KIND, id.clone(), &ended, core.now());
+    let is_kept = keep(core, first, late).await.map_err(read)?;
     // Read once more: the provider's id may have been stored since the first read.
     let is_taken = match accepted(core, tenant, &id).await.map_err(read)? {
         Some(record) if !is_late(&record, &external_ref) => hand_over(core, &record).await?,
@@ -89,15 +90,9 @@ fn check(core: &Core, tool: &str, external_ref: &str, ended: &Ended) -> Result<(
 ///
 /// # Crash
 /// The completion and the question about a late completion are one transaction.
-async fn keep(
-    core: &Core,
-    tenant: &Tenant,
-    id: &str,
-    ended: &Ended,
-    late: Option<Question>,
-) -> Result<bool, StoreError> {
+async fn keep(core: &Core, first: Document, late: Option<Question>) -> Result<bool, StoreError> {
     let mut change = core.change(None);
-    change.documents.push(Document::first(tenant, KIND, id.to_owned(), ended, core.now()));
+    change.documents.push(first);
     change.escalations.extend(late);
     match core.group.commit_one(change).await? {
         Verdict::Admitted => Ok(true),

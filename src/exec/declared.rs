@@ -8,7 +8,7 @@ use super::declarations::id;
 use super::operation::Operation;
 use super::outcome::{ExecError, failed};
 use crate::id::{DeclarationId, Tenant};
-use crate::ledger::{Contract, ContractClass, Declaration, EffectClass, OperationKey, Record, Scopes};
+use crate::ledger::{Contract, ContractClass, Declaration, EffectClass, OperationKey, Record, Scopes, Terms};
 use crate::store::{DECLARATION_KIND, Document, Refusal, Store as _, StoreError, Verdict};
 use crate::tool::ToolSpec;
 
@@ -219,10 +219,13 @@ fn scopes<'a>(of_call: Option<&'a Scopes>, declared: Option<&'a str>) -> (Option
     of_call.map_or((declared, declared), |scopes| (Some(&scopes.key), Some(&scopes.lookup)))
 }
 
+const fn terms(spec: &ToolSpec) -> Terms<'_> {
+    Terms { effect: spec.effect, contract: &spec.contract, input_version: spec.input_version }
+}
+
 /// The present declaration of a tool.
 fn declaration(spec: &ToolSpec, namespace: &str) -> Declaration {
-    let (name, version) = (spec.name.as_str(), spec.input_version);
-    let declared = Declaration::of(name, spec.effect, &spec.contract, version, namespace);
+    let declared = Declaration::of(spec.name.as_str(), terms(spec), namespace);
     Declaration { any_output: spec.any_output, bound: spec.bound.clone(), ..declared }
 }
 
@@ -230,7 +233,7 @@ fn declaration(spec: &ToolSpec, namespace: &str) -> Declaration {
 fn is_still(declaration: &Declaration, spec: &ToolSpec, namespace: &str) -> bool {
     declaration.any_output == spec.any_output
         && declaration.bound == spec.bound
-        && declaration.is_still(spec.effect, &spec.contract, spec.input_version, namespace)
+        && declaration.is_still(terms(spec), namespace)
 }
 
 /// The row's id, padded because rows are listed in the order of their ids.

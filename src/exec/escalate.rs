@@ -17,8 +17,20 @@ use crate::store::{
 /// The text in a question before the words about an answer that has not taken effect.
 const BESIDE: &str = "\nAn answer ";
 
-/// Opens the question about the outcome of a call, with what its lookup shows of other requests. `None` if the record
-/// has changed meanwhile.
+/// The reason why the outcome of a call is asked for.
+pub(super) struct Doubt<'a> {
+    pub(super) why: Why,
+    /// The effects of other requests that the lookup shows, in words.
+    pub(super) shown: Option<&'a str>,
+}
+
+impl From<Why> for Doubt<'_> {
+    fn from(why: Why) -> Self {
+        Self { why, shown: None }
+    }
+}
+
+/// Opens the question about the outcome of a call. `None` if the record has changed meanwhile.
 ///
 /// # Crash
 /// The question, the record's mark, and the look beside the question are one transaction.
@@ -26,8 +38,7 @@ pub(super) async fn park(
     core: &Core,
     op: &Operation,
     record: &Record,
-    why: Why,
-    shown: Option<&str>,
+    Doubt { why, shown }: Doubt<'_>,
 ) -> Result<Option<QuestionId>, ExecError> {
     let spec = op.tool.spec();
     let (kind, asked) = match &op.gone {

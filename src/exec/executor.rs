@@ -15,7 +15,7 @@ use super::carry::{Expect, carry_out};
 use super::core::Core;
 use super::decided::Said;
 use super::looks::{self, Audit};
-use super::operation::{Asker, Operation};
+use super::operation::{Asker, Operation, Requested};
 use super::outcome::{ExecError, Outcome, admitted, unless_panicked};
 use super::questions::{self, Questions};
 use super::request::{ToolRequest, Wait};
@@ -127,7 +127,8 @@ impl Executor {
                 self.core.registry.typed::<T>(input).ok_or_else(|| self.core.unknown_tool(T::NAME))?;
             let key = stable_key(&*typed)?.ok_or_else(|| RequestError::NoKey { tool: T::NAME.to_owned() })?;
             let asker = Asker { approval, ..Asker::default() };
-            Operation::prepare(&self.core, tenant, typed, key.render()?, asker).await
+            let key = key.render()?;
+            Ok::<_, ExecError>(Requested::of(&self.core, tenant, typed).await?.under(key, asker))
         };
         let op: Operation = unless_panicked(T::NAME, preparing).await?;
         self.durable(op, Wait::ForOutcome).await
@@ -184,7 +185,8 @@ impl Executor {
         wait: Wait,
     ) -> Result<Outcome, ExecError> {
         let tool = self.core.registry.hand_out(tool);
-        let op = Operation::prepare(&self.core, tenant, tool, key.render()?, Asker::default()).await?;
+        let requested = Requested::of(&self.core, tenant, tool).await?;
+        let op = requested.under(key.render()?, Asker::default());
         self.durable(op, wait).await
     }
 
@@ -336,12 +338,12 @@ impl Executor {
         })?;
         let owner = crate::ledger::Owner { call_id, ..Default::default() };
         let asker = Asker { owner, approval, ..Asker::default() };
-        let named = key.clone();
-        let preparing = Operation::prepare(&self.core, &tenant, prepared, key, asker);
-        unless_panicked(&named, preparing).await.map_err(|error| match error {
+        let requested = unless_panicked(&key, Requested::of(&self.core, &tenant, prepared)).await;
+        let requested = requested.map_err(|error| match error {
             ExecError::Payload(error) => RequestError::Payload(error).into(),
             error => error,
-        })
+        })?;
+        Ok(requested.under(key, asker))
     }
 
     /// Reads a tool's input, and the key of the call.

@@ -47,7 +47,7 @@ use crate::ledger::OperationKey;
 use crate::payload::{Payload, PayloadError};
 use crate::store::own::{OwnConnection, Within};
 use crate::store::{
-    Counting, Delivery, Known, Question, QuestionKind, Resolution, SetAside, Store as _, StoreError,
+    Aside, Counting, Delivery, Known, Question, QuestionKind, Resolution, SetAside, Store as _, StoreError,
     TransactionError, Verdict,
 };
 
@@ -243,7 +243,7 @@ pub(crate) async fn known<T: DeserializeOwned, E>(
         Some(Known::Processed(result)) => Ok(Some(Processed::Before(result.decode()?))),
         Some(Known::Expired) => Ok(Some(Processed::Expired)),
         Some(Known::Outdated) => Ok(Some(Processed::Outdated)),
-        Some(Known::SetAside { .. }) | None => Ok(None),
+        Some(Known::SetAside(_)) | None => Ok(None),
     }
 }
 
@@ -314,7 +314,7 @@ where
             Known::Processed(result) => return Ok(Processed::Before(result.decode()?)),
             Known::Expired => return Ok(Processed::Expired),
             Known::Outdated => return Ok(Processed::Outdated),
-            Known::SetAside { tries, why } => match set_aside(core, &delivery, tries, &why).await? {
+            Known::SetAside(aside) => match set_aside(core, &delivery, &aside).await? {
                 Fate::Asked(question) => return Ok(Processed::SetAside(question)),
                 Fate::Dropped => return Ok(Processed::Dropped),
                 Fate::Again => work = unused,
@@ -374,7 +374,7 @@ async fn failed<T, E: Display>(
     } else {
         SetAside::TriedTooOften(Some(detail))
     };
-    match set_aside(core, delivery, tries, &why).await? {
+    match set_aside(core, delivery, &Aside { tries, why }).await? {
         Fate::Asked(question) => Ok(Processed::SetAside(question)),
         Fate::Dropped => Ok(Processed::Dropped),
         Fate::Again => Err(error),
@@ -392,19 +392,14 @@ enum Fate {
 ///
 /// # Crash
 /// The message's row names its question before the question is opened: the next delivery opens the same one.
-async fn set_aside<E>(
-    core: &Core,
-    delivery: &Delivery,
-    tries: i64,
-    why: &SetAside,
-) -> Result<Fate, InboxError<E>> {
+async fn set_aside<E>(core: &Core, delivery: &Delivery, aside: &Aside) -> Result<Fate, InboxError<E>> {
     let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
     let question_id = QuestionId(core.ids.next());
-    let Some(id) = database.inbox_set_aside(delivery, tries, why, question_id).await? else {
+    let Some(id) = database.inbox_set_aside(delivery, aside, question_id).await? else {
         return Ok(Fate::Again);
     };
     let Some(asked) = core.group.escalation_find(&delivery.tenant, id).await? else {
-        let question = question(core, delivery, id, tries, why);
+        let question = question(core, delivery, id, aside);
         return match core.group.commit_one(core.change(None).escalation(question)).await? {
             Verdict::Admitted => Ok(Fate::Asked(id)),
             Verdict::Refused(refusal) => {
@@ -422,8 +417,9 @@ async fn set_aside<E>(
     }
 }
 
-fn question(core: &Core, delivery: &Delivery, id: QuestionId, tries: i64, why: &SetAside) -> Question {
+fn question(core: &Core, delivery: &Delivery, id: QuestionId, aside: &Aside) -> Question {
     let Delivery { tenant, consumer, message, .. } = delivery;
+    let Aside { tries, why } = aside;
     let question = match why {
         SetAside::TriedTooOften(detail) => {
             let detail = detail.as_deref().unwrap_or("its process died in it, or it took too long");

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::executor::Executor;
-use super::operation::{Asker, Operation};
+use super::operation::{Asker, Requested};
 use super::orphans::take_up_orphans_of;
 use super::outcome::{CallError, ExecError, Outcome};
 use super::request::Wait;
@@ -231,7 +231,7 @@ where
         let tool =
             core.registry.hand_out(Arc::new(Inline { spec, args, subject, verdict, run: Some(run), lookup }));
         let asker = Asker { approval, ..Asker::default() };
-        let op = Operation::prepare(core, &tenant, tool, key.render()?, asker).await?;
+        let op = Requested::of(core, &tenant, tool).await?.under(key.render()?, asker);
         executor.durable(op, Wait::ForOutcome).await
     }
 

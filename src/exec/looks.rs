@@ -250,7 +250,7 @@ async fn may_miss(
         let found = core.group.record_removed(&record.tenant, &key, since).await;
         removed |= found.map_err(|source| failed(&record.key, source))?;
     }
-    Ok(may_be_missing(record, contract, since, core.now(), removed))
+    Ok(may_be_missing(record, contract, since.until(core.now()), removed))
 }
 
 /// Looks up a tenant's committed records once more that were written at `since` or later.

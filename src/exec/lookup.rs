@@ -15,7 +15,7 @@ use super::throttle::{Turn, health};
 use super::tool_code;
 use super::traced;
 use crate::clock::Boot;
-use crate::ledger::{Contract, Found, LookupResult, Record};
+use crate::ledger::{Contract, Found, Look, LookupResult, Record};
 use crate::payload::Payload;
 use crate::store::{Question, Store as _};
 use crate::tool::{Call, ToolError};
@@ -77,6 +77,14 @@ pub(super) enum Shown {
     Pending(Duration),
     /// The lookup had no answer, or could not be made.
     Unanswered,
+}
+
+/// A look that was made, and what it has shown.
+pub(super) struct Seen<'a> {
+    pub(super) look: &'a Look,
+    /// The contract that says when the next look is made.
+    pub(super) contract: &'a Contract,
+    pub(super) shown: Shown,
 }
 
 impl Shown {

@@ -95,7 +95,7 @@ mod unfinished;
 
 pub(crate) use self::core::Core;
 pub(crate) use agenda::{Due, More};
-pub(crate) use answer::answer as answer_escalation;
+pub(crate) use answer::Answerable;
 pub(crate) use carry::{Answered, Expect, carry_out, look_only};
 pub(crate) use decided::Said;
 pub(crate) use erase::erase_run;

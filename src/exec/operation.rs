@@ -79,33 +79,61 @@ impl Gone {
     }
 }
 
-/// A request in its recorded form, and the hash of the fields that its key is bound to.
+/// A tenant's request to a tool in its recorded form, and the hash of the fields that its key is bound to.
 pub(crate) struct Requested {
+    tenant: Tenant,
+    tool: Arc<dyn Prepared>,
     request: Payload,
     hash: RequestHash,
 }
 
 impl Requested {
-    /// The request of a tool with its input.
+    /// The request of a tool with its input. Nothing is recorded or sent.
     ///
     /// # Errors
     /// [`ExecError`] if the input cannot be serialised, is too large, or lacks a field that the key is bound to.
-    pub(crate) async fn of(core: &Core, tenant: &Tenant, tool: &dyn Prepared) -> Result<Self, ExecError> {
-        let request = Self::written(core, tenant, tool).await?;
+    pub(crate) async fn of(core: &Core, tenant: &Tenant, tool: Arc<dyn Prepared>) -> Result<Self, ExecError> {
+        let request = Self::written(core, tenant, &*tool).await?;
         let ToolSpec { name, bound, .. } = tool.spec();
         let hash = RequestHash::bound(name.as_str(), &request, bound);
         let hash = hash.map_err(|source| RequestError::UnboundField { tool: name.to_string(), source })?;
-        Ok(Self { request, hash })
+        Ok(Self { tenant: tenant.clone(), tool, request, hash })
     }
 
     /// The request of a record in a new canonical form. It is bound as it was when it was recorded.
     pub(super) async fn recorded(
         core: &Core,
         record: &Record,
-        tool: &dyn Prepared,
+        tool: Arc<dyn Prepared>,
     ) -> Result<Self, ExecError> {
-        let request = Self::written(core, &record.tenant, tool).await?;
-        Ok(Self { request, hash: record.request_hash })
+        let request = Self::written(core, &record.tenant, &*tool).await?;
+        Ok(Self { tenant: record.tenant.clone(), tool, request, hash: record.request_hash })
+    }
+
+    /// The operation that makes the request under this key.
+    pub(crate) fn under(self, key: OperationKey, asker: Asker) -> Operation {
+        let Self { tenant, tool, request, hash } = self;
+        let Asker { owner, approval, lane, purse, deadline, over, unshared, trace } = asker;
+        Operation {
+            tenant,
+            tool,
+            key,
+            request,
+            hash,
+            owner,
+            approval,
+            asked: false,
+            lane,
+            purse,
+            deadline,
+            over,
+            unshared,
+            trace,
+            rebuilt: false,
+            gone: None,
+            slot: Mutex::default(),
+            contact: Mutex::default(),
+        }
     }
 
     async fn written(core: &Core, tenant: &Tenant, tool: &dyn Prepared) -> Result<Payload, ExecError> {
@@ -133,51 +161,6 @@ pub(crate) struct Asker {
 }
 
 impl Operation {
-    /// Prepares an operation and checks its payload. Nothing is recorded or sent.
-    pub(crate) async fn prepare(
-        core: &Core,
-        tenant: &Tenant,
-        tool: Arc<dyn Prepared>,
-        key: OperationKey,
-        asker: Asker,
-    ) -> Result<Self, ExecError> {
-        let request = Requested::of(core, tenant, &*tool).await?;
-        Ok(Self::of(tenant, tool, key, request, asker))
-    }
-
-    /// The operation of a checked request.
-    pub(crate) fn of(
-        tenant: &Tenant,
-        tool: Arc<dyn Prepared>,
-        key: OperationKey,
-        Requested { request, hash }: Requested,
-        asker: Asker,
-    ) -> Self {
-        let Asker { owner, approval, lane, purse, deadline, over, unshared, trace } = asker;
-        let (tenant, slot) = (tenant.clone(), Mutex::default());
-        let (rebuilt, gone) = (false, None);
-        Self {
-            tenant,
-            tool,
-            key,
-            request,
-            hash,
-            owner,
-            approval,
-            asked: false,
-            lane,
-            purse,
-            deadline,
-            over,
-            unshared,
-            trace,
-            rebuilt,
-            gone,
-            slot,
-            contact: Mutex::default(),
-        }
-    }
-
     /// The span within which the operation's attempts and lookups are: that of its run, or one that stands for the operation itself.
     pub(super) fn trace(&self) -> TraceContext {
         let own = || TraceContext::first(&[self.tenant.as_str().as_bytes(), self.key.as_str().as_bytes()]);

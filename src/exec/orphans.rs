@@ -151,103 +151,110 @@ pub(super) async fn take_up(
             carry_out(core, op, Expect::Anything, Wait::ForOutcome).await.map(|_| None)
         }
         // Its run dropped it, and is over; or its caller is gone with what it takes to send it.
-        Ok(op) => settle(core, &op, looks).await,
+        Ok(op) => Dropped { core, op: &op, looks }.settle().await,
         Err(gone @ Gone::Unregistered) => {
-            let settled = settle(core, &without_tool(record, gone), looks).await?;
+            let settled = Dropped { core, op: &without_tool(record, gone), looks }.settle().await?;
             core.toolless.note(record);
             if core.registry.known(record.operation.as_str()).is_some() {
                 take_up_orphans_of(core, &record.operation); // the tool came meanwhile, and did not find this call
             }
             Ok(settled)
         }
-        Err(gone) => settle(core, &without_tool(record, gone), looks).await,
+        Err(gone) => Dropped { core, op: &without_tool(record, gone), looks }.settle().await,
     }
 }
 
-/// Finds out what became of a started call and sends nothing: nobody wants it done any more. If that cannot be
-/// found out without sending it again, a person is asked.
-async fn settle(core: &Arc<Core>, op: &Operation, looks: u32) -> Result<Option<Duration>, ExecError> {
-    // Once it is adopted, its fence no longer tells when its sender ceased to send.
-    let mut first_cut = None;
-    let mut attempts = None;
-    loop {
-        // Whoever comes back with its key at this moment has it in hand, and does more than could be done here.
-        let slot = core.in_flight.enter(&op.tenant, &op.key, Wait::ForOutcome, &*core.clock).await;
-        let Some(record) = core.find(&op.tenant, &op.key).await? else { return Ok(None) };
-        // Not as it was when it was dropped: it may have been sent once more before its sender saw that nobody waits.
-        let taken_up = record.attempts != *attempts.get_or_insert(record.attempts);
-        if record.state != State::Started || taken_up {
-            return Ok(None); // settled, or taken up, by whoever had it in hand
-        }
-        if let Some(question) = record.escalation {
-            if reconcile::unpark(core, op, &record, question).await? {
-                continue;
-            }
-            return Ok(None);
-        }
-        let cut = *first_cut.get_or_insert_with(|| core.ceased(&record));
-        match reconcile::reconcile(core, op, Ambiguous::new(record, cut), || true).await? {
-            Fate::Committed(_, ticket) => {
-                return admitted(&op.key, ticket.durable().await).map(|()| None);
-            }
-            Fate::Failed(_) | Fate::Parked(_) | Fate::Pending(_) | Fate::Send(_) => return Ok(None),
-            Fate::Changed => {}
-            Fate::Later(wait) => {
-                drop(slot);
-                core.clock.sleep(wait).await;
-            }
-            // It may still be on its way. Nobody is kept from the key while it settles.
-            Fate::Left(record, Looked::MissedEarly) => {
-                drop(slot);
-                let bound = core.bound(op, &record).await?;
-                let contract = bound.contract(op);
-                core.clock.sleep(lookup::unsettled(core, contract, cut)).await;
-            }
-            Fate::Left(record, looked) => return unsent(core, op, &record, looked, looks).await,
-        }
-    }
-}
-
-/// What becomes of a call that only another send could settle, and that nobody wants sent. When it is looked at again, if it is.
-async fn unsent(
-    core: &Core,
-    op: &Operation,
-    record: &Record,
-    looked: Looked,
+/// A started call that nobody wants done any more.
+struct Dropped<'a> {
+    core: &'a Arc<Core>,
+    op: &'a Operation,
+    /// The number of looks that have shown nothing.
     looks: u32,
-) -> Result<Option<Duration>, ExecError> {
-    if !record.class.leaves_mark() {
-        return given_up(core, op, record).await.map(|()| None);
-    }
-    let bound = core.bound(op, record).await?;
-    let contract = bound.contract(op);
-    if contract.sealed_with_effect {
-        return Ok(None); // nothing happened: whoever asks again has it done
-    }
-    let why = match (looked, contract.lookup) {
-        // It did not happen, as far as anybody knows. It stays `started`: should somebody want it after all, it is
-        // looked up first, and after the send once more. A failed one would be sent without either. Until the horizon its
-        // request may arrive.
-        (Looked::MissedSettled, LookupOffer::Strong) => {
-            log_call!(info, op, "dropped call: lookup found nothing");
-            return Ok(pause_after(contract, looks));
-        }
-        (Looked::MissedSettled, _) => Why::LookupLags,
-        (Looked::Unanswered, _) => Why::LookupUnanswered,
-        _ => Why::Unwanted,
-    };
-    escalate::park(core, op, record, why, None).await.map(|_| None)
 }
 
-/// A call that leaves no mark is over, whether it has run or not.
-async fn given_up(core: &Core, op: &Operation, record: &Record) -> Result<(), ExecError> {
-    let failure = RecordedFailure {
-        kind: ErrorKind::Unknown,
-        message: "nobody waits for it any more".to_owned(),
-        detail: serde_json::Value::Null,
-    };
-    let event = Event::Fail { failure, not_before: None };
-    let failed =
-        apply(record, event, core.fence, core.now()).map_err(|_| refused(&op.key, Refusal::Stale))?;
-    core.commit(&op.key, core.change(None).record(failed)).await
+impl Dropped<'_> {
+    /// Finds out what became of a started call and sends nothing: nobody wants it done any more. If that cannot be
+    /// found out without sending it again, a person is asked.
+    async fn settle(self) -> Result<Option<Duration>, ExecError> {
+        let Self { core, op, .. } = self;
+        // Once it is adopted, its fence no longer tells when its sender ceased to send.
+        let mut first_cut = None;
+        let mut attempts = None;
+        loop {
+            // Whoever comes back with its key at this moment has it in hand, and does more than could be done here.
+            let slot = core.in_flight.enter(&op.tenant, &op.key, Wait::ForOutcome, &*core.clock).await;
+            let Some(record) = core.find(&op.tenant, &op.key).await? else { return Ok(None) };
+            // Not as it was when it was dropped: it may have been sent once more before its sender saw that nobody waits.
+            let taken_up = record.attempts != *attempts.get_or_insert(record.attempts);
+            if record.state != State::Started || taken_up {
+                return Ok(None); // settled, or taken up, by whoever had it in hand
+            }
+            if let Some(question) = record.escalation {
+                if reconcile::unpark(core, op, &record, question).await? {
+                    continue;
+                }
+                return Ok(None);
+            }
+            let cut = *first_cut.get_or_insert_with(|| core.ceased(&record));
+            match reconcile::reconcile(core, op, Ambiguous::new(record, cut), || true).await? {
+                Fate::Committed(_, ticket) => {
+                    return admitted(&op.key, ticket.durable().await).map(|()| None);
+                }
+                Fate::Failed(_) | Fate::Parked(_) | Fate::Pending(_) | Fate::Send(_) => return Ok(None),
+                Fate::Changed => {}
+                Fate::Later(wait) => {
+                    drop(slot);
+                    core.clock.sleep(wait).await;
+                }
+                // It may still be on its way. Nobody is kept from the key while it settles.
+                Fate::Left(record, Looked::MissedEarly) => {
+                    drop(slot);
+                    let bound = core.bound(op, &record).await?;
+                    let contract = bound.contract(op);
+                    core.clock.sleep(lookup::unsettled(core, contract, cut)).await;
+                }
+                Fate::Left(record, looked) => return self.unsent(&record, looked).await,
+            }
+        }
+    }
+
+    /// What becomes of a call that only another send could settle, and that nobody wants sent. When it is looked at again, if it is.
+    async fn unsent(&self, record: &Record, looked: Looked) -> Result<Option<Duration>, ExecError> {
+        let Self { core, op, looks } = *self;
+        if !record.class.leaves_mark() {
+            return self.given_up(record).await.map(|()| None);
+        }
+        let bound = core.bound(op, record).await?;
+        let contract = bound.contract(op);
+        if contract.sealed_with_effect {
+            return Ok(None); // nothing happened: whoever asks again has it done
+        }
+        let why = match (looked, contract.lookup) {
+            // It did not happen, as far as anybody knows. It stays `started`: should somebody want it after all, it is
+            // looked up first, and after the send once more. A failed one would be sent without either. Until the horizon its
+            // request may arrive.
+            (Looked::MissedSettled, LookupOffer::Strong) => {
+                log_call!(info, op, "dropped call: lookup found nothing");
+                return Ok(pause_after(contract, looks));
+            }
+            (Looked::MissedSettled, _) => Why::LookupLags,
+            (Looked::Unanswered, _) => Why::LookupUnanswered,
+            _ => Why::Unwanted,
+        };
+        escalate::park(core, op, record, why.into()).await.map(|_| None)
+    }
+
+    /// A call that leaves no mark is over, whether it has run or not.
+    async fn given_up(&self, record: &Record) -> Result<(), ExecError> {
+        let Self { core, op, .. } = self;
+        let failure = RecordedFailure {
+            kind: ErrorKind::Unknown,
+            message: "nobody waits for it any more".to_owned(),
+            detail: serde_json::Value::Null,
+        };
+        let event = Event::Fail { failure, not_before: None };
+        let failed =
+            apply(record, event, core.fence, core.now()).map_err(|_| refused(&op.key, Refusal::Stale))?;
+        core.commit(&op.key, core.change(None).record(failed)).await
+    }
 }

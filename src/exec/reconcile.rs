@@ -11,7 +11,7 @@ use super::completion::{self, HandedOver};
 use super::contact;
 use super::core::Core;
 use super::declared::{Bound, Settling};
-use super::escalate;
+use super::escalate::{self, Doubt};
 use super::fate::Fate;
 use super::lookup::{Inquiry, ask, unsettled};
 use super::noting::call;
@@ -76,27 +76,13 @@ async fn settle(search: &mut Search<'_>, leave: impl Fn() -> bool) -> Result<Fat
         let basis = match next {
             Next::Look => match search.look().await? {
                 Ok(fate) => return Ok(fate),
-                Err(Missed::NotNow(wait)) => return Ok(Fate::Later(wait)),
-                Err(Missed::Foreign) => {
-                    looked = Looked::Foreign;
-                    continue;
-                }
-                Err(Missed::NotThere) if !search.bound.lookup_in_scope => {
-                    looked = Looked::MissedElsewhere;
-                    continue;
-                }
-                Err(Missed::NotThere) if settled => {
-                    looked = Looked::MissedSettled;
-                    continue;
-                }
-                Err(Missed::NotThere) => {
-                    looked = Looked::MissedEarly;
-                    continue;
-                }
-                Err(Missed::NoAnswer) => {
-                    looked = Looked::Unanswered;
-                    continue;
-                }
+                Err(missed) => match missed.looked(search.bound.lookup_in_scope, settled) {
+                    Ok(missed) => {
+                        looked = missed;
+                        continue;
+                    }
+                    Err(wait) => return Ok(Fate::Later(wait)),
+                },
             },
             Next::Settle => {
                 core.clock.sleep(search.remaining()).await;
@@ -105,16 +91,7 @@ async fn settle(search: &mut Search<'_>, leave: impl Fn() -> bool) -> Result<Fat
             Next::Resend { on_declaration: true } => Basis::Declaration,
             Next::Resend { on_declaration: false } | Next::SendAndConfirm => Basis::Answer,
             Next::Repeat => Basis::Repeat,
-            Next::Escalate(why) => {
-                let why = match why {
-                    Why::ApprovalExpired if op.rebuilt => Why::CallerGone,
-                    Why::Blind | Why::KeyExpired if search.record.attempts == 0 => Why::Restored,
-                    why => why,
-                };
-                let shown = search.foreign.as_deref().filter(|_| why == Why::Foreign);
-                let id = escalate::park(core, op, &search.record, why, shown).await?;
-                return Ok(id.map_or(Fate::Changed, Fate::Parked));
-            }
+            Next::Escalate(why) => return search.escalate(why).await,
         };
         if !leave() {
             search.pause().await; // the caller may go away during the pause
@@ -170,6 +147,20 @@ enum Missed {
     Foreign,
     /// The provider was not asked, because the call's turn does not come before this time.
     NotNow(Duration),
+}
+
+impl Missed {
+    /// The state of the lookups after this one; the time until the next turn if the provider was not asked.
+    const fn looked(self, is_in_scope: bool, settled: bool) -> Result<Looked, Duration> {
+        match self {
+            Self::NotThere if !is_in_scope => Ok(Looked::MissedElsewhere),
+            Self::NotThere if settled => Ok(Looked::MissedSettled),
+            Self::NotThere => Ok(Looked::MissedEarly),
+            Self::NoAnswer => Ok(Looked::Unanswered),
+            Self::Foreign => Ok(Looked::Foreign),
+            Self::NotNow(wait) => Err(wait),
+        }
+    }
 }
 
 struct Search<'a> {
@@ -460,6 +451,18 @@ impl<'a> Search<'a> {
             return Ok(Err(Missed::NoAnswer));
         }
         Ok(Ok(Fate::Failed(refuse(self.settling(), &self.record, error).await?)))
+    }
+
+    /// Asks a person about the call.
+    async fn escalate(&self, why: Why) -> Result<Fate, ExecError> {
+        let why = match why {
+            Why::ApprovalExpired if self.op.rebuilt => Why::CallerGone,
+            Why::Blind | Why::KeyExpired if self.record.attempts == 0 => Why::Restored,
+            why => why,
+        };
+        let shown = self.foreign.as_deref().filter(|_| why == Why::Foreign);
+        let id = escalate::park(self.core, self.op, &self.record, Doubt { why, shown }).await?;
+        Ok(id.map_or(Fate::Changed, Fate::Parked))
     }
 
     /// Sleeps for the pause between two sends that the tool's policy wants.

@@ -30,8 +30,8 @@ pub(super) async fn recorded(
         let prepared = core.registry.stored(&*tool, &request, declared.input_version)?;
         let trace = trace_of(core, record).await?;
         let asker = Asker { owner: record.owner.clone(), trace, ..Asker::default() };
-        let request = Requested::recorded(core, record, &*prepared).await?;
-        Ok::<_, ExecError>(Operation::of(&record.tenant, prepared, record.key.clone(), request, asker))
+        let request = Requested::recorded(core, record, prepared).await?;
+        Ok::<_, ExecError>(request.under(record.key.clone(), asker))
     };
     match rebuilt.await {
         Ok(mut op) => {

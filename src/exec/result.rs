@@ -118,25 +118,22 @@ pub(super) async fn take_up(
             }
         }
         Fit::Unknown => {}
-        Fit::Misfit(why) => set_aside(core, record, asked, answer, why).await?,
+        Fit::Misfit(why) => {
+            // Why is in the question: it may show a part of the result.
+            log_record!(warn, record, question = %asked.id, by = answer.by, "answer does not fit the tool's output");
+            let open = set_aside(asked, answer, why);
+            write(core, record, &open, core.change(None)).await?;
+        }
     }
     Ok(())
 }
 
-/// Writes into the question why an answer does not count. The question stays open.
-async fn set_aside(
-    core: &Core,
-    record: &Record,
-    mut asked: Question,
-    answer: Answer,
-    why: String,
-) -> Result<(), ExecError> {
-    // Why is in the question: it may show a part of the result.
-    log_record!(warn, record, question = %asked.id, by = answer.by, "answer does not fit the tool's output");
+/// The question with the reason why an answer does not count. The question stays open.
+fn set_aside(mut asked: Question, answer: Answer, why: String) -> Question {
     let words = format!("does not count: {} says that it happened, and {why}. Answer again.", answer.by);
     asked.question = beside(&asked.question, &words);
     asked.waiting = Some(Answer { misfit: Some(why), ..answer });
-    write(core, record, &asked, core.change(None)).await.map(drop)
+    asked
 }
 
 /// Writes a question that stays open. False if another answer was faster and the record has changed: then nothing is

@@ -26,7 +26,7 @@ pub(crate) fn review_beside(
     let package = ApprovalSubject::of(format!("undoing of {}", record.operation), &content);
     let policy = ReviewPolicy::by(reviewers.iter().cloned()).quorum(*quorum);
     let digest = hex(&package.digest()?.0);
-    let opened_now = Review::opened(&package, &digest, 1, &policy, core.now())?;
+    let opened_now = Review::opened(&package, &digest, &policy, core.now())?;
     let id = Review::id_of(question.id);
     let (turn, question) = (record.owner.turn, Some(question.id));
     let review = Review { run: Some(run), turn, question, ..opened_now };

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use super::carry::{Expect, carry_out, look_only};
 use super::core::Core;
 use super::escalate;
-use super::operation::{Asker, Operation};
+use super::operation::{Asker, Operation, Requested};
 use super::outcome::{ExecError, Outcome, admitted, failed, refused};
 use super::recorded::trace_of;
 use super::request::Wait;
 use crate::id::{QuestionId, RunId};
-use crate::ledger::{Due, Event, FinalState, Found, OperationKey, Owner, Record, State, Undone, apply, due};
+use crate::ledger::{
+    Due, Event, FinalState, Found, OperationKey, Owner, Record, State, UndoRequest, Undone, apply, due,
+};
 use crate::payload::Payload;
 use crate::store::{Question, Refusal, RunState, Store as _, Verdict};
 use crate::tool::{Undoing, stable_key};
@@ -63,7 +65,8 @@ pub(crate) async fn due_for(
     allowed: bool,
 ) -> Result<Due, ExecError> {
     let policy = core.registry.policy_of(record.operation.as_str());
-    Ok(due(record, family, policy, &sharers(core, record, family).await?, allowed))
+    let sharers = &sharers(core, record, family).await?;
+    Ok(due(record, UndoRequest { family, policy, sharers, allowed }))
 }
 
 /// Undoes a committed effect, and marks its record.
@@ -171,7 +174,7 @@ async fn compensation(
     let owner = Owner { run: record.owner.run, turn: record.owner.turn, ..Owner::default() };
     let trace = trace_of(core, record).await?;
     let asker = Asker { owner, trace, ..Asker::default() };
-    Operation::prepare(core, &record.tenant, prepared, key.render()?, asker).await.map(Some)
+    Ok(Some(Requested::of(core, &record.tenant, prepared).await?.under(key.render()?, asker)))
 }
 
 /// The key of the operation that undoes the effect.

@@ -6,20 +6,19 @@ use super::completion;
 use super::core::Core;
 use super::escalate;
 use super::hand_over::withdraw;
-use super::lookup::Shown;
+use super::lookup::{Seen, Shown};
 use super::outcome::{ExecError, admitted, failed};
 use super::recorded::recorded;
 use crate::ledger::resolve::Why;
-use crate::ledger::{Contract, Event, Look, Record, apply};
+use crate::ledger::{Event, Look, Record, apply};
 use crate::store::{Question, QuestionKind, Refusal, Verdict};
 
-/// The next row of the look at an unfinished call, after this look has shown `shown`.
+/// The next row of the look at an unfinished call.
 pub(super) async fn follow(
     core: &Arc<Core>,
     record: &Record,
     asked: &Question,
-    look: &Look,
-    (contract, shown): (&Contract, Shown),
+    Seen { look, contract, shown }: Seen<'_>,
 ) -> Result<Option<Look>, ExecError> {
     let now = core.now();
     match shown {

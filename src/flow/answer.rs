@@ -11,7 +11,7 @@ use super::replay::UNSTABLE_KEY;
 use super::resume;
 use super::saga;
 use super::unstable_key;
-use crate::exec::{Answers, ExecError, Said, answer_escalation, to_the_end};
+use crate::exec::{Answerable, Answers, ExecError, Said, to_the_end};
 use crate::id::{QuestionId, Tenant};
 use crate::payload::{Payload, Stored};
 use crate::store::{
@@ -109,7 +109,11 @@ impl Inner {
             }
         };
         let with = |change: &mut Change, answered: &Question| next.add_to(change, answered);
-        let answered = answer_escalation(&self.core, tenant, escalation, answer, with).await;
+        let answered = async {
+            let asked = Answerable::find(&self.core, tenant, escalation, &answer.resolution).await?;
+            asked.answer(&self.core, answer, with).await
+        };
+        let answered = answered.await;
         if let Err(ExecError::Store { .. } | ExecError::Refused { .. }) = &answered {
             match (&next.run, &next.said) {
                 (_, Some((signal, _))) => self.perhaps_sent(signal.clone()),

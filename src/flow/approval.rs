@@ -192,53 +192,56 @@ impl ApprovalQuestion {
         let ask = &self.ask;
         let version = ask.version.max(past + 1);
         Ok(Review {
+            version,
             run: Some(ask.ctx.run_id()),
             turn: ask.ctx.scope(),
             requested_by: ask.requested_by.clone(),
             single_use: ask.single_use,
-            ..Review::opened(&ask.package, &self.digest, version, &ask.policy, now)?
+            ..Review::opened(&ask.package, &self.digest, &ask.policy, now)?
         })
     }
 }
 
-/// Asks people to approve a call that has no valid approval, by the tool's own policy, and returns the operation with
-/// the approval. The run waits meanwhile. `nth`: the number of this request among those of the call, from 1.
-///
-/// # Crash
-/// Each request is a row under the call's own key, and is made once, however often the process dies.
-pub(super) async fn asked_for(
-    ctx: &Ctx,
-    open: &Open,
-    op: &Operation,
-    policy: &ReviewPolicy,
-    nth: u32,
-) -> Result<Arc<Operation>, Failure> {
-    let _behind = open.behind();
-    let package = op.tool.package().ok_or_else(|| misuse("the tool names no package to approve"))?;
-    let ask = ctx.approval(package).id(id_of(op)).version(nth).single_use();
-    let approval = AskApproval { policy: policy.clone(), ..ask }.ask().await?;
-    Ok(Arc::new(op.approved(approval)))
+/// A call with the approval that it has asked for.
+pub(super) struct Requester {
+    pub(super) op: Arc<Operation>,
+    /// The number of the call's requests for approval.
+    asked: u32,
 }
 
-/// The operation with the approval that an earlier activation asked for, and the number of its requests. The call may
-/// have gone out under that approval, and goes on under it.
-pub(super) async fn asked_before(
-    ctx: &Ctx,
-    open: &Open,
-    op: &Arc<Operation>,
-) -> Result<(Arc<Operation>, u32), Failure> {
-    let (mut op, mut asked) = (op.clone(), 0);
-    if !op.tool.spec().approval.is_none()
-        && let Some(package) = op.tool.package()
-    {
+impl Requester {
+    pub(super) const fn new(op: Arc<Operation>) -> Self {
+        Self { op, asked: 0 }
+    }
+
+    /// Asks people to approve a call that has no valid approval, by the tool's own policy. The run waits meanwhile.
+    ///
+    /// # Crash
+    /// Each request is a row under the call's own key, and is made once, however often the process dies.
+    pub(super) async fn ask(&mut self, ctx: &Ctx, open: &Open, policy: &ReviewPolicy) -> Result<(), Failure> {
+        let _behind = open.behind();
+        self.asked += 1;
+        let package = self.op.tool.package().ok_or_else(|| misuse("the tool names no package to approve"))?;
+        let ask = ctx.approval(package).id(id_of(&self.op)).version(self.asked).single_use();
+        let approval = AskApproval { policy: policy.clone(), ..ask }.ask().await?;
+        self.op = Arc::new(self.op.approved(approval));
+        Ok(())
+    }
+
+    /// Takes the approvals that an earlier activation asked for. The call may have gone out under the last one, and
+    /// goes on under it.
+    pub(super) async fn asked_before(&mut self, ctx: &Ctx, open: &Open) -> Result<(), Failure> {
+        if self.op.tool.spec().approval.is_none() {
+            return Ok(());
+        }
+        let Some(package) = self.op.tool.package() else { return Ok(()) };
         // The people of a request that was made are recorded with it.
         let policy = ReviewPolicy::default();
-        while was_asked(ctx, &format!("{ASKED}{}", package.what()), &op, asked + 1) {
-            asked += 1;
-            op = asked_for(ctx, open, &op, &policy, asked).await?;
+        while was_asked(ctx, &format!("{ASKED}{}", package.what()), &self.op, self.asked + 1) {
+            self.ask(ctx, open, &policy).await?;
         }
+        Ok(())
     }
-    Ok((op, asked))
 }
 
 fn was_asked(ctx: &Ctx, name: &str, op: &Operation, nth: u32) -> bool {

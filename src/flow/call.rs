@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::approval;
+use super::approval::Requester;
 use super::begun::{self, Begun, polled_again};
 use super::check::undecided;
 use super::ctx::Ctx;
@@ -175,10 +175,10 @@ pub(super) async fn call(
     let name = tool.spec().name.clone();
     let unshared = key.is_none();
     let (open, key) = ctx.unless_mendable(identify(ctx, name.as_str(), key, id)).await?;
-    let op = match Requested::of(&live.core, &live.tenant, &*tool).await {
+    let op = match Requested::of(&live.core, &live.tenant, tool).await {
         Ok(request) => {
             let asker = Asker { unshared, ..asker(live, ctx.turn, &open, approval) };
-            let mut op = Operation::of(&live.tenant, tool, key, request, asker);
+            let mut op = request.under(key, asker);
             let recorded = live.with_replay(|replay| replay.stable_key(&op.key, name.as_str(), op.hash));
             op.key = recorded.unwrap_or(op.key);
             Arc::new(op)
@@ -198,7 +198,7 @@ pub(super) async fn call(
             return result;
         }
     };
-    Box::pin(carried_out(ctx, open, &op, expect, proposed)).await
+    Box::pin(carried_out(ctx, Ready { open, op, proposed }, expect)).await
 }
 
 /// The run's workflow may call this tool: it has named it, or has named none. Otherwise the guarantee report would promise more
@@ -280,35 +280,40 @@ fn is_own(live: &Live, open: &Open, record: &Record, proposed: bool) -> bool {
     record.owner.run == Some(live.id) && (!proposed || is_this_call())
 }
 
+/// A call of the run that has a key and a request, and no result.
+struct Ready {
+    open: Open,
+    op: Arc<Operation>,
+    /// True if a model has proposed the call.
+    proposed: bool,
+}
+
 /// Carries a call out, until there is an answer for the run's code.
 async fn carried_out(
     ctx: &Ctx,
-    open: Open,
-    op: &Arc<Operation>,
+    Ready { open, op, proposed }: Ready,
     mut expect: Expect,
-    proposed: bool,
 ) -> Result<Answer, Failure> {
     let live = &ctx.live;
-    let (mut op, mut asked) = (op.clone(), 0);
-    if live.has_history() {
-        (op, asked) = match Box::pin(approval::asked_before(ctx, &open, &op)).await {
-            Ok(approved) => approved,
-            Err(failure) => return Err(live.shown(open, failure).await),
-        };
+    let mut requester = Requester::new(op);
+    if live.has_history()
+        && let Err(failure) = Box::pin(requester.asked_before(ctx, &open)).await
+    {
+        return Err(live.shown(open, failure).await);
     }
     loop {
+        let op = requester.op.clone();
         let carried = {
             let _resting = open.rest();
-            carry_out(&live.core, op.clone(), expect, Wait::ForOutcome).await
+            // Whatever comes after the first time may find a record.
+            let expected = std::mem::replace(&mut expect, Expect::Anything);
+            carry_out(&live.core, op.clone(), expected, Wait::ForOutcome).await
         };
         if let Some(policy) = lacks_approval(live, &op, &carried) {
-            asked += 1;
             // Boxed because it is rare: every call would have to carry the room for it.
-            op = match Box::pin(approval::asked_for(ctx, &open, &op, &policy, asked)).await {
-                Ok(approved) => approved,
-                Err(failure) => return Err(live.shown(open, failure).await),
-            };
-            expect = Expect::Anything;
+            if let Err(failure) = Box::pin(requester.ask(ctx, &open, &policy)).await {
+                return Err(live.shown(open, failure).await);
+            }
             continue;
         }
         let Answered { outcome, found, .. } = match carried {
@@ -332,7 +337,6 @@ async fn carried_out(
                 let _waiting = open.wait(live::Wait::until(until));
                 let left = live.core.now().until(until);
                 live.waker.owning(live.core.clock.sleep(left)).await;
-                expect = Expect::Anything;
                 continue;
             }
             // Whoever answers finds the run by its record, or by the note that it uses another's.
@@ -345,31 +349,33 @@ async fn carried_out(
                 let message = "the run ended before this call began: nothing was sent";
                 return Err(open.failed(misuse(message)));
             }
-            Outcome::InProgress => {
-                expect = Expect::Anything;
-                continue;
-            }
+            Outcome::InProgress => continue,
             // A new build can mend it. Returned by the code, it would undo what this run did under that very key.
             Outcome::Conflict(diff) if is_own && !live.has_ended() => {
                 return ctx.block(QuestionKind::Diverged, conflict_with_itself(live, &op, &diff)).await;
             }
             over => failure_of(&op, over),
         };
-        if !live.has_ended() {
-            let given_as = match oversized::record_of(&failure) {
-                Some(record) => oversized::given_as(live, &open.identity, record).await,
-                None => Ok(open.identity.clone()),
-            };
-            match given_as {
-                Ok(identity) => {
-                    Box::pin(live.checkpoint(&identity, Some(op.hash), failure.payload())).await;
-                }
-                Err(error) => return Err(live.told(open, error).await),
-            }
-        }
-        open.close();
-        return Err(failure);
+        return Err(given(live, open, &op, failure).await);
     }
+}
+
+/// The failure that the run's code is given, recorded as such unless the run has ended.
+async fn given(live: &Live, open: Open, op: &Operation, failure: Failure) -> Failure {
+    if !live.has_ended() {
+        let given_as = match oversized::record_of(&failure) {
+            Some(record) => oversized::given_as(live, &open.identity, record).await,
+            None => Ok(open.identity.clone()),
+        };
+        match given_as {
+            Ok(identity) => {
+                Box::pin(live.checkpoint(&identity, Some(op.hash), failure.payload())).await;
+            }
+            Err(error) => return live.told(open, error).await,
+        }
+    }
+    open.close();
+    failure
 }
 
 /// The call needs an approval and has none that counts: whom to ask for it.

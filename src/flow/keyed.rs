@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::error::RunError;
 use super::handle::RunHandle;
 use super::inner::Inner;
-use super::signal::{Addressee, NamesSignal, SendSignal};
+use super::signal::{Addressee, Named, NamesSignal, SendSignal};
 use super::start::StartRun;
 use super::status::RunStatus;
 use super::tenant::TenantClient;
@@ -135,8 +135,8 @@ impl<O> RunOf<O> {
     where
         B: Serialize + Send + Sync + 'static,
     {
-        let to = Addressee::Keyed(self.keyed.clone());
-        SendSignal::to(to, self.inner.clone(), self.tenant.clone(), name, body)
+        let run = Named::Keyed(self.keyed.clone());
+        SendSignal::to(Addressee { inner: self.inner.clone(), tenant: self.tenant.clone(), run }, name, body)
     }
 
     /// The status of the run: its state, its workflow, and its times.

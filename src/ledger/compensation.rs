@@ -146,16 +146,21 @@ pub(crate) fn undoing_looks_first(effect: EffectClass, contract: &Contract) -> b
     effect == EffectClass::Compensation && contract.lookup != LookupOffer::None && !collides
 }
 
-/// Decides about an effect that a run wants undone. `family`: the run, and the children whose effects it is to undo
-/// with its own; `policy`: the policy of the effect's tool, if that tool can undo; `sharers`: runs outside of the
-/// family that used the effect and are under way, or ended well; `allowed`: a person has allowed the compensation.
-pub fn due(
-    record: &Record,
-    family: &[RunId],
-    policy: Option<&Compensation>,
-    sharers: &[RunId],
-    allowed: bool,
-) -> Due {
+/// A run's wish to have an effect undone.
+#[derive(Clone, Copy, Debug)]
+pub struct UndoRequest<'a> {
+    /// The run, and the children whose effects it is to undo with its own.
+    pub family: &'a [RunId],
+    /// The policy of the effect's tool, if that tool can undo.
+    pub policy: Option<&'a Compensation>,
+    /// The runs outside of the family that used the effect and are under way, or ended well.
+    pub sharers: &'a [RunId],
+    /// True if a person has allowed the compensation.
+    pub allowed: bool,
+}
+
+/// Decides about an effect that a run wants undone.
+pub fn due(record: &Record, UndoRequest { family, policy, sharers, allowed }: UndoRequest<'_>) -> Due {
     if !record.class.needs_owner() {
         return Due::Nothing;
     }

@@ -53,15 +53,21 @@ pub struct Declaration {
     pub any_output: bool,
 }
 
+/// The terms of a tool's calls, as its code states them.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// The effect of a call.
+    pub effect: EffectClass,
+    /// The promise of the provider.
+    pub contract: &'a Contract,
+    /// The version of the tool's input type.
+    pub input_version: u32,
+}
+
 impl Declaration {
-    /// The present declaration of a tool.
-    pub fn of(
-        tool: &str,
-        effect: EffectClass,
-        contract: &Contract,
-        input_version: u32,
-        namespace: &str,
-    ) -> Self {
+    /// The present declaration of a tool in a deployment with this namespace.
+    pub fn of(tool: &str, terms: Terms<'_>, namespace: &str) -> Self {
+        let Terms { effect, contract, input_version } = terms;
         Self {
             tool: tool.to_owned(),
             effect,
@@ -82,13 +88,8 @@ impl Declaration {
     }
 
     /// True if the tool still declares this now. It copies nothing, because it is checked for each call.
-    pub(crate) fn is_still(
-        &self,
-        effect: EffectClass,
-        contract: &Contract,
-        input_version: u32,
-        namespace: &str,
-    ) -> bool {
+    pub(crate) fn is_still(&self, terms: Terms<'_>, namespace: &str) -> bool {
+        let Terms { effect, contract, input_version } = terms;
         self.effect == effect
             && self.class == contract.class
             && self.lookup == contract.lookup

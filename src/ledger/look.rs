@@ -316,16 +316,10 @@ fn longest(settle: Duration) -> Duration {
 }
 
 /// True if a lookup that does not show this record's effect opens no question, because the effect need not be shown
-/// yet or any more. `since`: the instant at which the effect was sealed. `removed`: an operation that removes the
-/// effect has gone out since.
-pub fn may_be_missing(
-    record: &Record,
-    contract: &Contract,
-    since: Timestamp,
-    now: Timestamp,
-    removed: bool,
-) -> bool {
-    let hidden_by_now = contract.shown_for.is_some_and(|shown| since.until(now) >= shown);
+/// yet or any more. `age`: the time since the effect was sealed. `removed`: an operation that removes the effect has
+/// gone out since.
+pub fn may_be_missing(record: &Record, contract: &Contract, age: Duration, removed: bool) -> bool {
+    let hidden_by_now = contract.shown_for.is_some_and(|shown| age >= shown);
     let committed = matches!(record.state, State::Committed { .. });
     !committed || contract.lookup != LookupOffer::Strong || hidden_by_now || removed
 }

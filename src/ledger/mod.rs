@@ -73,9 +73,9 @@ pub use verdict::{ApprovalRule, PolicyVersion, Verdict};
 unstable_core! {
     pub use apply::{Event, InvalidTransition, apply};
     pub use breaker::{BreakerPermit, Circuit, CircuitState, Health};
-    pub use compensation::{Due, due};
+    pub use compensation::{Due, UndoRequest, due};
     pub use decide::{Decision, Facts, Request, decide};
-    pub use declaration::Declaration;
+    pub use declaration::{Declaration, Terms};
     pub use diff::diff;
     pub use evidence::is_second_effect;
     pub use guarantee::on_unknown;

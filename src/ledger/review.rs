@@ -253,14 +253,13 @@ pub enum VoteRefused {
 }
 
 impl Review {
-    /// A new review that puts a package to a vote. The content hash of the package is `digest`, in hexadecimal.
+    /// A new review that puts the first version of a package to a vote. The content hash of the package is `digest`, in hexadecimal.
     ///
     /// # Errors
     /// [`PayloadError`] if the content has no JSON form.
     pub(crate) fn opened(
         package: &ApprovalSubject,
         digest: &str,
-        version: u32,
         policy: &ReviewPolicy,
         now: Timestamp,
     ) -> Result<Self, PayloadError> {
@@ -270,7 +269,7 @@ impl Review {
         Ok(Self {
             run: None,
             turn: 0,
-            version,
+            version: 1,
             what: package.what().to_owned(),
             for_whom: package.whom().map(ToOwned::to_owned),
             content: package.content()?.decode()?,

@@ -124,16 +124,20 @@ pub(super) struct Addressee {
     pub(super) consumer: String,
 }
 
-/// Carries out the reaction to a message, unless that is done. `note` is recorded with the message, and returned with
-/// each later delivery. The reaction is made only for a message that is not known; an error in making it is a failed
+/// A message with the note that is recorded with it, and returned with each later delivery.
+pub(super) struct Noted<N> {
+    pub(super) message: Message,
+    pub(super) note: N,
+}
+
+/// Carries out the reaction to a message, unless that is done. The reaction is made only for a message that is not known; an error in making it is a failed
 /// try.
 ///
 /// The work continues if the caller is dropped.
 pub(super) async fn react<C, N, R, E>(
     executor: &Executor,
     to: Addressee,
-    message: Message,
-    note: N,
+    Noted { message, note }: Noted<N>,
     reaction: R,
 ) -> Result<Processed<N>, ReactionError>
 where

@@ -13,8 +13,8 @@ use crate::payload::Payload;
 use crate::store::own::{OwnDatabase, Transacted, TransactionsOn, Unseen, Within, Work};
 use crate::store::sqlite::inbox;
 use crate::store::{
-    Change, Counting, Delivery, Inbox, Known, OutboxEvent, SetAside, StoreError, StoreFuture,
-    TransactionError, Verdict,
+    Aside, Change, Counting, Delivery, Inbox, Known, OutboxEvent, StoreError, StoreFuture, TransactionError,
+    Verdict,
 };
 
 impl OwnDatabase for Database {
@@ -59,15 +59,14 @@ impl Inbox for Database {
     fn inbox_set_aside<'a>(
         &'a self,
         delivery: &'a Delivery,
-        tries: i64,
-        why: &'a SetAside,
+        aside: &'a Aside,
         question: QuestionId,
     ) -> StoreFuture<'a, Option<QuestionId>> {
         Box::pin(async move {
             let mut held = self.hold().await;
             let written = standing_still(async {
                 let open = self.begin(&mut held).await?;
-                let asked = inbox::set_aside(&mut open.connection, delivery, tries, why, question).await?;
+                let asked = inbox::set_aside(&mut open.connection, delivery, aside, question).await?;
                 Ok::<_, StoreError>((open, asked))
             });
             let (open, asked) = written.await?;
@@ -111,7 +110,8 @@ impl Database {
         let processed = standing_still(async {
             let open = held.open()?;
             let connection = &mut open.connection;
-            let processed = inbox::process_in(connection, inbox::END, delivery, within, work).await?;
+            let taken = inbox::Taken { delivery, end: inbox::END };
+            let processed = inbox::process_in(connection, taken, within, work).await?;
             let events = open.events(within.clock).await?;
             Ok::<_, TransactionError<Unseen>>((open, processed, events))
         });

@@ -120,6 +120,15 @@ const RUNS: u8 = 0;
 const PAUSED: u8 = 1;
 const DEAD: u8 = 2;
 
+/// The parts of a simulation that outlive its processes.
+#[derive(Clone)]
+pub(super) struct Lasting {
+    pub(super) world: World,
+    pub(super) disk: Arc<Disk>,
+    /// The checker that watches all lives.
+    pub(super) checker: Arc<Checker>,
+}
+
 /// A simulated process, which its crash points report to.
 pub(super) struct Process {
     pub(super) life: u32,
@@ -149,13 +158,8 @@ pub(super) struct Crossing {
 }
 
 impl Process {
-    pub(super) fn new(
-        life: u32,
-        schedule: &Schedule,
-        world: World,
-        disk: Arc<Disk>,
-        checker: Arc<Checker>,
-    ) -> Self {
+    pub(super) fn new(life: u32, schedule: &Schedule, lasting: Lasting) -> Self {
+        let Lasting { world, disk, checker } = lasting;
         Self {
             life,
             disk,

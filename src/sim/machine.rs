@@ -13,7 +13,7 @@ use super::chance::Seeded;
 use super::check::{Checker, Rule, Violation};
 use super::clock::Passed;
 use super::disk::{Disk, LEASE};
-use super::life::{Crossing, Life, Process};
+use super::life::{Crossing, Lasting, Life, Process};
 use super::question::OpenQuestion;
 use super::schedule::{Incident, Schedule, Stop};
 use super::timeline::{Event, Happened};
@@ -179,12 +179,15 @@ impl<'a> Machine<'a> {
         self.world.note(Happened::Started);
         self.checker.begin_life(life);
         self.disk.is_locked_by(life);
-        let (world, disk, checker) = (self.world.clone(), self.disk.clone(), self.checker.clone());
-        let process = Arc::new(Process::new(life, self.schedule, world, disk, checker));
+        let process = Arc::new(Process::new(life, self.schedule, self.lasting()));
         let chance = Seeded::new(self.seed.wrapping_add(u64::from(life)));
         self.processes.push(process.clone());
         self.lives.push(Life::new(self.body, process, chance));
         (self.turns, self.answered) = (0, BTreeSet::new());
+    }
+
+    fn lasting(&self) -> Lasting {
+        Lasting { world: self.world.clone(), disk: self.disk.clone(), checker: self.checker.clone() }
     }
 
     /// True if nothing is left to do in this life, and the next life begins with a backup.
@@ -341,11 +344,12 @@ impl<'a> Machine<'a> {
 
     fn ends(self) -> Trial {
         let is_restless = self.is_restless();
+        let lasting = self.lasting();
         drop(self.lives);
         let told: Vec<_> = self.processes.iter().map(|process| process.told()).collect();
         let mut violations = self.checker.take();
         let (told_since, restored) = (&told[self.lost..], self.lost > 0);
-        let rest = super::rest::at_rest(&self.disk.model, &self.world, &self.checker, told_since, restored);
+        let rest = super::rest::at_rest(&lasting, told_since, restored);
         // A restless run was not dropped: its lack of progress is reported already.
         violations
             .extend(rest.into_iter().filter(|found| !is_restless || found.rule != Rule::NothingDropped));

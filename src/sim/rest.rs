@@ -2,27 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::check::{Checker, Rule, Violation};
+use super::check::{Rule, Violation};
 use super::family::{did, family};
 use super::history;
+use super::life::Lasting;
 use super::machine::Told;
 use super::outbox;
 use super::world::World;
 use crate::id::{RecordId, RunId, Tenant};
 use crate::ledger::{Basis, EffectClass, OperationKey, Record, State};
 use crate::payload::Stored;
-use crate::store::{Evidence, Model, Question, QuestionKind, Run, RunState, SharedEffect};
+use crate::store::{Evidence, Question, QuestionKind, Run, RunState, SharedEffect};
 use crate::tool::Undoing;
 
 /// Checks the rules at rest. `told` holds the results that callers got in the lives that belong to the ledger;
 /// `restored` is true if there were other lives.
 pub(super) fn at_rest(
-    store: &Model,
-    world: &World,
-    checker: &Checker,
+    Lasting { world, disk, checker }: &Lasting,
     told: &[BTreeMap<usize, Told>],
     restored: bool,
 ) -> Vec<Violation> {
+    let store = &disk.model;
     let rest = Rest {
         records: store.records(),
         runs: store.runs(),

@@ -102,6 +102,14 @@ impl Knowable {
     }
 }
 
+/// The target of an effect: the account at an external system, if it has several, and the provider's reference.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    system: &'a str,
+    account: &'a str,
+    reference: &'a str,
+}
+
 impl World {
     pub(super) fn new(clock: SimClock, schedule: &Schedule) -> Self {
         let faults = schedule.incidents().iter().filter_map(|incident| match incident {
@@ -127,17 +135,11 @@ impl World {
 
     /// Makes an effect. Returns the provider's id for the effect.
     pub(super) fn happened(&self, request: &Request, system: &str, account: &str, reference: &str) -> String {
-        self.add(request.tenant(), request.operation(), system, account, reference)
+        self.add(request.tenant(), request.operation(), Target { system, account, reference })
     }
 
-    fn add(
-        &self,
-        tenant: &Tenant,
-        operation: &OperationKey,
-        system: &str,
-        account: &str,
-        reference: &str,
-    ) -> String {
+    fn add(&self, tenant: &Tenant, operation: &OperationKey, target: Target<'_>) -> String {
+        let Target { system, account, reference } = target;
         let at = self.clock.elapsed();
         let id = {
             let mut state = self.state();
@@ -161,7 +163,7 @@ impl World {
     /// Makes an effect by hand, without an operation of the engine. Returns the provider's id for the effect.
     pub fn by_hand(&self, tenant: &Tenant, system: &str, reference: &str) -> String {
         let operation = OperationKey::stored(format!("~hand:{system}:{reference}"));
-        self.add(tenant, &operation, system, "", reference)
+        self.add(tenant, &operation, Target { system, account: "", reference })
     }
 
     /// Loses the last effect of an operation.

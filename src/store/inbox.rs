@@ -17,13 +17,12 @@ pub trait Inbox {
     /// Records the reason why the attempt failed. Returns the number of attempts.
     fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64>;
 
-    /// Sets the message aside after this number of attempts, and names the question about it, unless it has one.
+    /// Sets the message aside, and names the question about it, unless it has one.
     /// Returns the question; `None` if another delivery of the message has been processed meanwhile.
     fn inbox_set_aside<'a>(
         &'a self,
         delivery: &'a Delivery,
-        tries: i64,
-        why: &'a SetAside,
+        aside: &'a Aside,
         question: QuestionId,
     ) -> StoreFuture<'a, Option<QuestionId>>;
 
@@ -102,12 +101,16 @@ pub enum Known {
     /// A newer version of the aggregate, or the same one, was processed before.
     Outdated,
     /// The message is not tried again before a person has answered.
-    SetAside {
-        /// The number of attempts since the last answer.
-        tries: i64,
-        /// The reason why the message is set aside.
-        why: SetAside,
-    },
+    SetAside(Aside),
+}
+
+/// A message that is set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aside {
+    /// The number of attempts since the last answer.
+    pub tries: i64,
+    /// The reason why the message is set aside.
+    pub why: SetAside,
 }
 
 impl Known {
@@ -174,13 +177,13 @@ impl Counted {
                 Some(Known::Processed(Payload::stored(self.result.unwrap_or_else(|| "null".into()))))
             }
             OUTDATED => Some(Known::Outdated),
-            ENDED_INSIDE => Some(Known::SetAside { tries: self.tries, why: SetAside::EndedInside }),
+            ENDED_INSIDE => Some(Known::SetAside(Aside { tries: self.tries, why: SetAside::EndedInside })),
             TRIED if self.tries <= i64::from(limit) => None,
             // The attempt over the limit was counted and is not made.
-            state => Some(Known::SetAside {
+            state => Some(Known::SetAside(Aside {
                 tries: self.tries - i64::from(state == TRIED),
                 why: SetAside::TriedTooOften(self.detail),
-            }),
+            })),
         }
     }
 }

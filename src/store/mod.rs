@@ -77,7 +77,7 @@ pub use escalation::{Answer, Question, QuestionCount, QuestionKind};
 pub(crate) use group::Held;
 #[cfg(all(feature = "sim", feature = "sqlite"))]
 pub(crate) use inbox::Inbox;
-pub(crate) use inbox::{Counting, Delivery, Known, SetAside};
+pub(crate) use inbox::{Aside, Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub(crate) use outage::{Outage, Side};
 pub(crate) use read_only::ReadOnly;

@@ -4,7 +4,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Extension, Json, Router};
-use counterfoil::nonce::{Made, Nonce, Nonces};
+use counterfoil::nonce::{Made, Nonce, NonceRequest, Nonces};
 use serde::Deserialize;
 
 use super::books::Books;
@@ -30,9 +30,8 @@ async fn take<C: Books>(
     Json(note): Json<Note>,
 ) -> Result<Json<i64>, (StatusCode, String)> {
     let Note { text, nonce, enforce_nonce } = note;
-    let made = notes.once_in_transaction(&tenant, &author, nonce.as_ref(), enforce_nonce, |db: &mut C| {
-        db.enter("note", text)
-    });
+    let sent = NonceRequest { author: &author, nonce: nonce.as_ref(), enforce: enforce_nonce };
+    let made = notes.once_in_transaction(&tenant, sent, |db: &mut C| db.enter("note", text));
     let made = made.await.map(Made::into_inner).map(Json);
     made.map_err(|error| (StatusCode::CONFLICT, error.to_string()))
 }

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::clock::Timestamp;
@@ -51,23 +51,8 @@ pub(super) async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
                 );
             }
             let is_again = std::mem::take(&mut again);
-            let begun = clock.boot();
-            let polled =
-                catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut Context::from_waker(&waker))));
-            let took = begun.until(clock.boot());
-            if took > BLOCKING {
-                tracing::warn!(
-                    tenant = %live.tenant, run = %live.id, took_ms = took.as_millis(),
-                    "run blocked its thread, on which other runs wait"
-                );
-            }
-            match polled {
-                Ok(Poll::Ready(result)) => {
-                    let unmended = live.unmended().map(|failure| Stop::Unmended(Box::new(failure)));
-                    return Poll::Ready(unmended.map_or(Polled::Finished(result), Polled::Stopped));
-                }
-                Err(panic) => return Poll::Ready(Polled::Panicked(message(&*panic))),
-                Ok(Poll::Pending) => {}
+            if let Some(over) = poll_once(live, body, &waker) {
+                return Poll::Ready(over);
             }
             // A body that woke itself has not come to rest: poll it again before judging it.
             if live.waker.take_woken() {
@@ -116,4 +101,25 @@ pub(super) async fn poll(live: &Arc<Live>, body: &mut Body) -> Polled {
         Poll::Pending
     })
     .await
+}
+
+/// Polls the body once, and reports a poll that was long. `None` if the body goes on.
+fn poll_once(live: &Live, body: &mut Body, waker: &Waker) -> Option<Polled> {
+    let begun = live.core.clock.boot();
+    let polled = catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(&mut Context::from_waker(waker))));
+    let took = begun.until(live.core.clock.boot());
+    if took > BLOCKING {
+        tracing::warn!(
+            tenant = %live.tenant, run = %live.id, took_ms = took.as_millis(),
+            "run blocked its thread, on which other runs wait"
+        );
+    }
+    match polled {
+        Ok(Poll::Ready(result)) => {
+            let unmended = live.unmended().map(|failure| Stop::Unmended(Box::new(failure)));
+            Some(unmended.map_or(Polled::Finished(result), Polled::Stopped))
+        }
+        Err(panic) => Some(Polled::Panicked(message(&*panic))),
+        Ok(Poll::Pending) => None,
+    }
 }

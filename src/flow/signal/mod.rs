@@ -15,7 +15,7 @@ use self::aside::Reads;
 pub(super) use self::name::OWN;
 use self::name::usable;
 pub use self::name::{NamesSignal, SignalName};
-pub(super) use self::send::{Addressee, NewSignal};
+pub(super) use self::send::{Addressee, Named, NewSignal};
 pub use self::send::{SendSignal, Sent};
 pub use self::wait::SignalWait;
 use super::ctx::Ctx;

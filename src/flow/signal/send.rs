@@ -44,12 +44,21 @@ impl<O> RunHandle<O> {
     where
         B: Serialize + Send + Sync + 'static,
     {
-        SendSignal::to(Addressee::Run(self.id), self.inner.clone(), self.tenant.clone(), name, body)
+        let to =
+            Addressee { inner: self.inner.clone(), tenant: self.tenant.clone(), run: Named::Run(self.id) };
+        SendSignal::to(to, name, body)
     }
 }
 
-/// The run that a signal is sent to.
-pub(in crate::flow) enum Addressee {
+/// The run that a signal is sent to, and the engine that sends it.
+pub(in crate::flow) struct Addressee {
+    pub(in crate::flow) inner: Arc<Inner>,
+    pub(in crate::flow) tenant: Tenant,
+    pub(in crate::flow) run: Named,
+}
+
+/// The name of a run.
+pub(in crate::flow) enum Named {
     Run(RunId),
     /// The run of this workflow that was started under this key.
     Keyed(Keyed),
@@ -62,8 +71,6 @@ pub(in crate::flow) enum Addressee {
 /// name and id.
 #[must_use = "a signal is not sent until it is awaited"]
 pub struct SendSignal {
-    inner: Arc<Inner>,
-    tenant: Tenant,
     to: Addressee,
     name: String,
     id: Option<String>,
@@ -73,13 +80,11 @@ pub struct SendSignal {
 impl SendSignal {
     pub(in crate::flow) fn to<B: Serialize + Send + Sync + 'static>(
         to: Addressee,
-        inner: Arc<Inner>,
-        tenant: Tenant,
         name: impl NamesSignal<B>,
         body: B,
     ) -> Self {
         let Label { name, id } = name.label();
-        Self { inner, tenant, to, name, id, body: Box::new(move |key| canonical(&body, key)) }
+        Self { to, name, id, body: Box::new(move |key| canonical(&body, key)) }
     }
 
     /// The id of the signal: the same name and id again is the same signal, and is received once. Give the id of the
@@ -98,14 +103,14 @@ impl SendSignal {
 
     /// The signal in its canonical form, if it can be sent.
     pub(in crate::flow) async fn checked(self) -> Result<(Arc<Inner>, NewSignal), RunError> {
-        let Self { inner, tenant, to, name, id, body } = self;
+        let Self { to: Addressee { inner, tenant, run }, name, id, body } = self;
         usable(&name)?;
         if let Some(id) = &id {
             checked("signal's id", id, Key::MAX_BYTES)?;
         }
-        let run = match to {
-            Addressee::Run(run) => run,
-            Addressee::Keyed(keyed) => keyed.id(&inner, &tenant).await?,
+        let run = match run {
+            Named::Run(run) => run,
+            Named::Keyed(keyed) => keyed.id(&inner, &tenant).await?,
         };
         let id = id.unwrap_or_else(|| inner.unique());
         let body: Result<_, RunError> = inner.core.canonical(&tenant, &*body).await;

@@ -150,8 +150,8 @@ impl Ask {
                     Ok(open_review(row, review.clone().at(now)))
                 };
             }
-            let asked = Review::opened(&package, &digest, version, &policy, now)?;
-            let review = Review { requested_by: requested_by.clone(), ..asked };
+            let asked = Review::opened(&package, &digest, &policy, now)?;
+            let review = Review { version, requested_by: requested_by.clone(), ..asked };
             let (row, review) = match before {
                 Some((row, past)) => {
                     let review = review.following(past);

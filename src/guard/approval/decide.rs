@@ -216,7 +216,8 @@ impl Decide {
             let found = review_of(&core, &owner, &id).await?;
             let (row, review) = found.ok_or_else(|| ApprovalRefused::Unknown { id: id.clone() })?;
             if let Some(first) = core.group.record_find(&owner, &key).await? {
-                return answered(&core, &first, &request, review.what, by).await;
+                let changed = |approved| VoteRefused::Changed { what: review.what, by, approved };
+                return answered(&core, &first, &request, changed).await;
             }
             let at = core.now();
             let entitled = core.reviewers.may_decide(&owner, &by, &review);
@@ -234,7 +235,8 @@ impl Decide {
                 },
             };
             let decided = Decided::of(&after);
-            let record = decision(&core, &owner, key.clone(), request.clone(), Payload::of(&decided)?, at);
+            let intent = intent(&core, &owner, key.clone(), request.clone());
+            let record = Record::decided(intent, Stored::Inline(Payload::of(&decided)?), at);
             let mut change = core.change(None).record(record);
             change.documents.push(next(row, &after, at));
             let written = match (&after.outcome, waiting) {
@@ -311,16 +313,9 @@ impl Decided {
     }
 }
 
-/// The record of a decision. A decision is committed together with its record, so it is never ambiguous.
-fn decision(
-    core: &Core,
-    tenant: &Tenant,
-    key: OperationKey,
-    request: Payload,
-    response: Payload,
-    at: Timestamp,
-) -> Record {
-    let intent = Intent {
+/// The intent of a decision. A decision is committed together with its record, so it is never ambiguous.
+fn intent(core: &Core, tenant: &Tenant, key: OperationKey, request: Payload) -> Intent {
+    Intent {
         id: RecordId(core.ids.next()),
         tenant: tenant.clone(),
         key,
@@ -334,22 +329,20 @@ fn decision(
         retention: Retention::keep(), // decisions of people are kept
         approval: None,
         scopes: None,
-    };
-    Record::decided(intent, Stored::Inline(response), at)
+    }
 }
 
-/// The answer that the reviewer got the first time.
+/// The answer that the reviewer got the first time. `changed`: the refusal if the first vote was this other one.
 async fn answered(
     core: &Core,
     first: &Record,
     request: &Payload,
-    what: String,
-    by: String,
+    changed: impl FnOnce(bool) -> VoteRefused,
 ) -> Result<Decided, ApprovalRefused> {
     if first.request_hash != RequestHash::of(Review::KIND, request) {
         let stored = core.load(&first.tenant, &first.request).await.map_err(RunError::from)?;
         let (_, approved): (u32, bool) = stored.decode()?;
-        return Err(VoteRefused::Changed { what, by, approved }.into());
+        return Err(changed(approved).into());
     }
     match first.response() {
         Some(response) => {

@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use super::rows::{Memory, Shelf, Source, sources};
+use super::rows::{Memory, Shelf, Source, Sources};
 use super::{Contradicts, Memories, MemoryError, in_run, of_one, shelf, unasked};
 use crate::clock::Timestamp;
 use crate::exec::Core;
@@ -175,7 +175,8 @@ impl Memories<TenantClient> {
             return Err(MemoryError::Unknown { memory });
         }
         let after = u32::try_from(after.unwrap_or_default()).unwrap_or_default();
-        let said = sources(&core, &tenant, memory, after, PAGE).await.map_err(&unasked)?;
+        let sources = Sources { core: &core, tenant: &tenant, memory };
+        let said = sources.page(after, PAGE).await.map_err(&unasked)?;
         Ok(said.into_iter().map(said_by).collect())
     }
 }

@@ -211,7 +211,7 @@ impl Guarded for Wish {
             let Some((onto, newest)) = Shelf::kept(core, tenant, &name) else { return Ok(None) };
             let secret = core.tenant_key(tenant).await?;
             let form = Form::first(core, &name, &keyed(&secret, FORM, &[&self.text.normal]));
-            let said = self.said(key, &secret, onto, form, &newest).await;
+            let said = self.saying(key, &secret, &newest).said(onto, form).await;
             let (change, answer) = said.map_err(unasked(key))?;
             let is_new = answer.outcome == Outcome::New;
             Ok(is_new.then_some(Guess { about, change, answer }))
@@ -252,7 +252,8 @@ impl Guarded for Wish {
                 return Ok(Proposal::Before(Remembered { outcome, ..first.answer }));
             }
             let newest = onto.compared().await.map_err(unasked)?;
-            let (change, answer) = self.said(key, &secret, onto, form, &newest).await.map_err(unasked)?;
+            let (change, answer) =
+                self.saying(key, &secret, &newest).said(onto, form).await.map_err(unasked)?;
             Ok(Proposal::Write(change, answer))
         })
     }
@@ -268,25 +269,13 @@ impl Wish {
         keyed(secret, REQUEST, &[&self.subject, self.kind.as_str(), &self.source, &self.content])
     }
 
-    /// The change and the answer for a shelf in this state.
-    async fn said(
-        &self,
-        key: &str,
-        secret: &DigestKey,
-        onto: Shelf<'_>,
-        form: Form,
-        newest: &Newest,
-    ) -> Result<(Box<Change>, Remembered), StoreError> {
-        let (same, core) = (form.memory.clone(), onto.core);
-        let decision = self.decide(same.as_ref(), newest).await;
+    /// The statement under this key, beside the newest memories.
+    fn saying<'a>(&'a self, key: &'a str, secret: &DigestKey, newest: &'a Newest) -> Saying<'a> {
         // A statement of a run needs no answer of its own: the run's record, written in the same transaction, holds
         // it.
         let request = (!self.of_run).then(|| self.request(secret));
         let source = keyed(secret, SOURCE, &[&self.source]);
-        let saying = Saying { wish: self, key, request, source, newest };
-        let (documents, kept, answer) = saying.write(onto, form, &decision).await?;
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
-        Ok((Box::new(Change { documents, ..core.change(None) }), answer))
+        Saying { wish: self, key, request, source, newest }
     }
 
     async fn decide<'a>(&self, same: Option<&'a Memory>, newest: &'a Newest) -> Decision<'a> {
@@ -312,6 +301,15 @@ struct Saying<'a> {
 }
 
 impl Saying<'_> {
+    /// The change and the answer for a shelf in this state.
+    async fn said(&self, onto: Shelf<'_>, form: Form) -> Result<(Box<Change>, Remembered), StoreError> {
+        let (same, core) = (form.memory.clone(), onto.core);
+        let decision = self.wish.decide(same.as_ref(), self.newest).await;
+        let (documents, kept, answer) = self.write(onto, form, &decision).await?;
+        *self.wish.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        Ok((Box::new(Change { documents, ..core.change(None) }), answer))
+    }
+
     async fn write(
         &self,
         onto: Shelf<'_>,

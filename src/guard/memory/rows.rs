@@ -211,7 +211,7 @@ impl Memory {
         subject: &str,
         id: MemoryId,
     ) -> Result<Option<(Self, String)>, StoreError> {
-        let Some(first) = sources(core, tenant, id, 0, 1).await?.pop() else { return Ok(None) };
+        let Some(first) = (Sources { core, tenant, memory: id }).first().await? else { return Ok(None) };
         if !first.shelf.starts_with(&format!("{}/", part(subject))) {
             return Ok(None);
         }
@@ -232,22 +232,30 @@ impl Answered {
     }
 }
 
-/// The statements of a memory after a place, the earliest first.
-pub(super) async fn sources(
-    core: &Core,
-    tenant: &Tenant,
-    memory: MemoryId,
-    after: u32,
-    limit: u32,
-) -> Result<Vec<Source>, StoreError> {
-    let rows = core.group.document_list(tenant, SOURCE, &of_memory(memory, after), limit).await?;
-    let own = format!("{memory}/");
-    let of_it = rows.iter().map_while(|row| Some((row, row.id.strip_prefix(&own)?)));
-    let source = |(row, place): (&Document, &str)| {
-        let place = place.parse().unwrap_or_default();
-        Ok(Source { place, at: row.created_at, ..read(row)? })
-    };
-    of_it.map(source).collect()
+/// The statements of a memory.
+pub(super) struct Sources<'a> {
+    pub(super) core: &'a Core,
+    pub(super) tenant: &'a Tenant,
+    pub(super) memory: MemoryId,
+}
+
+impl Sources<'_> {
+    /// The statements after a place, the earliest first.
+    pub(super) async fn page(&self, after: u32, limit: u32) -> Result<Vec<Source>, StoreError> {
+        let Self { core, tenant, memory } = *self;
+        let rows = core.group.document_list(tenant, SOURCE, &of_memory(memory, after), limit).await?;
+        let own = format!("{memory}/");
+        let of_it = rows.iter().map_while(|row| Some((row, row.id.strip_prefix(&own)?)));
+        let source = |(row, place): (&Document, &str)| {
+            let place = place.parse().unwrap_or_default();
+            Ok(Source { place, at: row.created_at, ..read(row)? })
+        };
+        of_it.map(source).collect()
+    }
+
+    async fn first(&self) -> Result<Option<Source>, StoreError> {
+        Ok(self.page(0, 1).await?.pop())
+    }
 }
 
 impl<'c> Shelf<'c> {
@@ -306,7 +314,7 @@ impl<'c> Shelf<'c> {
         let confidence = match &row {
             Some(row) => Some(read(row)?),
             None => {
-                let first = sources(self.core, self.tenant, memory, 0, 1).await?.pop();
+                let first = Sources { core: self.core, tenant: self.tenant, memory }.first().await?;
                 first.filter(|first| first.by == source).map(|first| first.confidence)
             }
         };

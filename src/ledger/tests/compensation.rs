@@ -4,7 +4,7 @@ use super::{json, record};
 use crate::id::{QuestionId, RunId};
 use crate::ledger::{
     Compensation, Contract, ContractClass, Due, EffectClass, FinalState, LookupOffer, Owner, Record, State,
-    Undone, due, undoing_looks_first,
+    UndoRequest, Undone, due, undoing_looks_first,
 };
 
 fn policies() -> [Option<Compensation>; 5] {
@@ -40,7 +40,9 @@ fn only_a_committed_effect_of_ones_own_that_nobody_rests_on_is_undone() {
                     {
                         let owner = Owner { run: owner, ..Owner::default() };
                         let record = Record { class, owner, ..record.clone() };
-                        let due = due(&record, &[mine, child], policy.as_ref(), &sharers, allowed);
+                        let (policy, sharers) = (policy.as_ref(), sharers.as_slice());
+                        let due =
+                            due(&record, UndoRequest { family: &[mine, child], policy, sharers, allowed });
                         let own = record.owner.run != Some(theirs);
                         let free =
                             own && sharers.is_empty() && matches!(record.state, State::Committed { .. });
@@ -67,10 +69,11 @@ fn what_may_have_happened_is_settled_first() {
     let (run, family) = (Some(RunId(1)), [RunId(1)]);
     let owner = Owner { run, ..Owner::default() };
     let parked = Record { escalation: Some(QuestionId(7)), owner, ..record(State::Started) };
+    let wanted = |policy| UndoRequest { family: &family, policy, sharers: &[], allowed: true };
     for policy in policies().iter().flatten() {
-        assert_eq!(due(&parked, &family, Some(policy), &[], true), Due::Settle(QuestionId(7)));
+        assert_eq!(due(&parked, wanted(Some(policy))), Due::Settle(QuestionId(7)));
     }
-    assert!(matches!(due(&parked, &family, None, &[], true), Due::Leave(_)));
+    assert!(matches!(due(&parked, wanted(None)), Due::Leave(_)));
 }
 
 // A second compensation collides with the first one only if both are ours, and the provider tells keys apart.
@@ -115,7 +118,8 @@ fn what_is_gone_is_told_of_if_it_had_happened() {
         [(FinalState::Committed, true), (FinalState::Compensated, false), (FinalState::Abandoned, false)]
     {
         let gone = record(State::Gone { was, outcome: "00".to_owned() });
-        let due = due(&gone, &[], Some(&Compensation::Automatic), &[], false);
+        let policy = Some(&Compensation::Automatic);
+        let due = due(&gone, UndoRequest { family: &[], policy, sharers: &[], allowed: false });
         assert_eq!(matches!(due, Due::Leave(_)), is_left, "{was:?}");
         assert!(is_left || due == Due::Nothing);
     }

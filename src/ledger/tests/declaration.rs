@@ -5,7 +5,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::id::Tenant;
-use crate::ledger::{Contract, ContractClass, Declaration, EffectClass, Key, LookupOffer, OperationKey};
+use crate::ledger::{
+    Contract, ContractClass, Declaration, EffectClass, Key, LookupOffer, OperationKey, Terms,
+};
 
 fn contract() -> impl Strategy<Value = Contract> {
     let class = prop::sample::select(ContractClass::ALL.to_vec());
@@ -23,7 +25,7 @@ fn contract() -> impl Strategy<Value = Contract> {
 }
 
 fn declared(contract: &Contract, effect: EffectClass) -> Declaration {
-    Declaration::of("pay", effect, contract, 1, "blue")
+    Declaration::of("pay", Terms { effect, contract, input_version: 1 }, "blue")
 }
 
 /// The key window of a contract, where for ever is the longest.
@@ -119,7 +121,8 @@ fn a_tool_that_declares_anything_else_is_declared_anew_and_told_of() {
     let contract = Contract::new(ContractClass::ReplaysKey).lookup(LookupOffer::Strong);
     let first = declared(&contract, EffectClass::Payment);
     for (other, told) in changed() {
-        let is_still = other.is_still(EffectClass::Payment, &contract, 1, "blue");
+        let terms = Terms { effect: EffectClass::Payment, contract: &contract, input_version: 1 };
+        let is_still = other.is_still(terms, "blue");
         assert_eq!(is_still, other == first, "{other:?}");
         assert_eq!(first.changes(&other).unwrap_or_default(), told);
     }

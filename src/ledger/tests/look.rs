@@ -206,7 +206,7 @@ fn what_is_missing_twice_is_asked_about_and_what_is_found_again_is_not() {
 fn a_miss_asks_nothing_where_the_effect_need_not_be_shown() {
     let now = SEALED.after(10 * MINUTE);
     let may_miss = |record: &Record, contract: &Contract, removed| {
-        may_be_missing(record, contract, SEALED, now, removed)
+        may_be_missing(record, contract, SEALED.until(now), removed)
     };
     let strong = contract(MINUTE);
     assert!(!may_miss(&committed(), &strong, false));

@@ -23,7 +23,9 @@ mod throttle;
 
 use crate::clock::Timestamp;
 use crate::id::{DeclarationId, Fence, Name, RecordId, Tenant};
-use crate::ledger::{Basis, EffectClass, ErrorKind, Key, Owner, Record, RecordedFailure, RequestHash, State};
+use crate::ledger::{
+    EffectClass, ErrorKind, Intent, Key, Owner, Record, RecordedFailure, RequestHash, Retention, State,
+};
 use crate::payload::{Payload, Stored};
 
 /// The worker that owns these records.
@@ -39,7 +41,7 @@ fn failure(message: &str) -> RecordedFailure {
 
 /// A record as `begin` writes it: the first attempt of worker 1 is about to be dispatched.
 fn started() -> Record {
-    Record {
+    let intent = Intent {
         id: RecordId(1),
         tenant: Tenant::new("acme").unwrap(),
         key: Key::of("send").target("case").render().unwrap(),
@@ -50,23 +52,11 @@ fn started() -> Record {
         declaration: DeclarationId(1),
         owner: Owner { call_id: Some("call 1".into()), ..Owner::default() },
         fence: MINE,
-        revision: 1,
-        attempts: 1,
-        spent: 0,
-        state: State::Started,
-        basis: Basis::Answer,
-        external_ref: None,
-        escalation: None,
-        not_before: None,
-        in_doubt: false,
-        kept_until: None,
-        created_at: Timestamp(10),
-        updated_at: Timestamp(10),
-        sealed_at: None,
+        retention: Retention::keep(),
         approval: None,
         scopes: None,
-        cost: None,
-    }
+    };
+    Record::begin(intent, Timestamp(10))
 }
 
 fn record(state: State) -> Record {

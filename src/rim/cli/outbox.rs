@@ -94,6 +94,7 @@ fn decide(options: &Decision, resolution: &Resolution) -> ExitCode {
         if !asked.is_some_and(|asked| asked.kind == QuestionKind::Unpublished) {
             return Err(format!("{id} is no question of this tenant about an event of the outbox").into());
         }
-        answered(&client, &options.ledger, &options.author, id, resolution.clone()).await
+        let answer = options.author.answers(&client, id, resolution.clone());
+        answered(&client, &options.ledger, id, answer).await
     })
 }

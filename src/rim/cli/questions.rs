@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::ledger::{Author, Done, Ledger};
 use super::shown;
-use crate::flow::TenantClient;
+use crate::exec::GiveAnswer;
+use crate::flow::{RunError, TenantClient};
 use crate::id::QuestionId;
 use crate::store::Resolution;
 
@@ -84,21 +85,34 @@ pub(super) fn show(options: &One) -> ExitCode {
 
 pub(super) fn answer(options: &Answer) -> ExitCode {
     options.ledger.run(async |client| {
-        answered(&client, &options.ledger, &options.author, options.question, options.resolution()?).await
+        let answer = options.author.answers(&client, options.question, options.resolution()?);
+        answered(&client, &options.ledger, options.question, answer).await
     })
 }
 
-/// Answers a question, and shows it as its answer has left it: answered, or with an answer that waits.
+impl Author {
+    /// The person's answer to a question.
+    pub(super) fn answers(
+        &self,
+        client: &TenantClient,
+        question: QuestionId,
+        resolution: Resolution,
+    ) -> GiveAnswer<RunError> {
+        let Self { author, reason } = self;
+        let answer = client.answer(question, resolution, author);
+        if reason.is_empty() { answer } else { answer.because(reason) }
+    }
+}
+
+/// Gives an answer to a question, and shows the question as the answer has left it: answered, or with an answer that
+/// waits.
 pub(super) async fn answered(
     client: &TenantClient,
     ledger: &Ledger,
-    Author { author, reason }: &Author,
     question: QuestionId,
-    resolution: Resolution,
+    answer: GiveAnswer<RunError>,
 ) -> Done {
-    let answer = client.answer(question, resolution, author);
-    let given = if reason.is_empty() { answer.await } else { answer.because(reason).await };
-    given?;
+    answer.await?;
     let view = client.question(question).await?;
     let Some(view) = view else { return Ok(()) };
     if ledger.json {

@@ -105,7 +105,7 @@ async fn pass(
         with_token(&mut parts, token);
     }
     let request = Request::from_parts(parts, body);
-    let response = match enter(&gate, &cookies, &mut site, params, request).await {
+    let response = match gate.enter(&cookies, &mut site, params, request).await {
         Ok(request) => next.run(request).await,
         Err(refused) => refused.into_response(),
     };
@@ -128,46 +128,48 @@ fn sign_in_first(site: &Site, asked: &OriginalUri) -> Response {
     see(&site.at(&format!("/sign-in?next={}", escaped(next))))
 }
 
-/// Lets a caller in, with the site and the client that the page needs.
-async fn enter(
-    gate: &Gate,
-    cookies: &Cookies,
-    site: &mut Site,
-    params: Result<RawPathParams, RawPathParamsRejection>,
-    request: Request,
-) -> Result<Request, Failed> {
-    let (mut parts, body) = request.into_parts();
-    let client = &gate.door.shared.client;
-    let caller = match gate.door.admit(&parts).await {
-        Ok(caller) => caller,
-        Err(refused) => {
-            // The page that says so has the person's own navigation, and nothing of the tenant.
-            site.caller = gate.door.shared.auth.caller(&parts).await.unwrap_or_default();
-            return Err(refused);
+impl Gate {
+    /// Lets a caller in, with the site and the client that the page needs.
+    async fn enter(
+        &self,
+        cookies: &Cookies,
+        site: &mut Site,
+        params: Result<RawPathParams, RawPathParamsRejection>,
+        request: Request,
+    ) -> Result<Request, Failed> {
+        let (mut parts, body) = request.into_parts();
+        let client = &self.door.shared.client;
+        let caller = match self.door.admit(&parts).await {
+            Ok(caller) => caller,
+            Err(refused) => {
+                // The page that says so has the person's own navigation, and nothing of the tenant.
+                site.caller = self.door.shared.auth.caller(&parts).await.unwrap_or_default();
+                return Err(refused);
+            }
+        };
+        site.caller = Some(caller.clone());
+        let params = params.map_err(Failed::malformed)?;
+        let named = params.iter().find_map(|(name, value)| (name == "tenant").then_some(value));
+        match (self.door.reach, named) {
+            (Reach::Tenant, Some(named)) => {
+                let tenant = tenant(&caller, Some(named))?;
+                parts.extensions.insert(client.of_tenant(tenant.clone()));
+                site.tenant = Some(tenant);
+            }
+            _ => {
+                parts.extensions.insert(client.clone());
+            }
         }
-    };
-    site.caller = Some(caller.clone());
-    let params = params.map_err(Failed::malformed)?;
-    let named = params.iter().find_map(|(name, value)| (name == "tenant").then_some(value));
-    match (gate.door.reach, named) {
-        (Reach::Tenant, Some(named)) => {
-            let tenant = tenant(&caller, Some(named))?;
-            parts.extensions.insert(client.of_tenant(tenant.clone()));
-            site.tenant = Some(tenant);
+        let mut request = Request::from_parts(parts, body);
+        if request.method() == Method::POST {
+            request = own_form(cookies, request).await?;
         }
-        _ => {
-            parts.extensions.insert(client.clone());
-        }
+        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(self.door.shared.clone());
+        request.extensions_mut().insert(site.clone());
+        request.extensions_mut().insert(cookies.clone());
+        Ok(request)
     }
-    let mut request = Request::from_parts(parts, body);
-    if request.method() == Method::POST {
-        request = own_form(cookies, request).await?;
-    }
-    request.extensions_mut().insert(caller);
-    request.extensions_mut().insert(gate.door.shared.clone());
-    request.extensions_mut().insert(site.clone());
-    request.extensions_mut().insert(cookies.clone());
-    Ok(request)
 }
 
 /// Refuses a form that is not one of this session.

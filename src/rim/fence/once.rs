@@ -49,8 +49,11 @@ where
         },
         Ok(Claimed::New) => match make().await {
             Ok(value) => {
-                let remembered = remember(fence, key, &token, serde_json::to_vec(&value), ttl).await;
-                Ok(OnceAtFence::Now { value, remembered })
+                let sealed = match serde_json::to_vec(&value) {
+                    Ok(bytes) => fence.seal(key, &token, &bytes, ttl.sealed).await,
+                    Err(error) => Err(FenceError::Refused { detail: error.to_string() }),
+                };
+                Ok(OnceAtFence::Now { value, remembered: is_remembered(fence.kind(), sealed) })
             }
             Err(error) => {
                 if let Err(kept) = fence.release(key, &token).await {
@@ -64,25 +67,16 @@ where
     answer
 }
 
-async fn remember<K: KeyFence>(
-    fence: &K,
-    key: &str,
-    token: &FenceToken,
-    value: Result<Vec<u8>, serde_json::Error>,
-    ttl: FenceTtl,
-) -> bool {
-    let sealed = match value {
-        Ok(value) => fence.seal(key, token, &value, ttl.sealed).await,
-        Err(error) => Err(FenceError::Refused { detail: error.to_string() }),
-    };
+/// True if the fence has sealed the claim. Otherwise the log says what may follow.
+fn is_remembered(kind: &'static str, sealed: Result<bool, FenceError>) -> bool {
     match sealed {
         Ok(true) => true,
         Ok(false) => {
-            tracing::warn!(fence = fence.kind(), "claim lost before its seal, effect may be made twice");
+            tracing::warn!(fence = kind, "claim lost before its seal, effect may be made twice");
             false
         }
         Err(error) => {
-            tracing::warn!(fence = fence.kind(), %error, "claim not sealed, effect may be made twice");
+            tracing::warn!(fence = kind, %error, "claim not sealed, effect may be made twice");
             false
         }
     }

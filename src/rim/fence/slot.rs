@@ -4,6 +4,7 @@
 //! number of rows, and each write to a row removes the entries that have expired.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -49,6 +50,15 @@ const fn changed<A>(answer: A) -> Turned<A> {
     Turned { answer, changed: true }
 }
 
+/// The seal of a claim with a value.
+#[derive(Clone, Copy)]
+pub(super) struct Seal<'a> {
+    pub(super) name: &'a str,
+    pub(super) token: &'a FenceToken,
+    pub(super) value: &'a [u8],
+    pub(super) sealed_for: Duration,
+}
+
 impl Slot {
     pub(super) fn claim(
         &mut self,
@@ -71,18 +81,12 @@ impl Slot {
         }
     }
 
-    pub(super) fn seal(
-        &mut self,
-        name: &str,
-        token: &FenceToken,
-        value: &[u8],
-        now: Timestamp,
-        until: Timestamp,
-    ) -> Turned<bool> {
+    pub(super) fn seal(&mut self, seal: Seal<'_>, now: Timestamp) -> Turned<bool> {
+        let Seal { name, token, value, sealed_for } = seal;
         let value = BASE64_STANDARD.encode(value);
         match self.live(name, now) {
             Some(State::Pending(holder)) if holder == token.as_str() => {
-                self.put(name, until, State::Sealed(value), now);
+                self.put(name, now.after(sealed_for), State::Sealed(value), now);
                 changed(true)
             }
             Some(State::Sealed(sealed)) => told(*sealed == value),

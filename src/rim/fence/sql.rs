@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::slot::{Slot, Turned};
+use super::slot::{Seal, Slot, Turned};
 use super::{Claimed, FenceError, FenceToken, KeyFence, checked_size, entry_name};
 use crate::clock::Timestamp;
 use crate::exec::{ExecError, Executor};
@@ -101,7 +101,8 @@ impl KeyFence for SqlFence {
     ) -> Result<bool, FenceError> {
         checked_size(value)?;
         let name = entry_name(key);
-        self.turn(&name, |slot, now| Ok(slot.seal(&name, token, value, now, now.after(sealed_for)))).await
+        let seal = Seal { name: &name, token, value, sealed_for };
+        self.turn(&name, |slot, now| Ok(slot.seal(seal, now))).await
     }
 
     async fn release(&self, key: &str, token: &FenceToken) -> Result<bool, FenceError> {

@@ -124,31 +124,36 @@ impl Lines {
         let offers = |line: &Arc<Line>| line.state().offered.as_ref().is_some_and(|offer| offer.tool == tool);
         alive.into_iter().find(offers)
     }
+}
 
+/// The clients that carry out the tasks of a tool.
+#[derive(Clone)]
+pub(super) struct Clients {
+    pub(super) lines: Arc<Lines>,
+    pub(super) tool: String,
+    /// The time of a task, unless its call has a deadline.
+    pub(super) time: Duration,
+}
+
+impl Clients {
     /// Offers a task until a client takes it and replies. `None` if no client has taken it within half of its time: then
     /// nothing was sent.
     ///
     /// The executor drops this future when the time of the task is over. From then on the permit counts no more.
-    pub(super) async fn offer(
-        &self,
-        task: Task,
-        tool: String,
-        call: Call,
-        input: Value,
-        time: Duration,
-    ) -> Option<Reply> {
-        let line = self.of(call.tenant(), call.operation_key());
+    pub(super) async fn offer(self, task: Task, call: Call, input: Value) -> Option<Reply> {
+        let Self { lines, tool, time } = self;
+        let line = lines.of(call.tenant(), call.operation_key());
         let (reply, replied) = oneshot::channel();
         let time = call.time_left().unwrap_or(time);
         line.state().offered = Some(Offer { task, tool, input, call, time, reply });
         line.changed.notify_waiters();
-        self.offered.notify_waiters();
-        let _withdrawn = Withdrawn { lines: self, line: &line };
+        lines.offered.notify_waiters();
+        let _withdrawn = Withdrawn { lines: &lines, line: &line };
         let mut replied = std::pin::pin!(replied);
         tokio::select! {
             biased;
             reply = &mut replied => return reply.ok(),
-            () = self.clock.sleep(time / 2) => {}
+            () = lines.clock.sleep(time / 2) => {}
         }
         if line.state().offered.take().is_some() {
             return None; // nobody can take it any more

@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use self::line::{Execution, Line, Lines, Reply, Task};
+use self::line::{Clients, Execution, Line, Lines, Reply, Task};
 use self::permit::Attempt;
 use self::request::{operation, wait};
 use crate::exec::{ExecError, Executor, Outcome};
@@ -296,13 +296,12 @@ impl GuardService {
         if begin.without_approval {
             effect = effect.without_approval();
         }
-        let time = begin.attempt();
+        let clients = Clients { lines: self.lines.clone(), tool: begin.tool.clone(), time: begin.attempt() };
         if begin.lookup {
-            let (lines, tool) = (self.lines.clone(), begin.tool.clone());
-            effect = effect.lookup(move |call, input| look(lines.clone(), tool.clone(), call, input, time));
+            let clients = clients.clone();
+            effect = effect.lookup(move |call, input| look(clients.clone(), call, input));
         }
-        let (lines, tool) = (self.lines.clone(), begin.tool.clone());
-        effect.outcome(move |call, input| send(lines.clone(), tool.clone(), call, input, time)).await
+        effect.outcome(move |call, input| send(clients.clone(), call, input)).await
     }
 }
 
@@ -313,14 +312,8 @@ struct Terms {
 }
 
 /// Offers an attempt.
-async fn send(
-    lines: Arc<Lines>,
-    tool: String,
-    call: Call,
-    input: Value,
-    time: Duration,
-) -> Result<Done<Value>, ToolError> {
-    match lines.offer(Task::Send, tool, call, input, time).await {
+async fn send(clients: Clients, call: Call, input: Value) -> Result<Done<Value>, ToolError> {
+    match clients.offer(Task::Send, call, input).await {
         Some(Reply::Outcome(CallOutcome::Done { output, external_ref })) => {
             Ok(Done { external_ref, ..Done::new(output) })
         }
@@ -337,14 +330,8 @@ async fn send(
 }
 
 /// Offers a lookup.
-async fn look(
-    lines: Arc<Lines>,
-    tool: String,
-    call: Call,
-    input: Value,
-    time: Duration,
-) -> Result<LookupResult<Value>, ToolError> {
-    Ok(match lines.offer(Task::Look, tool, call, input, time).await {
+async fn look(clients: Clients, call: Call, input: Value) -> Result<LookupResult<Value>, ToolError> {
+    Ok(match clients.offer(Task::Look, call, input).await {
         Some(Reply::Finding(Finding::Happened { output, external_ref })) => {
             LookupResult::Committed { output, external_ref }
         }

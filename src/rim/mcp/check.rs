@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::rim::policy::place::Places;
-use crate::rim::policy::{PolicyFinding, PolicyRule};
+use crate::rim::policy::{PolicyFinding, PolicyRule, Written};
 
 /// The longest window: records are kept whole for longer.
 const LONGEST_WINDOW: Duration = Duration::from_hours(24 * 7);
@@ -21,7 +21,12 @@ impl Check {
 
     pub(super) fn finding(&mut self, path: &str, why: &str, instead: &str) {
         let place = self.places.find(path);
-        self.findings.push(PolicyFinding::new(PolicyRule::WrongValue, path, place, why, instead));
+        self.findings.push(PolicyFinding::new(
+            PolicyRule::WrongValue,
+            Written::at(place, path),
+            why,
+            instead,
+        ));
     }
 
     /// The window, if records outlive it.

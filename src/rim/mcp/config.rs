@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::check::Check;
 use super::error::McpError;
 use super::file::{GatewayFile, ServerSection};
-use super::policy::{ToolPolicy, unguarded};
+use super::policy::{ToolPolicy, Usual, unguarded};
 use crate::id::Tenant;
 use crate::payload::hex;
 use crate::rim::policy::read::read;
@@ -96,7 +96,9 @@ fn config(check: &mut Check, file: &GatewayFile) -> McpConfig {
     let window = check.window("window", file.window.map_or(WINDOW, Span::duration));
     let sections = file.servers.iter().flatten();
     let servers: Vec<_> = sections
-        .map(|(name, section)| Arc::new(server(check, name.as_str(), section, &client, window)))
+        .map(|(name, section)| {
+            Arc::new(server(check, name.as_str(), section, Usual { client: &client, window }))
+        })
         .collect();
     if servers.is_empty() {
         check.finding("servers", "there is no server", "`servers: { notes: { command: notes-server } }`");
@@ -104,23 +106,15 @@ fn config(check: &mut Check, file: &GatewayFile) -> McpConfig {
     McpConfig { ledger: ledger.into(), client, tenant, servers, digest: digest(file) }
 }
 
-fn server(
-    check: &mut Check,
-    name: &str,
-    section: &ServerSection,
-    client: &str,
-    window: Duration,
-) -> ServerConfig {
+fn server(check: &mut Check, name: &str, section: &ServerSection, usual: Usual<'_>) -> ServerConfig {
     let path = format!("servers.{name}");
     way(check, &path, section);
-    let window = section.window.map_or(window, Span::duration);
+    let window = section.window.map_or(usual.window, Span::duration);
     let window = check.window(&format!("{path}.window"), window);
+    let usual = Usual { window, ..usual };
     let sections = section.tools.iter().flatten();
     let tools = sections
-        .map(|(tool, section)| {
-            let path = format!("{path}.tools.{tool}");
-            Arc::new(ToolPolicy::of(check, &path, (name, tool), section, (client, window)))
-        })
+        .map(|(tool, section)| Arc::new(ToolPolicy::of(check, (name, tool), section, usual)))
         .collect();
     let [others, idempotent] = unguarded(name, window);
     ServerConfig {

@@ -17,6 +17,15 @@ const TIMEOUT: Duration = Duration::from_mins(5);
 /// A server that cannot be started is tried so often before the call fails.
 const ATTEMPTS: u32 = 3;
 
+/// The settings of a file, or of a server, that its tools have unless they say otherwise.
+#[derive(Clone, Copy)]
+pub(super) struct Usual<'a> {
+    /// The name of the client.
+    pub(super) client: &'a str,
+    /// The time within which the same call is one operation.
+    pub(super) window: Duration,
+}
+
 /// The policy of a tool.
 #[derive(Clone, Debug)]
 pub(super) struct ToolPolicy {
@@ -41,11 +50,11 @@ impl ToolPolicy {
     /// The policy that a section of the file gives to a tool of a server.
     pub(super) fn of(
         check: &mut Check,
-        path: &str,
         (server, tool): (&str, &str),
         section: &ToolSection,
-        (client, window): (&str, Duration),
+        Usual { client, window }: Usual<'_>,
     ) -> Self {
+        let path = &format!("servers.{server}.tools.{tool}");
         let usual = Self::usual(format!("{server}/{tool}"), ContractClass::Blind, window);
         let effect = section.effect.map_or(usual.effect, super::file::Effect::class);
         let timeout = section.timeout.map_or(TIMEOUT, Span::duration);

@@ -8,15 +8,16 @@
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
 //! # let dir = tempfile::tempdir()?;
-//! use counterfoil::nonce::{Nonce, Nonces, Made};
+//! use counterfoil::nonce::{Made, Nonce, NonceRequest, Nonces};
 //! use counterfoil::{Executor, Tenant};
 //!
 //! let executor = Executor::sqlite(dir.path().join("chat.db")).open().await?;
 //! let messages = Nonces::new(&executor, "message")?;
 //! let (acme, nonce) = (Tenant::new("acme")?, Nonce::try_from("k3j9")?);
+//! let sent = NonceRequest { author: "ann", nonce: Some(&nonce), enforce: true };
 //! let post = || async { Ok("message 1".to_owned()) };
-//! assert_eq!(messages.once(&acme, "ann", Some(&nonce), true, post).await?, Made::Now("message 1".to_owned()));
-//! assert_eq!(messages.once(&acme, "ann", Some(&nonce), true, post).await?, Made::Before("message 1".to_owned()));
+//! assert_eq!(messages.once(&acme, sent, post).await?, Made::Now("message 1".to_owned()));
+//! assert_eq!(messages.once(&acme, sent, post).await?, Made::Before("message 1".to_owned()));
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -48,6 +49,24 @@ use crate::tool::{Call, Prepared as _, RegisterError, ToolError, ToolSpec};
 
 /// The default window.
 const WINDOW: Duration = Duration::from_mins(5);
+
+/// A request to make a value, as a client has sent it.
+#[derive(Clone, Copy, Debug)]
+pub struct NonceRequest<'a> {
+    /// The author. Two authors share no nonces.
+    pub author: &'a str,
+    /// The nonce that the client has sent with the request.
+    pub nonce: Option<&'a Nonce>,
+    /// True if the nonce counts. Otherwise the value is made in any case.
+    pub enforce: bool,
+}
+
+impl<'a> NonceRequest<'a> {
+    /// The nonce, if it counts.
+    fn enforced(&self) -> Option<&'a Nonce> {
+        self.nonce.filter(|_| self.enforce)
+    }
+}
 
 /// The result of a request with a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,8 +159,7 @@ impl Nonces {
     }
 
     /// Runs the closure, unless the author has sent this nonce within the window: then the original value is
-    /// returned, whatever else the request contains. Without a nonce, or without `enforce`, the closure runs in any
-    /// case.
+    /// returned, whatever else the request contains. Without a nonce that counts, the closure runs in any case.
     ///
     /// Of two concurrent requests one runs its closure, and the other one waits for the result. A closure that ends
     /// without an answer (a panic, a crash, an error that does not say that nothing happened) leaves an open
@@ -152,9 +170,7 @@ impl Nonces {
     pub async fn once<T, F, Fut>(
         &self,
         tenant: &Tenant,
-        author: &str,
-        nonce: Option<&Nonce>,
-        enforce: bool,
+        request: NonceRequest<'_>,
         make: F,
     ) -> Result<Made<T>, NonceError>
     where
@@ -162,14 +178,14 @@ impl Nonces {
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
     {
-        let Some(nonce) = nonce.filter(|_| enforce) else {
+        let Some(nonce) = request.enforced() else {
             return make().await.map(Made::Now).map_err(|error| failed(&error));
         };
         let make = move |_: &Call| -> BoxFuture<'static, Result<Payload, ToolError>> {
             let making = make();
             Box::pin(async move { written(&making.await?) })
         };
-        self.made(tenant, author, nonce, Under::new(self.spec.clone(), make)).await
+        self.made(tenant, request.author, nonce, Under::new(self.spec.clone(), make)).await
     }
 
     /// Runs the closure in a transaction on the ledger's own database: its changes and its record are committed
@@ -181,9 +197,7 @@ impl Nonces {
     pub async fn once_in_transaction<C, T, E, F>(
         &self,
         tenant: &Tenant,
-        author: &str,
-        nonce: Option<&Nonce>,
-        enforce: bool,
+        request: NonceRequest<'_>,
         make: F,
     ) -> Result<Made<T>, NonceError>
     where
@@ -195,9 +209,9 @@ impl Nonces {
         let executor = self.executor.clone();
         // Without deduplication, a drawn nonce that no client has.
         let drawn = || Nonce::drawn(self.executor.entropy());
-        let nonce = nonce.filter(|_| enforce).cloned().unwrap_or_else(drawn);
+        let nonce = request.enforced().cloned().unwrap_or_else(drawn);
         let make = InTransaction::new(executor, make);
-        self.made(tenant, author, &nonce, Under::new(self.sealed.clone(), make)).await
+        self.made(tenant, request.author, &nonce, Under::new(self.sealed.clone(), make)).await
     }
 
     async fn made<T, M>(

@@ -163,9 +163,23 @@ pub struct PolicyFinding {
     pub instead: String,
 }
 
+/// A field of a file, and the place where it is written.
+#[derive(Clone, Copy)]
+pub(in crate::rim) struct Written<'a> {
+    /// The path of the field; empty for the file as a whole.
+    pub(in crate::rim) path: &'a str,
+    pub(in crate::rim) place: Place,
+}
+
+impl<'a> Written<'a> {
+    pub(in crate::rim) const fn at(place: Place, path: &'a str) -> Self {
+        Self { path, place }
+    }
+}
+
 impl PolicyFinding {
-    pub(in crate::rim) fn new(rule: PolicyRule, path: &str, place: Place, why: &str, instead: &str) -> Self {
-        let Place { line, column } = place;
+    pub(in crate::rim) fn new(rule: PolicyRule, field: Written<'_>, why: &str, instead: &str) -> Self {
+        let Written { path, place: Place { line, column } } = field;
         Self { rule, path: plain(path), line, column, why: plain(why), instead: plain(instead) }
     }
 

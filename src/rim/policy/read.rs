@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 use serde_saphyr::{Error, Options};
 
-use super::finding::{PolicyFinding, PolicyRule};
+use super::finding::{PolicyFinding, PolicyRule, Written};
 use super::nearest::nearest;
 use super::place::{Place, Places, Tree};
 use super::word::SECRET;
@@ -33,7 +33,7 @@ fn text(bytes: &[u8]) -> Result<&str, PolicyFinding> {
     if bytes.len() > MAX_BYTES {
         let why = format!("the file has more than {MAX_BYTES} bytes, and no policy is as large");
         let instead = "a policy; if it is one, give each service its own";
-        return Err(PolicyFinding::new(PolicyRule::TooLarge, "", Place::START, &why, instead));
+        return Err(PolicyFinding::new(PolicyRule::TooLarge, Written::at(Place::START, ""), &why, instead));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
@@ -41,8 +41,7 @@ fn text(bytes: &[u8]) -> Result<&str, PolicyFinding> {
         let why = format!("the bytes from {} on are no UTF-8", error.valid_up_to());
         PolicyFinding::new(
             PolicyRule::NotUtf8,
-            "",
-            Place { line, column: 1 },
+            Written::at(Place { line, column: 1 }, ""),
             &why,
             "the file saved as UTF-8",
         )
@@ -83,7 +82,7 @@ fn finding(error: &Error, places: &Places) -> PolicyFinding {
         Some((why, instead)) => (PolicyRule::WrongValue, why, instead),
         None => (PolicyRule::Syntax, without_place(error), AS_DOCUMENTED.to_owned()),
     });
-    PolicyFinding::new(rule, path, place, &why, &instead)
+    PolicyFinding::new(rule, Written::at(place, path), &why, &instead)
 }
 
 /// The advice for an error without a better one.

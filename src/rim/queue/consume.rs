@@ -36,12 +36,17 @@ async fn ended<S: BrokerSession>(mut session: S, clock: &SharedClock, busy: &Tas
     }
 }
 
+/// A place with an open session.
+pub(super) struct Opened<B: Broker> {
+    pub(super) place: Place<B>,
+    pub(super) session: B::Session,
+}
+
 /// Consumes until the consumer is stopped and its messages in hand are settled.
 pub(super) async fn consume<B: Broker, C: OwnConnection + 'static>(
-    place: Place<B>,
+    Opened { place, mut session }: Opened<B>,
     terms: Arc<Terms>,
     handler: Handle<C>,
-    mut session: B::Session,
     stop: CancellationToken,
 ) {
     let hands = Hands::new(terms.in_hand, stop);

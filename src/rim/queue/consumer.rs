@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::broker::{Broker, BrokerError, BrokerSession as _, OpenTerms};
-use super::consume::{Place, consume, opened};
+use super::consume::{Opened, Place, consume, opened};
 use super::handling::{Handle, Terms, handle};
 use super::incoming::Incoming;
 use super::limits::{BrokerLimits, LimitProblem, Needs};
@@ -17,7 +17,7 @@ use crate::clock::SharedClock;
 use crate::exec::{Executor, OwnConnection};
 use crate::id::{IdError, Tenant, checked};
 use crate::ledger::Backoff;
-use crate::rim::reaction::Reaction;
+use crate::rim::reaction::{Addressee, Reaction};
 
 /// A consumer that is not running yet: each message of one place in a broker is processed once.
 ///
@@ -68,7 +68,8 @@ impl<B: Broker> QueueConsumer<B> {
     /// each message once between them; two of different names each process all messages.
     pub fn new(executor: &Executor, tenant: &Tenant, name: impl Into<String>, broker: B) -> Self {
         let backoff = Backoff { base: Duration::from_millis(500), cap: Duration::from_mins(5) };
-        let terms = Terms::new(executor, tenant, name.into(), B::KIND, broker.source());
+        let to = Addressee { tenant: tenant.clone(), consumer: name.into() };
+        let terms = Terms::new(executor, to, B::KIND, broker.source());
         let needs = Needs {
             tries: 8,
             backoff,
@@ -193,7 +194,7 @@ impl<B: Broker> QueueConsumer<B> {
         let handler: Handle<C> = handle(handler, self.needs.try_limit, clock.clone());
         let stop = CancellationToken::new();
         let place = Place { open: self.open_terms(), broker: self.broker, needs: self.needs };
-        let running = consume(place, Arc::new(self.terms), handler, session, stop.clone());
+        let running = consume(Opened { place, session }, Arc::new(self.terms), handler, stop.clone());
         Ok(Consuming { running: tokio::spawn(running), stop: stop.drop_guard(), clock })
     }
 

@@ -19,7 +19,7 @@ use crate::id::Tenant;
 use crate::ledger::Backoff;
 use crate::panics::caught;
 use crate::rim::door::{Decided, DoorDecision, LogFields};
-use crate::rim::reaction::{Addressee, Reaction, ReactionError, react};
+use crate::rim::reaction::{Addressee, Noted, Reaction, ReactionError, react};
 use crate::store::Counting;
 
 /// The default maximum size of a message, in bytes.
@@ -106,14 +106,13 @@ struct Known {
 impl Terms {
     pub(super) fn new(
         executor: &Executor,
-        tenant: &Tenant,
-        consumer: String,
+        Addressee { tenant, consumer }: Addressee,
         kind: &'static str,
         source: &str,
     ) -> Self {
         Self {
             executor: executor.clone(),
-            tenant: tenant.clone(),
+            tenant,
             consumer,
             kind,
             source: source.to_owned(),
@@ -153,7 +152,8 @@ impl Terms {
             }
         };
         let to = Addressee { tenant: known.tenant.clone(), consumer: self.consumer.clone() };
-        let reacted = react(&self.executor, to, inbox, String::new(), reaction).await;
+        let reacted =
+            react(&self.executor, to, Noted { message: inbox, note: String::new() }, reaction).await;
         self.log(&known, decided(&reacted));
         match reacted {
             Ok(Processed::SetAside(question)) => {

@@ -17,7 +17,7 @@ use crate::id::{IdError, Tenant, checked};
 use crate::rim::door::LogFields;
 #[cfg(feature = "fence")]
 use crate::rim::fence::Fenced;
-use crate::rim::reaction::{Addressee, Reaction, ReactionError, react};
+use crate::rim::reaction::{Addressee, Noted, Reaction, ReactionError, react};
 
 /// The default tolerance, which is that of the reference libraries of Standard Webhooks and Stripe.
 const TOLERANCE: Duration = Duration::from_mins(5);
@@ -274,7 +274,7 @@ impl WebhookBuilder {
                     None => Ok(Reaction::ignore()),
                 }
             };
-            Box::pin(async move { react(&executor, to, message, note, reaction).await })
+            Box::pin(async move { react(&executor, to, Noted { message, note }, reaction).await })
         };
         Ok(Webhook(Arc::new(Source {
             executor: executor.clone(),

@@ -167,12 +167,14 @@ impl State {
         state.note("record_expiring".into(), &store.record_expiring(Timestamp::MIN).await);
         state.note("next_due".into(), &store.next_due(Timestamp::MIN).await);
         for tenant in &names.tenants {
-            state.ask_tenant(store, names, tenant).await;
+            state.ask_lists(store, names, tenant).await;
+            state.ask_runs(store, names, tenant).await;
+            state.ask_rows(store, names, tenant).await;
         }
         state
     }
 
-    async fn ask_tenant(&mut self, store: &dyn Store, names: &Names, tenant: &Tenant) {
+    async fn ask_lists(&mut self, store: &dyn Store, names: &Names, tenant: &Tenant) {
         let key = store.tenant_key(tenant).await.map(|key| key.map(|key| *key.bytes()));
         self.note(format!("{tenant}: key"), &key);
         for limit in [3, u32::MAX] {
@@ -200,6 +202,9 @@ impl State {
             let list = store.document_list(tenant, kind, id, u32::MAX).await;
             self.note(format!("{tenant}: {kind}s after {id}"), &list);
         }
+    }
+
+    async fn ask_runs(&mut self, store: &dyn Store, names: &Names, tenant: &Tenant) {
         for (run, name) in &names.published {
             let found = store.published_find(tenant, *run, name).await;
             self.note(format!("{tenant}: {run} published {name}"), &found);
@@ -225,6 +230,9 @@ impl State {
             let children = store.run_children(tenant, *id, RunId(i64::MIN), u32::MAX).await;
             self.note(format!("{tenant}: children of {id}"), &children);
         }
+    }
+
+    async fn ask_rows(&mut self, store: &dyn Store, names: &Names, tenant: &Tenant) {
         for (run, name, id) in &names.signals {
             let signal = store.signal_find(tenant, *run, name, id).await;
             self.note(format!("{tenant}: signal {name:?} {id:?} to {run}"), &signal);

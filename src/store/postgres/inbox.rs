@@ -14,7 +14,7 @@ use crate::clock::Timestamp;
 use crate::id::QuestionId;
 use crate::payload::Payload;
 use crate::store::StoreFuture;
-use crate::store::inbox::{Counting, Delivery, Inbox, Known, OUTDATED, PROCESSED, SetAside};
+use crate::store::inbox::{Aside, Counting, Delivery, Inbox, Known, OUTDATED, PROCESSED};
 use crate::store::own::{Transacted, Unseen, Within, Work};
 use crate::store::row::Given;
 use crate::store::sql::inbox::{
@@ -64,11 +64,10 @@ impl Inbox for Postgres {
     fn inbox_set_aside<'a>(
         &'a self,
         delivery: &'a Delivery,
-        tries: i64,
-        why: &'a SetAside,
+        aside: &'a Aside,
         question: QuestionId,
     ) -> StoreFuture<'a, Option<QuestionId>> {
-        Box::pin(async move { set_aside(&mut self.beside(), delivery, tries, why, question).await })
+        Box::pin(async move { set_aside(&mut self.beside(), delivery, aside, question).await })
     }
 
     fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: QuestionId) -> StoreFuture<'a, ()> {

@@ -9,7 +9,7 @@ use super::ask::{Backend, Found, Listed, Session, damage};
 use crate::clock::Timestamp;
 use crate::id::QuestionId;
 use crate::store::StoreError;
-use crate::store::inbox::{Counted, Counting, Delivery, EXPIRED, Known, OUTDATED, PROCESSED, SetAside};
+use crate::store::inbox::{Aside, Counted, Counting, Delivery, EXPIRED, Known, OUTDATED, PROCESSED};
 use crate::store::row::{Given, Take as _};
 use crate::store::table::Kind;
 
@@ -167,17 +167,15 @@ fn setting_aside<B: Backend>() -> &'static str {
     )
 }
 
-/// Sets the message aside after this number of attempts, and names the question about it, unless it has one. Returns
-/// the question; `None` if another delivery of the message has been processed meanwhile.
+/// Sets the message aside, and names the question about it, unless it has one. Returns the question; `None` if another delivery of the message has been processed meanwhile.
 pub(crate) async fn set_aside<M: Messages>(
     messages: &mut M,
     delivery: &Delivery,
-    tries: i64,
-    why: &SetAside,
+    Aside { tries, why }: &Aside,
     question: QuestionId,
 ) -> Found<QuestionId> {
     let detail = why.detail().map_or(Given::Null(Kind::Text), Given::Text);
-    let row = [why.state().into(), tries.into(), detail, question.0.into(), delivery.at.0.into()];
+    let row = [why.state().into(), (*tries).into(), detail, question.0.into(), delivery.at.0.into()];
     Ok(messages.number(setting_aside::<M>(), &with(delivery, &row)).await?.map(QuestionId))
 }
 

@@ -19,6 +19,16 @@ const STATE: &str = "CASE WHEN substr(outcome, 1, 1) IN ('#', '%') THEN 6 ELSE s
 /// The code in place of a state, for runs in any state.
 const ANY: i64 = -1;
 
+/// A page of a list of runs, as it is asked for.
+#[derive(Clone, Copy)]
+struct Page<'a> {
+    tenant: &'a Tenant,
+    filter: &'a RunFilter,
+    /// The place behind which the page begins.
+    after: Option<&'a RunCursor>,
+    limit: u32,
+}
+
 impl<D: Reader> Queries<D> {
     pub(super) async fn run_page(
         &self,
@@ -27,19 +37,15 @@ impl<D: Reader> Queries<D> {
         after: Option<&RunCursor>,
         limit: u32,
     ) -> Result<RunPage<Run>, StoreError> {
+        let page = Page { tenant, filter, after, limit };
         match &filter.key {
-            Some(beginning) => self.by_key(tenant, filter, beginning, after, limit).await,
-            None => self.by_start(tenant, filter, after, limit).await,
+            Some(beginning) => self.by_key(page, beginning).await,
+            None => self.by_start(page).await,
         }
     }
 
-    async fn by_start(
-        &self,
-        tenant: &Tenant,
-        filter: &RunFilter,
-        after: Option<&RunCursor>,
-        limit: u32,
-    ) -> Result<RunPage<Run>, StoreError> {
+    async fn by_start(&self, page: Page<'_>) -> Result<RunPage<Run>, StoreError> {
+        let Page { tenant, filter, after, limit } = page;
         let behind = after.and_then(|after| match after.by {
             Order::Start(at) => Some((at.0, after.id.0)),
             Order::Key(_) => None,
@@ -56,17 +62,11 @@ impl<D: Reader> Queries<D> {
             vec![tenant.into(), at.into(), id.into(), end.into(), limit.into(), code(filter).into()];
         asked.extend(filter.workflow.as_deref().map(Given::from));
         let sql = started::<D>(filter.workflow.is_some(), filter.newest_first);
-        self.read_page(tenant, &sql, &asked, filter, limit).await
+        self.read_page(page, &sql, &asked).await
     }
 
-    async fn by_key(
-        &self,
-        tenant: &Tenant,
-        filter: &RunFilter,
-        beginning: &str,
-        after: Option<&RunCursor>,
-        limit: u32,
-    ) -> Result<RunPage<Run>, StoreError> {
+    async fn by_key(&self, page: Page<'_>, beginning: &str) -> Result<RunPage<Run>, StoreError> {
+        let Page { tenant, filter, after, limit } = page;
         let behind = after.and_then(|after| match &after.by {
             Order::Key(key) => Some((key.as_str(), after.id.0)),
             Order::Start(_) => None,
@@ -84,26 +84,24 @@ impl<D: Reader> Queries<D> {
         page_asked.extend([limit.into(), code(filter).into(), since.into(), before.into()]);
         page_asked.extend(workflow.clone());
         let sql = keyed::<D>(workflow.is_some());
-        let mut page = self.read_page(tenant, &sql, &page_asked, filter, limit).await?;
-        if page.next.is_none() && is_narrow {
+        let mut found = self.read_page(page, &sql, &page_asked).await?;
+        if found.next.is_none() && is_narrow {
             asked.push((looked_at - 1).into());
             asked.extend(workflow);
             let last = self.number(&last_looked_at::<D>(filter.workflow.is_some()), &asked).await?;
             if let Some(id) = last {
-                page.next = self.place(tenant, filter, RunId(id)).await?;
+                found.next = self.place(tenant, filter, RunId(id)).await?;
             }
         }
-        Ok(page)
+        Ok(found)
     }
 
     /// A damaged run is left out; the page goes on behind it.
     async fn read_page(
         &self,
-        tenant: &Tenant,
+        Page { tenant, filter, limit, .. }: Page<'_>,
         behind: &str,
         asked: &[Given<'_>],
-        filter: &RunFilter,
-        limit: u32,
     ) -> Result<RunPage<Run>, StoreError> {
         let found = self.fetch(Run::TABLE.select(behind), asked).await?;
         let runs: Vec<_> = found.iter().map(|row| named(D::read::<Run>(row))).collect();

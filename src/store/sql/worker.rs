@@ -20,27 +20,13 @@ pub(in crate::store) async fn write<S: Session>(
     let by = by.map_or(Given::Null(Kind::Number), |fence| fence.0.into());
     let written = match change {
         WorkerChange::Enrol { name, at, lease_until } => {
-            // A fence is never given twice, not even after its row is deleted: in SQLite by AUTOINCREMENT, in
-            // PostgreSQL from the table that holds the last fence.
-            let sql = S::either(
-                "INSERT INTO worker (name, enrolled_at, lease_until, version) VALUES ($1, $2, $3, $4) \
-                 ON CONFLICT (name) DO NOTHING RETURNING fence",
-                "WITH next AS (UPDATE fence SET last = last + 1 WHERE id = 1 RETURNING last) \
-                 INSERT INTO worker (fence, name, enrolled_at, lease_until, retired, settled, version) \
-                 SELECT last, $1, $2, $3, false, false, $4 FROM next ON CONFLICT (name) DO NOTHING RETURNING fence",
-            );
             let until = lease_until.map_or(Given::Null(Kind::Number), |until| until.0.into());
-            session.finds(sql, &[name.as_str().into(), at.0.into(), until, Worker::VERSION.into()]).await?
+            let row = [name.as_str().into(), at.0.into(), until, Worker::VERSION.into()];
+            session.finds(enrolling::<S>(), &row).await?
         }
         WorkerChange::Attach { name, at } => {
-            let sql = S::either(
-                "INSERT INTO worker (name, enrolled_at, settled, version) VALUES ($1, $2, true, $3) \
-                 ON CONFLICT (name) DO NOTHING RETURNING fence",
-                "WITH next AS (UPDATE fence SET last = last + 1 WHERE id = 1 RETURNING last) \
-                 INSERT INTO worker (fence, name, enrolled_at, retired, settled, version) \
-                 SELECT last, $1, $2, false, true, $3 FROM next ON CONFLICT (name) DO NOTHING RETURNING fence",
-            );
-            session.finds(sql, &[name.as_str().into(), at.0.into(), Worker::VERSION.into()]).await?
+            let row = [name.as_str().into(), at.0.into(), Worker::VERSION.into()];
+            session.finds(attaching::<S>(), &row).await?
         }
         WorkerChange::Renew { until } => {
             let sql = "UPDATE worker SET lease_until = $1 WHERE fence = $2 RETURNING fence";
@@ -91,6 +77,28 @@ pub(in crate::store) async fn write<S: Session>(
         WorkerChange::End { .. } | WorkerChange::Settle { .. } => Some(Refusal::Stale),
         WorkerChange::Renew { .. } | WorkerChange::FenceOthers { .. } | WorkerChange::Retire { .. } => None,
     })
+}
+
+/// The statement that enrols a worker. A fence is never given twice, not even after its row is deleted: in SQLite by
+/// AUTOINCREMENT, in PostgreSQL from the table that holds the last fence.
+fn enrolling<S: Session>() -> &'static str {
+    S::either(
+        "INSERT INTO worker (name, enrolled_at, lease_until, version) VALUES ($1, $2, $3, $4) \
+         ON CONFLICT (name) DO NOTHING RETURNING fence",
+        "WITH next AS (UPDATE fence SET last = last + 1 WHERE id = 1 RETURNING last) \
+         INSERT INTO worker (fence, name, enrolled_at, lease_until, retired, settled, version) \
+         SELECT last, $1, $2, $3, false, false, $4 FROM next ON CONFLICT (name) DO NOTHING RETURNING fence",
+    )
+}
+
+fn attaching<S: Session>() -> &'static str {
+    S::either(
+        "INSERT INTO worker (name, enrolled_at, settled, version) VALUES ($1, $2, true, $3) \
+         ON CONFLICT (name) DO NOTHING RETURNING fence",
+        "WITH next AS (UPDATE fence SET last = last + 1 WHERE id = 1 RETURNING last) \
+         INSERT INTO worker (fence, name, enrolled_at, retired, settled, version) \
+         SELECT last, $1, $2, false, true, $3 FROM next ON CONFLICT (name) DO NOTHING RETURNING fence",
+    )
 }
 
 /// True if the worker may still write. No other worker ends it before this transaction does.

@@ -12,7 +12,7 @@ use crate::clock::{Boot, Timestamp};
 use crate::id::QuestionId;
 use crate::payload::Payload;
 use crate::store::StoreFuture;
-use crate::store::inbox::{Counting, Delivery, Inbox, Known, OUTDATED, PROCESSED, SetAside};
+use crate::store::inbox::{Aside, Counting, Delivery, Inbox, Known, OUTDATED, PROCESSED};
 use crate::store::own::{Transacted, Unseen, Within, Work};
 use crate::store::row::Given;
 use crate::store::sql::inbox::{Messages as _, ended, is_outdated, next_over, retire, with};
@@ -81,11 +81,10 @@ impl Inbox for Sqlite {
     fn inbox_set_aside<'a>(
         &'a self,
         delivery: &'a Delivery,
-        tries: i64,
-        why: &'a SetAside,
+        aside: &'a Aside,
         question: QuestionId,
     ) -> StoreFuture<'a, Option<QuestionId>> {
-        Box::pin(async move { set_aside(&mut *self.settled().await?, delivery, tries, why, question).await })
+        Box::pin(async move { set_aside(&mut *self.settled().await?, delivery, aside, question).await })
     }
 
     fn inbox_again<'a>(&'a self, delivery: &'a Delivery, question: QuestionId) -> StoreFuture<'a, ()> {
@@ -144,7 +143,7 @@ impl Sqlite {
             Some(_) => END,
         };
         let connection = &mut writer.connection;
-        let processed = process_in(connection, end, delivery, within, work).await?;
+        let processed = process_in(connection, Taken { delivery, end }, within, work).await?;
         if let Some(along) = &delivery.along {
             if processed.is_ok()
                 && let Some(refusal) = commit::admit(connection, along).await.map_err(|e| failure(&e))?
@@ -250,12 +249,19 @@ pub(crate) async fn became(
         .await
 }
 
+/// A message that was taken in the open transaction.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken<'a> {
+    pub(crate) delivery: &'a Delivery,
+    /// The statement that records the end of the message.
+    pub(crate) end: &'static str,
+}
+
 /// Runs `work` in the transaction that has taken the message, unless the version is outdated, and records the end of
 /// the message.
 pub(crate) async fn process_in(
     connection: &mut SqliteConnection,
-    end: &'static str,
-    delivery: &Delivery,
+    Taken { delivery, end }: Taken<'_>,
     within: Within<'_>,
     work: Work<'_, SqliteConnection, Payload>,
 ) -> Transacted<Result<Unseen, Known>> {

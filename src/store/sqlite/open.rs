@@ -102,7 +102,7 @@ async fn open_unless(
     place.check()?; // SQLite opened it by its name
     let (file, inode) = place.file();
     let continuity = continuity::judge(file, inode, &mut writer).await?;
-    Ok((assembled(place, connect, writer, &options, continuity).await?, version))
+    Ok((Sound { place, connect, writer, continuity }.store(&options).await?, version))
 }
 
 /// Opens an existing file without its lock, to write beside the engine that has the lock. The engine has made the
@@ -120,7 +120,7 @@ pub(super) async fn open_beside(path: &Path, options: Options) -> Result<Sqlite,
     }
     prepare_file(path, &mut writer).await?;
     place.check()?; // SQLite opened it by its name
-    assembled(place, connect, writer, &options, Continuity::Unknown).await
+    Sound { place, connect, writer, continuity: Continuity::Unknown }.store(&options).await
 }
 
 /// The options for connections to the file.
@@ -132,28 +132,43 @@ fn connect(place: &Place, options: &Options) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// The store on a file that was found sound.
-async fn assembled(
+/// A file that was found sound.
+struct Sound {
     place: Arc<Place>,
     connect: SqliteConnectOptions,
-    mut connection: SqliteConnection,
-    options: &Options,
+    /// The connection that writes.
+    writer: SqliteConnection,
     continuity: Continuity,
-) -> Result<Sqlite, StoreError> {
-    let readers = Queries(readers(&place, connect, options.readers));
-    let beside = Beside::of(&place, &mut connection).await?;
-    let log = Log::of(&place, options.large_log);
-    let (statements, unfinished, shared) = (Statements::default(), false, Shared::default());
-    let writer = Writer { connection, statements, unfinished, shared, place: place.clone(), log, beside };
-    Ok(Sqlite {
+}
+
+impl Sound {
+    /// The store on the file.
+    async fn store(self, options: &Options) -> Result<Sqlite, StoreError> {
+        let Self { place, connect, writer: mut connection, continuity } = self;
+        let readers = Queries(readers(&place, connect, options.readers));
+        let beside = Beside::of(&place, &mut connection).await?;
+        let log = Log::of(&place, options.large_log);
+        let (statements, unfinished, shared) = (Statements::default(), false, Shared::default());
+        let writer = Writer { connection, statements, unfinished, shared, place: place.clone(), log, beside };
+        Ok(store(place, Some(writer), readers, continuity))
+    }
+}
+
+fn store(
+    place: Arc<Place>,
+    writer: Option<Writer>,
+    readers: Queries<SqlitePool>,
+    continuity: Continuity,
+) -> Sqlite {
+    Sqlite {
         place,
-        writer: Mutex::new(Some(writer)),
+        writer: Mutex::new(writer),
         in_line: AtomicUsize::default(),
         aside: Mutex::default(),
         readers,
         finder: Finder::default(),
         continuity,
-    })
+    }
 }
 
 /// Refuses a file whose schema is older than this build's, which only its engine may change. Returns the version.
@@ -181,16 +196,7 @@ pub(super) async fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
     refuse_older(path, &mut connection).await?;
     connection.close().await.map_err(|e| unusable(path, &e))?;
     let readers = Queries(readers(&place, connect, options.readers));
-    let continuity = Continuity::Unknown; // it stays unknown
-    Ok(Sqlite {
-        place,
-        writer: Mutex::new(None),
-        in_line: AtomicUsize::default(),
-        aside: Mutex::default(),
-        readers,
-        finder: Finder::default(),
-        continuity,
-    })
+    Ok(store(place, None, readers, Continuity::Unknown)) // it stays unknown
 }
 
 fn readers(place: &Arc<Place>, connect: SqliteConnectOptions, count: u32) -> SqlitePool {

@@ -11,7 +11,7 @@ use axum::response::Response;
 use axum::routing::post;
 use counterfoil::http::RequestScope;
 use counterfoil::ledger::{Contract, ContractClass, EffectClass, LookupResult, RetentionMode};
-use counterfoil::nonce::{Made, Nonce};
+use counterfoil::nonce::{Made, Nonce, NonceRequest};
 use counterfoil::policy::{
     BrokerKind, FenceRole, FenceStore, HttpPolicy, LedgerStore, OnUnknown, Policy, TenantFrom, WebhookScheme,
 };
@@ -157,11 +157,9 @@ async fn nonces_have_the_window_of_their_policy() {
     );
     let messages = messages.nonces(&executor).unwrap();
     let (acme, nonce) = (Tenant::new("acme").unwrap(), Nonce::try_from("n1").unwrap());
+    let sent = NonceRequest { author: "ann", nonce: Some(&nonce), enforce: true };
     for expected in [Made::Now(1), Made::Before(1)] {
-        assert_eq!(
-            messages.once(&acme, "ann", Some(&nonce), true, || async { Ok(1) }).await.unwrap(),
-            expected
-        );
+        assert_eq!(messages.once(&acme, sent, || async { Ok(1) }).await.unwrap(), expected);
     }
     assert!(policy.nonce("short").unwrap().nonces(&executor).is_err(), "shorter than a try and its retries");
     executor.shutdown(Duration::from_secs(1)).await;
@@ -288,7 +286,8 @@ async fn doors_log_the_fields_that_their_policy_includes_and_no_others() {
     let of_http = names();
     let nonces = policy.nonce("message").unwrap().nonces(&executor).unwrap();
     let (acme, nonce) = (Tenant::new("acme").unwrap(), Nonce::try_from("n1").unwrap());
-    assert!(nonces.once(&acme, "ann", Some(&nonce), true, || async { Ok(1) }).await.is_ok());
+    let sent = NonceRequest { author: "ann", nonce: Some(&nonce), enforce: true };
+    assert!(nonces.once(&acme, sent, || async { Ok(1) }).await.is_ok());
     let of_nonce = names();
     drop(guard);
     for (logged, key) in [(of_http, "k1"), (of_nonce, "n1")] {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use counterfoil::ledger::ErrorKind;
-use counterfoil::nonce::{Made, Nonce, NonceError, NonceFormError, Nonces};
+use counterfoil::nonce::{Made, Nonce, NonceError, NonceFormError, NonceRequest, Nonces};
 use counterfoil::store::Resolution;
 use counterfoil::tool::ToolError;
 use counterfoil::{Executor, Tenant};
@@ -44,8 +44,12 @@ impl Scene {
         let made = self.made.clone();
         let post = move || async move { Ok(made.fetch_add(1, Ordering::SeqCst) + 1) };
         let nonce = Nonce::try_from(nonce).unwrap();
-        self.messages.once(tenant, author, Some(&nonce), enforce, post).await.unwrap()
+        self.messages.once(tenant, NonceRequest { author, nonce: Some(&nonce), enforce }, post).await.unwrap()
     }
+}
+
+const fn by_ann(nonce: &Nonce) -> NonceRequest<'_> {
+    NonceRequest { author: "ann", nonce: Some(nonce), enforce: true }
 }
 
 #[tokio::test]
@@ -79,7 +83,11 @@ async fn without_the_flag_nothing_is_deduplicated() {
     assert_eq!(scene.post(&acme(), "ann", "n1", false).await, Made::Now(1));
     assert_eq!(scene.post(&acme(), "ann", "n1", false).await, Made::Now(2));
     assert_eq!(scene.post(&acme(), "ann", "n1", true).await, Made::Now(3), "it was not remembered");
-    let made = scene.messages.once(&acme(), "ann", None, true, || async { Ok(9) }).await.unwrap();
+    let made = scene
+        .messages
+        .once(&acme(), NonceRequest { author: "ann", nonce: None, enforce: true }, || async { Ok(9) })
+        .await
+        .unwrap();
     assert_eq!(made, Made::Now(9), "there is no nonce");
 }
 
@@ -103,28 +111,22 @@ async fn what_failed_may_be_sent_again_and_what_nobody_knows_is_asked() {
     let scene = Scene::new().await;
     let (messages, nonce) = (&scene.messages, Nonce::from(1_u64));
     let refused = || async { Err::<u32, _>(ToolError::new(ErrorKind::Validation, "too long")) };
-    let told = messages.once(&acme(), "ann", Some(&nonce), true, refused).await;
+    let told = messages.once(&acme(), by_ann(&nonce), refused).await;
     assert!(matches!(&told, Err(NonceError::Failed(failure)) if failure.message == "too long"), "{told:?}");
-    assert_eq!(
-        messages.once(&acme(), "ann", Some(&nonce), true, || async { Ok(1) }).await.unwrap(),
-        Made::Now(1)
-    );
+    assert_eq!(messages.once(&acme(), by_ann(&nonce), || async { Ok(1) }).await.unwrap(), Made::Now(1));
 
     let dies = || async { Err::<u32, _>(ToolError::new(ErrorKind::Disconnected, "the database is gone")) };
     let nonce = Nonce::from(2_u64);
-    let told = messages.once(&acme(), "ann", Some(&nonce), true, dies).await;
+    let told = messages.once(&acme(), by_ann(&nonce), dies).await;
     let Err(NonceError::Unknown(question)) = told else { panic!("{told:?}") };
-    let again = messages.once(&acme(), "ann", Some(&nonce), true, || async { Ok(7) }).await;
+    let again = messages.once(&acme(), by_ann(&nonce), || async { Ok(7) }).await;
     assert!(matches!(again, Err(NonceError::Unknown(same)) if same == question), "{again:?}");
     // However long ago: whether it was made does not depend on the window.
     scene.clock.advance(WINDOW * 2);
-    let again = messages.once(&acme(), "ann", Some(&nonce), true, || async { Ok(7) }).await;
+    let again = messages.once(&acme(), by_ann(&nonce), || async { Ok(7) }).await;
     assert!(matches!(again, Err(NonceError::Unknown(same)) if same == question), "{again:?}");
     scene.executor.answer(&acme(), question, Resolution::DidNotHappen, "ann").await.unwrap();
-    assert_eq!(
-        messages.once(&acme(), "ann", Some(&nonce), true, || async { Ok(7) }).await.unwrap(),
-        Made::Now(7)
-    );
+    assert_eq!(messages.once(&acme(), by_ann(&nonce), || async { Ok(7) }).await.unwrap(), Made::Now(7));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::ledger::{ContractClass, EffectClass, LookupOffer, WorstCase};
-use crate::rim::policy::finding::{PolicyFinding, PolicyRule};
+use crate::rim::policy::finding::{PolicyFinding, PolicyRule, Written};
 use crate::rim::policy::place::{Place, Places};
 use crate::rim::policy::read;
 
@@ -69,7 +69,7 @@ fn no_report(error: &serde_json::Error) -> PolicyFinding {
     let why = format!("this is no guarantee report: {error}");
     let instead =
         "what `Engine::guarantees` gives, as JSON, or the output of `counterfoil guarantees --json`";
-    PolicyFinding::new(PolicyRule::WrongValue, "", place, &why, instead)
+    PolicyFinding::new(PolicyRule::WrongValue, Written::at(place, ""), &why, instead)
 }
 
 struct Reported {
@@ -80,7 +80,7 @@ struct Reported {
 impl Reported {
     fn add(&mut self, rule: PolicyRule, path: &str, why: &str, instead: &str) {
         let place = self.places.find(path);
-        self.findings.push(PolicyFinding::new(rule, path, place, why, instead));
+        self.findings.push(PolicyFinding::new(rule, Written::at(place, path), why, instead));
     }
 
     fn application(&mut self, report: &str) -> Result<(), serde_json::Error> {

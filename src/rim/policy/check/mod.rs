@@ -14,7 +14,7 @@ mod windows;
 pub use guarantees::check_guarantees;
 
 use super::Policy;
-use super::finding::{PolicyFinding, PolicyRule};
+use super::finding::{PolicyFinding, PolicyRule, Written};
 use super::http::HttpPolicy;
 use super::nonce::NoncePolicy;
 use super::queue::QueuePolicy;
@@ -76,7 +76,12 @@ impl Found<'_> {
     /// Adds a finding about a field.
     fn add(&mut self, rule: PolicyRule, path: &str, why: impl AsRef<str>, instead: impl AsRef<str>) {
         let place = self.policy.places.find(path);
-        self.findings.push(PolicyFinding::new(rule, path, place, why.as_ref(), instead.as_ref()));
+        self.findings.push(PolicyFinding::new(
+            rule,
+            Written::at(place, path),
+            why.as_ref(),
+            instead.as_ref(),
+        ));
     }
 
     /// Adds a finding about a field that a source may inherit from the file. The finding is reported where the field

@@ -8,7 +8,7 @@ use async_nats::jetstream::stream::{Config as StreamConfig, DiscardPolicy, Reten
 use async_nats::jetstream::{Context, stream::Stream};
 use serde_json::{Value, json};
 
-use super::session::{NatsSession, Pulls};
+use super::session::{NatsSession, Place, Pulls};
 use crate::rim::queue::broker::{Broker, BrokerError, OpenTerms};
 use crate::rim::queue::limits::{BrokerLimit, BrokerLimits};
 
@@ -134,11 +134,15 @@ impl Broker for NatsQueue {
             ));
         }
         let limits = limits(config, &stream.cached_info().config, self.aside.is_some());
-        let made = self.made().await?;
+        let place = Place {
+            jetstream: self.jetstream.clone(),
+            stream: consumer.cached_info().stream_name.clone(),
+            made: self.made().await?,
+            aside: self.aside.clone(),
+        };
         let pulls = Pulls::within(config);
-        let opened =
-            NatsSession::open(self.jetstream.clone(), consumer, pulls, limits, made, self.aside.clone());
-        let opened = opened.await.map_err(|error| self.failed("it cannot be consumed")(&error))?;
+        let opened = NatsSession::open(place, consumer, pulls, limits).await;
+        let opened = opened.map_err(|error| self.failed("it cannot be consumed")(&error))?;
         Ok(opened.timed_by(terms.clock.clone()))
     }
 }

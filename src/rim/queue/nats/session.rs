@@ -64,11 +64,11 @@ pub struct NatsSession {
 }
 
 /// The data of a session that each of its deliveries needs.
-struct Place {
-    jetstream: Context,
-    stream: String,
-    made: String,
-    aside: Option<String>,
+pub(super) struct Place {
+    pub(super) jetstream: Context,
+    pub(super) stream: String,
+    pub(super) made: String,
+    pub(super) aside: Option<String>,
 }
 
 impl std::fmt::Debug for NatsSession {
@@ -79,19 +79,16 @@ impl std::fmt::Debug for NatsSession {
 
 impl NatsSession {
     pub(super) async fn open(
-        jetstream: Context,
+        place: Place,
         consumer: PullConsumer,
         pulls: Pulls,
         limits: BrokerLimits,
-        made: String,
-        aside: Option<String>,
     ) -> Result<Self, async_nats::SubscribeError> {
+        let jetstream = place.jetstream.clone();
         let client = jetstream.client();
         let inbox = Subject::from(client.new_inbox());
         let connects = client.statistics().connects.load(Ordering::Relaxed);
         let messages = client.subscribe(inbox.clone()).await?;
-        let stream = consumer.cached_info().stream_name.clone();
-        let place = Arc::new(Place { jetstream: jetstream.clone(), stream, made, aside });
         let clock: SharedClock = Arc::new(SystemClock);
         Ok(Self {
             jetstream,
@@ -104,7 +101,7 @@ impl NatsSession {
             silent: 0,
             connects,
             clock,
-            place,
+            place: Arc::new(place),
         })
     }
 

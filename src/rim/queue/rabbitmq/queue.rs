@@ -11,7 +11,7 @@ use lapin::types::FieldTable;
 use lapin::{Channel, Connection, ConnectionProperties, ExchangeKind};
 
 use super::arguments::{DeadLetters, dead_letters, limits};
-use super::session::RabbitSession;
+use super::session::{RabbitSession, Source};
 use crate::rim::queue::broker::{Broker, BrokerError, OpenTerms};
 use crate::rim::queue::limits::BrokerLimit;
 
@@ -130,7 +130,8 @@ impl RabbitQueue {
         let limits = limits(&self.arguments, self.acknowledge_within, self.unlimited);
         let in_hand = u16::try_from(terms.in_hand).unwrap_or(u16::MAX);
         let prefetch = in_hand.saturating_add(self.waiting);
-        Ok(RabbitSession::new(connection, channel, self.queue.clone(), limits, prefetch, terms.clock.clone()))
+        let source = Source { queue: self.queue.clone(), limits, prefetch };
+        Ok(RabbitSession::new(connection, channel, source, terms.clock.clone()))
     }
 
     /// Checks that the target of dead letters exists: RabbitMQ drops messages that it cannot route.

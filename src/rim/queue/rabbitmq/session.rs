@@ -20,13 +20,19 @@ use crate::rim::queue::limits::BrokerLimits;
 /// The reply code of an orderly end.
 const DONE: u16 = 200;
 
+/// A queue, as a session consumes it.
+pub(super) struct Source {
+    pub(super) queue: String,
+    pub(super) limits: BrokerLimits,
+    /// The maximum number of messages that the broker sends ahead.
+    pub(super) prefetch: u16,
+}
+
 /// A session of a queue of RabbitMQ.
 pub struct RabbitSession {
     connection: Connection,
     channel: Channel,
-    queue: String,
-    limits: BrokerLimits,
-    prefetch: u16,
+    source: Source,
     clock: SharedClock,
     /// The consumer, once messages were asked for.
     consumer: Option<Consumer>,
@@ -34,7 +40,7 @@ pub struct RabbitSession {
 
 impl std::fmt::Debug for RabbitSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RabbitSession").field("queue", &self.queue).finish_non_exhaustive()
+        f.debug_struct("RabbitSession").field("queue", &self.source.queue).finish_non_exhaustive()
     }
 }
 
@@ -42,20 +48,18 @@ impl RabbitSession {
     pub(super) const fn new(
         connection: Connection,
         channel: Channel,
-        queue: String,
-        limits: BrokerLimits,
-        prefetch: u16,
+        source: Source,
         clock: SharedClock,
     ) -> Self {
-        Self { connection, channel, queue, limits, prefetch, clock, consumer: None }
+        Self { connection, channel, source, clock, consumer: None }
     }
 
     async fn consumer(&mut self) -> Result<&mut Consumer, lapin::Error> {
         if let Some(consumer) = self.consumer.take() {
             return Ok(self.consumer.insert(consumer));
         }
-        self.channel.basic_qos(self.prefetch, BasicQosOptions::default()).await?;
-        let (queue, options) = (self.queue.as_str().into(), BasicConsumeOptions::default());
+        self.channel.basic_qos(self.source.prefetch, BasicQosOptions::default()).await?;
+        let (queue, options) = (self.source.queue.as_str().into(), BasicConsumeOptions::default());
         let consumer = self.channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
         Ok(self.consumer.insert(consumer))
     }
@@ -65,14 +69,14 @@ impl BrokerSession for RabbitSession {
     type Delivery = RabbitDelivery;
 
     fn limits(&self) -> &BrokerLimits {
-        &self.limits
+        &self.source.limits
     }
 
     async fn receive(&mut self, room: usize) -> Result<RabbitDelivery, BrokerError> {
         if room == 0 {
             return std::future::pending().await; // the prefetched messages are enough
         }
-        let queue = self.queue.clone();
+        let queue = self.source.queue.clone();
         let clock = self.clock.clone();
         let consumer = answered(&clock, self.consumer()).await?.map_err(|error| told(&error))?;
         match consumer.next().await {
@@ -88,7 +92,7 @@ impl BrokerSession for RabbitSession {
             tracing::debug!(%error, "broker not told that the consumer stops");
         }
         while let Some(Some(Ok(delivery))) = consumer.next().now_or_never() {
-            let _ = RabbitDelivery::of(&self.queue, delivery).give_back(Duration::ZERO).await;
+            let _ = RabbitDelivery::of(&self.source.queue, delivery).give_back(Duration::ZERO).await;
         }
     }
 

@@ -303,7 +303,7 @@ impl Executor {
     /// The state of the limits of tools and providers that declare a [`Quota`](crate::ledger::Quota): the state of each
     /// breaker, the instant of its last change, and the number of waiting calls. Each worker has its own.
     pub fn throttles(&self) -> Vec<ThrottleReport> {
-        self.core.gates.reports(self.core.now(), self.core.clock.boot())
+        self.core.throttles()
     }
 
     /// The descriptions of the registered tools for a model, by name: the `tools` array of a request to it. They cover

@@ -139,6 +139,12 @@ impl ClientBuilder {
         Self { executor: self.executor.entropy(entropy) }
     }
 
+    /// Sets the recorder of metrics, and their labels. A client records the gauges of the database, such as the open questions.
+    #[cfg(feature = "metrics")]
+    pub fn metrics(self, metrics: crate::metrics::Metrics) -> Self {
+        Self { executor: self.executor.metrics(metrics) }
+    }
+
     /// Opens the database beside the engines that work on it.
     ///
     /// # Errors
@@ -146,6 +152,8 @@ impl ClientBuilder {
     /// engine makes it.
     pub async fn open(self) -> Result<Client, StartError> {
         let core = self.executor.attach().await?;
+        #[cfg(feature = "metrics")]
+        core.begin_gauging();
         let inner = Arc::new(Inner::elsewhere(core.clone()));
         let ends = Arc::downgrade(&inner);
         core.lasting("client", move |_| hear_ends(ends.clone()));

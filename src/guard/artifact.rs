@@ -39,6 +39,8 @@ use crate::flow::{
 use crate::id::{Name, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::{Payload, PayloadDigest, hex, unhex};
+#[cfg(feature = "api")]
+use crate::store::whole;
 use crate::store::{Change, Document, Store as _, StoreError};
 
 /// The guard that artifacts belong to.
@@ -278,6 +280,51 @@ fn read(row: &Document) -> Result<Versions, StoreError> {
     let damaged =
         |detail: String| StoreError::Corrupt { row: format!("document ({KIND} {})", row.id), detail };
     serde_json::from_str(&row.body).map_err(|error| damaged(error.to_string()))
+}
+
+/// An artifact in a list: its last version, without the content.
+#[cfg(feature = "api")]
+#[derive(Serialize)]
+pub(crate) struct ListedArtifact {
+    #[serde(skip)]
+    pub(crate) row: String,
+    /// The last version.
+    #[serde(flatten)]
+    artifact: Artifact,
+    /// The run that made the last version.
+    run: RunId,
+    #[serde(serialize_with = "crate::id::text")]
+    at: Timestamp,
+}
+
+#[cfg(feature = "api")]
+impl TenantClient {
+    /// The artifacts of a kind, or of all kinds, from behind a row on, in the order of kinds and ids.
+    pub(crate) async fn artifacts(
+        &self,
+        kind: Option<&str>,
+        after: &str,
+        limit: u32,
+    ) -> Result<Vec<ListedArtifact>, StoreError> {
+        let (core, tenant) = self.core();
+        let beginning = kind.map_or_else(String::new, |kind| format!("{}/", part(kind)));
+        let page = core.group.document_list(&tenant, KIND, after.max(&beginning), limit).await?;
+        page.iter().take_while(|row| row.id.starts_with(&beginning)).map(listed).collect()
+    }
+}
+
+#[cfg(feature = "api")]
+fn listed(row: &Document) -> Result<ListedArtifact, StoreError> {
+    let damaged = |detail: &str| StoreError::Corrupt {
+        row: format!("document ({KIND} {})", row.id),
+        detail: detail.to_owned(),
+    };
+    let mut versions = read(row)?.versions;
+    let version = u32::try_from(versions.len()).unwrap_or(u32::MAX);
+    let Version { digest, run, at, .. } = versions.pop().ok_or_else(|| damaged("it has no version"))?;
+    let (kind, id) = row.id.split_once('/').ok_or_else(|| damaged("its id has no kind"))?;
+    let artifact = Artifact { kind: whole(kind), id: id.to_owned(), version, digest };
+    Ok(ListedArtifact { row: row.id.clone(), artifact, run, at })
 }
 
 impl TenantClient {

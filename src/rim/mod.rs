@@ -37,9 +37,13 @@ pub mod queue;
 #[cfg(all(feature = "_messages", any(feature = "sqlite", feature = "postgres")))]
 mod reaction;
 #[cfg(any(feature = "api", feature = "cli"))]
+mod record_list;
+#[cfg(any(feature = "api", feature = "cli"))]
 mod run_filter;
 #[cfg(feature = "_sealed")]
 mod sealed;
+#[cfg(any(feature = "api", feature = "cli"))]
+mod set_aside;
 #[cfg(all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres")))]
 pub(crate) mod sql_sink;
 #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]

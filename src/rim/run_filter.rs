@@ -10,9 +10,11 @@ use crate::flow::{RunFilter, RunStateName};
 /// The runs to be listed.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 pub(super) struct RunConditions {
     /// Only runs in this state, such as waiting or blocked
     #[cfg_attr(feature = "cli", arg(long))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
     state: Option<RunStateName>,
     /// Only runs of this workflow
     #[cfg_attr(feature = "cli", arg(long))]
@@ -22,9 +24,11 @@ pub(super) struct RunConditions {
     key: Option<String>,
     /// Only runs that were started at this time (UTC) or later: `2026-11-26T09:30` or a beginning of it
     #[cfg_attr(feature = "cli", arg(long))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
     since: Option<Start>,
     /// Only runs that were started before this time (UTC)
     #[cfg_attr(feature = "cli", arg(long))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
     before: Option<Start>,
     /// Begin with the run that was started last
     #[cfg_attr(feature = "cli", arg(long))]

@@ -21,6 +21,12 @@ pub(crate) fn part(text: &str) -> String {
     text.replace('%', "%25").replace('/', "%2F")
 }
 
+/// The text of a [`part`].
+#[cfg(feature = "api")]
+pub(crate) fn whole(part: &str) -> String {
+    part.replace("%2F", "/").replace("%25", "%")
+}
+
 /// A row that a guard owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {

@@ -71,6 +71,8 @@ mod written;
 
 pub use change::{Refusal, UnderWay};
 pub use contact::ContactResult;
+#[cfg(feature = "api")]
+pub(crate) use document::whole;
 pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, part};
 pub use error::{OpenError, StoreError};
 pub use escalation::{Answer, Question, QuestionCount, QuestionKind};

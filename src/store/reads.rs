@@ -156,11 +156,18 @@ macro_rules! reads {
             /// tenants, from `after` on.
             escalation_duplicated(after: QuestionId, limit: u32) -> Vec<Question>;
 
+            /// The open questions of all tenants, the oldest first, from behind `after` on, without the rows by which calls
+            /// [wait](crate::store::QuestionKind::Pending) for their providers.
+            escalation_open_everywhere(after: QuestionId, limit: u32) -> Vec<Question>;
+
             /// A worker by the name under which it enrolled.
             worker_find(name: &'a str) -> Option<Worker>;
             /// A worker by its fence.
             worker_at(fence: Fence) -> Option<Worker>;
 
+            /// The names of the tenants that have rows, from behind `after` on, in the order of their bytes. A tenant of which
+            /// only the [key](Store::tenant_key) is left is not among them.
+            tenant_list(after: &'a str, limit: u32) -> Vec<Tenant>;
             /// The key of a tenant for digests of secrets.
             tenant_key(tenant: &'a Tenant) -> Option<DigestKey>;
 

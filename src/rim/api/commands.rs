@@ -16,6 +16,7 @@ use crate::flow::{RunStatus, Sent, TenantClient};
 /// A run to be started. Its key is the `Idempotency-Key`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(super) struct Start {
     reason: String,
     workflow: String,
@@ -26,6 +27,7 @@ pub(super) struct Start {
 /// A signal to be sent. Its id is the `Idempotency-Key`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(super) struct Signal {
     reason: String,
     name: String,

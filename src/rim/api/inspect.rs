@@ -1,4 +1,4 @@
-//! Questions, approvals, records and schedules, as they are read.
+//! Questions, approvals and schedules, as they are read.
 
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::page::{Asked, At, Page, Paged, Window};
 use super::problem::{Failed, Problem};
 use crate::clock::Timestamp;
-use crate::exec::{QuestionCall, QuestionView};
+use crate::exec::QuestionView;
 use crate::flow::TenantClient;
 use crate::guard::approval::OpenReview;
 use crate::id::{QuestionId, RunId, checked};
@@ -15,13 +15,19 @@ use crate::store::{PossibleAnswer, Question, QuestionKind};
 
 /// A question in a list.
 #[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(in crate::rim) struct Listed {
-    id: QuestionId,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub(super) id: QuestionId,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     kind: QuestionKind,
     question: String,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     run: Option<RunId>,
     #[serde(serialize_with = "crate::id::text")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     opened_at: Timestamp,
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     answers: &'static [PossibleAnswer],
     answered_by: Option<String>,
 }
@@ -36,7 +42,9 @@ impl From<Question> for Listed {
 
 /// The questions to be listed: the open ones, unless the answered ones are asked for.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 pub(super) struct Which {
+    /// The answered questions, in place of the open ones
     #[serde(default)]
     answered: bool,
 }
@@ -64,12 +72,6 @@ impl OfApproval {
         checked("approval", &self.approval, Key::MAX_BYTES)?;
         Ok(&self.approval)
     }
-}
-
-/// The record that a query names.
-#[derive(Deserialize)]
-pub(super) struct OfRecord {
-    key: String,
 }
 
 pub(super) async fn questions(
@@ -108,17 +110,6 @@ pub(super) async fn approval(
 ) -> Result<Json<OpenReview>, Failed> {
     let unknown = || Failed::of(Problem::NotFound, "There is no such review of this tenant.");
     Ok(Json(client.review(of.id()?).await?.ok_or_else(unknown)?))
-}
-
-/// The record of the operation with a key.
-pub(super) async fn record(
-    Extension(client): Extension<TenantClient>,
-    Asked(of): Asked<OfRecord>,
-) -> Result<Json<QuestionCall>, Failed> {
-    checked("key", &of.key, Key::MAX_BYTES)?;
-    let (core, tenant) = client.core();
-    let unknown = || Failed::of(Problem::NotFound, "This tenant has no operation with that key.");
-    Ok(Json(crate::exec::view_record(&core, &tenant, &of.key).await?.ok_or_else(unknown)?))
 }
 
 #[cfg(feature = "schedule")]

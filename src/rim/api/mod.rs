@@ -35,10 +35,15 @@ mod gate;
 #[cfg(feature = "guard-service")]
 mod guard;
 mod inspect;
+mod kept;
 mod ledger;
+#[cfg(feature = "openapi")]
+mod openapi;
+mod outbox;
 mod page;
 mod problem;
 mod rates;
+mod records;
 mod routes;
 mod runs;
 mod token;
@@ -140,6 +145,12 @@ impl Api {
         self.streams.clone()
     }
 
+    /// A gate for a route beside the API's own, for callers for all tenants.
+    #[cfg(all(feature = "cli", feature = "prometheus"))]
+    pub(in crate::rim) fn gate(&self, role: Role) -> Gate {
+        Gate { shared: self.shared(), role, reach: Reach::Ledger }
+    }
+
     /// The state of a router's requests.
     fn shared(&self) -> Arc<Shared> {
         let (client, auth) = (self.client.clone(), self.auth.clone());
@@ -149,6 +160,20 @@ impl Api {
     /// The routes of the API, without their handlers.
     pub fn routes() -> &'static [Route] {
         routes::ROUTES
+    }
+
+    /// The description of the routes in the words of OpenAPI, as JSON. The router serves it at `/openapi.json`, to everybody.
+    ///
+    /// ```
+    /// # #[cfg(feature = "openapi")] {
+    /// let described: serde_json::Value = serde_json::from_str(counterfoil::api::Api::openapi())?;
+    /// assert!(described["paths"]["/runs"]["post"].is_object());
+    /// # }
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    #[cfg(feature = "openapi")]
+    pub fn openapi() -> &'static str {
+        &openapi::DOCUMENT
     }
 
     /// The router. A route of one tenant is served twice: as `/runs` for the tenant of the caller, and as
@@ -162,6 +187,13 @@ impl Api {
                 router = router.route(&path, gate.before(route.handler()));
             }
         }
+        #[cfg(feature = "openapi")]
+        let router = router.route(
+            "/openapi.json",
+            axum::routing::get(|| async {
+                ([(http::header::CONTENT_TYPE, "application/json")], Self::openapi())
+            }),
+        );
         let nothing = || async { Failed::of(Problem::NotFound, "There is no such route.") };
         let other = || async { Failed::of(Problem::Method, "The route does not take this method.") };
         let router = router.method_not_allowed_fallback(other).fallback(nothing);

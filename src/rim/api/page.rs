@@ -16,8 +16,11 @@ const DEFAULT: u32 = 50;
 
 /// The place and the size of a page.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 pub(super) struct Window {
+    /// The cursor of the page before, its `next`
     after: Option<String>,
+    /// The maximum number of items: 50 by default, and 200 at most
     limit: Option<u32>,
 }
 

@@ -155,4 +155,7 @@ macro_rules! from {
 #[cfg(feature = "guard-service")]
 from!(crate::rim::guard_service::GuardError);
 
+#[cfg(feature = "memory")]
+from!(crate::guard::memory::MemoryError);
+
 from!(RunError, ExecError, StoreError, ApprovalRefused, IdError, KeyError, KeyHeaderError);

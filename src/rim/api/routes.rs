@@ -8,7 +8,7 @@ use super::caller::Role::Call;
 use super::caller::Role::{self, Admin, Decide, Operate, Read};
 #[cfg(feature = "guard-service")]
 use super::guard;
-use super::{commands, events, inspect, ledger, runs, verdicts};
+use super::{commands, events, inspect, kept, ledger, outbox, records, runs, verdicts};
 
 /// The rows that a route reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +76,19 @@ pub(super) static ROUTES: &[Route] = &[
     route!(GET "/questions/{question}", Read, Tenant, inspect::question),
     route!(GET "/approvals", Read, Tenant, inspect::approvals),
     route!(GET "/approvals/{approval}", Read, Tenant, inspect::approval),
-    route!(GET "/records", Read, Tenant, inspect::record),
+    route!(GET "/records", Read, Tenant, records::list),
+    route!(GET "/records/{key}", Read, Tenant, records::show),
+    route!(GET "/records/{key}/evidence", Read, Tenant, records::evidence),
+    route!(GET "/artifacts", Read, Tenant, kept::artifacts),
+    route!(GET "/artifacts/{kind}/{id}", Read, Tenant, kept::artifact),
+    #[cfg(feature = "memory")]
+    route!(GET "/memories", Read, Tenant, kept::memories),
+    route!(GET "/outbox", Read, Tenant, outbox::list),
     #[cfg(feature = "schedule")]
     route!(GET "/schedules", Read, Tenant, inspect::schedules),
+    route!(GET "/tenants", Read, Ledger, ledger::tenants),
+    route!(GET "/stuck", Read, Ledger, ledger::stuck),
+    route!(GET "/throttles", Read, Ledger, ledger::throttles),
     route!(GET "/queues", Read, Ledger, ledger::queues),
     route!(GET "/workers", Read, Ledger, ledger::workers),
     route!(GET "/tokens", Admin, Ledger, ledger::tokens),
@@ -91,6 +101,8 @@ pub(super) static ROUTES: &[Route] = &[
     route!(POST "/runs/{run}/fork", Operate, Tenant, commands::fork),
     route!(POST "/questions/{question}/answer", Decide, Tenant, verdicts::answer),
     route!(POST "/approvals/{approval}/decision", Decide, Tenant, verdicts::decide),
+    route!(POST "/outbox/{question}/release", Decide, Tenant, outbox::release),
+    route!(POST "/outbox/{question}/skip", Decide, Tenant, outbox::skip),
     #[cfg(feature = "guard-service")]
     route!(POST "/guard/begin", Call, Tenant, guard::begin),
     #[cfg(feature = "guard-service")]

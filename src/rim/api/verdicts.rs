@@ -18,14 +18,17 @@ use crate::store::Resolution;
 /// An answer to a question, in the form of a [`Resolution`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(super) struct Answer {
     reason: String,
+    #[cfg_attr(feature = "openapi", schema(value_type = serde_json::Value))]
     answer: Resolution,
 }
 
 /// A decision about one version of a package.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(super) struct Decision {
     reason: String,
     version: u32,

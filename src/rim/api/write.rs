@@ -36,6 +36,7 @@ pub(super) use reasoned;
 /// A body with a reason and nothing else.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub(super) struct Bare {
     reason: String,
 }

@@ -44,6 +44,8 @@ struct Http {
     /// A name under which clients reach the gateway, besides those of the machine itself; may be repeated
     #[arg(long, requires = "listen", value_name = "NAME")]
     host: Vec<String>,
+    #[command(flatten)]
+    patience: super::listen::Patience,
 }
 
 pub(super) fn run(options: &Options) -> ExitCode {
@@ -84,7 +86,8 @@ async fn at_an_address(config: McpConfig, listen: SocketAddr, options: &Http) ->
     let hosts: Vec<&str> = options.host.iter().map(String::as_str).collect();
     let served = async {
         let listener = super::serve::bound(listen).await?;
-        super::serve::serve(listener, gateway.router(&hosts), &CancellationToken::new()).await
+        let over = CancellationToken::new();
+        super::serve::serve(listener, gateway.router(&hosts), options.patience, &over).await
     };
     let served = served.await;
     drop(others);

@@ -14,6 +14,8 @@ mod guarantees;
 mod ledger;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod lift;
+#[cfg(feature = "api")]
+mod listen;
 #[cfg(all(feature = "mcp", feature = "sqlite"))]
 mod mcp;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
@@ -27,6 +29,8 @@ mod retention;
 mod runs;
 #[cfg(feature = "schedule")]
 mod schedules;
+#[cfg(all(feature = "api", feature = "prometheus"))]
+mod scrape;
 #[cfg(feature = "api")]
 mod serve;
 mod shown;

@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
 
 use super::ledger::{Author, Done, Ledger};
 use super::questions::answered;
 use super::shown;
 use crate::id::QuestionId;
-use crate::store::{QuestionKind, Resolution, Store as _};
+use crate::rim::set_aside::{SetAside, set_aside};
+use crate::store::{QuestionKind, Resolution};
 
 /// The greatest number of aggregates that are read at once.
 const PAGE: u32 = 1000;
@@ -52,38 +52,20 @@ pub(super) fn run(command: &Command) -> ExitCode {
 fn list(options: &List) -> ExitCode {
     options.ledger.run(async |client| {
         let (core, tenant) = client.core();
-        let (mut rows, mut after) = (Vec::new(), QuestionId(i64::MIN));
+        let (mut all, mut after) = (Vec::new(), QuestionId(i64::MIN));
         loop {
-            let page = core.group.outbox_all_set_aside(&tenant, after, PAGE).await?;
-            let Some(last) = page.last().and_then(|aggregate| aggregate.escalation) else { break };
-            after = last;
-            for aside in page {
-                let Some(question) = aside.escalation else { continue };
-                let event = core.group.outbox_at(&tenant, &aside.name, aside.published + 1).await?;
-                rows.push((question, aside, event));
-            }
+            let page = set_aside(&core, &tenant, after, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = last.question;
+            all.extend(page);
         }
-        if options.ledger.json {
-            return Ok(rows.into_iter().try_for_each(|(question, aside, event)| {
-                shown::json(&json!({
-                    "question": question.to_string(),
-                    "aggregate": aside.name,
-                    "event": event.as_ref().map(|event| &event.id),
-                    "kind": event.as_ref().map(|event| &event.kind),
-                    "created_at": event.as_ref().map(|event| event.created_at.to_string()),
-                    "refusals": aside.refusals,
-                    "behind": aside.last - aside.published - 1,
-                }))
-            })?);
-        }
-        let rows = rows.into_iter().map(|(question, aside, event)| {
-            let (id, kind, at) = event
-                .map_or_else(Default::default, |event| (event.id, event.kind, event.created_at.to_string()));
-            let behind = (aside.last - aside.published - 1).to_string();
-            [question.to_string(), aside.name, id, kind, at, aside.refusals.to_string(), behind]
-        });
         let heads = ["QUESTION", "AGGREGATE", "EVENT", "KIND", "WRITTEN", "REFUSALS", "BEHIND"];
-        Ok(shown::table(heads, rows.collect())?)
+        Ok(shown::list(options.ledger.json, all, heads, |aside: SetAside| {
+            let (event, kind) = (aside.event.unwrap_or_default(), aside.kind.unwrap_or_default());
+            let at = aside.created_at.map(|at| at.to_string()).unwrap_or_default();
+            let (refusals, behind) = (aside.refusals.to_string(), aside.behind.to_string());
+            [aside.question.to_string(), aside.aggregate, event, kind, at, refusals, behind]
+        })?)
     })
 }
 

@@ -3,16 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::{Value, json};
 
 use super::ledger::Ledger;
 use super::shown;
 use crate::exec::view_record;
-use crate::ledger::Record;
-use crate::store::Store as _;
-
-/// The greatest number of records that are read at once.
-const PAGE: u32 = 1000;
+use crate::rim::record_list::{Keys, ListedRecord, RecordConditions};
 
 /// The records to be listed.
 #[derive(Args)]
@@ -22,9 +17,8 @@ pub(super) struct Options {
     /// The beginning of the keys, such as `charge:`
     #[arg(default_value = "")]
     prefix: String,
-    /// Only records in this state: started, committed, failed, compensated, abandoned or gone
-    #[arg(long, value_parser = ["started", "committed", "failed", "compensated", "abandoned", "gone"])]
-    state: Option<String>,
+    #[command(flatten)]
+    conditions: RecordConditions,
     /// Only records behind this key
     #[arg(long, default_value = "")]
     after: String,
@@ -42,52 +36,27 @@ pub(super) struct One {
     key: String,
 }
 
+/// The greatest number of records that are read at once.
+const PAGE: u32 = 1000;
+
 pub(super) fn list(options: &Options) -> ExitCode {
     options.ledger.run(async |client| {
         let (core, tenant) = client.core();
-        let is_wanted =
-            |record: &Record| options.state.as_ref().is_none_or(|state| state == record.state.name());
         let (mut found, mut after) = (Vec::new(), options.after.clone());
-        while found.len() < options.limit {
-            let page = core.group.record_list(&tenant, &options.prefix, &after, PAGE).await?;
-            let Some(last) = page.last() else { break };
-            after = last.key.to_string();
-            found.extend(page.into_iter().filter(is_wanted));
+        while let Some(left) = options.limit.checked_sub(found.len()).filter(|left| *left > 0) {
+            let limit = u32::try_from(left).map_or(PAGE, |left| left.min(PAGE));
+            let keys = Keys { prefix: &options.prefix, after: &after, limit };
+            let (page, next) = options.conditions.page(&core, &tenant, &keys).await?;
+            found.extend(page);
+            let Some(next) = next else { break };
+            after = next;
         }
-        found.truncate(options.limit);
-        if options.ledger.json {
-            return Ok(found.iter().map(as_json).try_for_each(|record| shown::json(&record))?);
-        }
-        let row = |record: Record| {
-            let run = record.owner.run.map(|run| run.to_string()).unwrap_or_default();
-            let (state, attempts) = (record.state.name().to_owned(), record.attempts.to_string());
-            [
-                record.key.to_string(),
-                record.operation.to_string(),
-                state,
-                attempts,
-                record.created_at.to_string(),
-                run,
-            ]
-        };
         let heads = ["KEY", "TOOL", "STATE", "ATTEMPTS", "ASKED", "RUN"];
-        Ok(shown::table(heads, found.into_iter().map(row).collect())?)
-    })
-}
-
-fn as_json(record: &Record) -> Value {
-    json!({
-        "key": record.key.to_string(),
-        "tool": record.operation.to_string(),
-        "effect": record.class.name(),
-        "state": record.state.name(),
-        "attempts": record.attempts,
-        "run": record.owner.run.map(|run| run.to_string()),
-        "external_ref": record.external_ref,
-        "question": record.escalation.map(|question| question.to_string()),
-        "created_at": record.created_at.to_string(),
-        "updated_at": record.updated_at.to_string(),
-        "kept_until": record.kept_until.map(|at| at.to_string()),
+        Ok(shown::list(options.ledger.json, found, heads, |record: ListedRecord| {
+            let run = record.run.map(|run| run.to_string()).unwrap_or_default();
+            let (state, attempts) = (record.state.to_owned(), record.attempts.to_string());
+            [record.key, record.tool, state, attempts, record.created_at.to_string(), run]
+        })?)
     })
 }
 

@@ -3,7 +3,6 @@
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -12,10 +11,16 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::ledger::{Database, block_on};
+use super::listen::{Patience, listen};
 use super::probes;
+#[cfg(feature = "prometheus")]
+use super::scrape;
 use crate::clock::{Clock as _, SystemClock};
-use crate::exec::Core;
+#[cfg(feature = "prometheus")]
+use crate::metrics::Prometheus;
 use crate::rim::api::Api;
+#[cfg(feature = "prometheus")]
+use crate::rim::api::Role;
 
 /// The time for which requests under way are waited for when the server is stopped.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -35,6 +40,8 @@ pub(super) struct Options {
     #[cfg(feature = "guard-service")]
     #[arg(long)]
     guard: bool,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 pub(super) fn run(options: &Options) -> ExitCode {
@@ -44,9 +51,17 @@ pub(super) fn run(options: &Options) -> ExitCode {
         if options.guard {
             return with_guard(options).await;
         }
-        let client = options.database.client()?.open().await?;
-        let core = client.default_tenant().core().0;
-        let served = serve_api(options.listen, Api::new(&client), core).await;
+        let client = options.database.client()?;
+        #[cfg(feature = "prometheus")]
+        let prometheus = Prometheus::default();
+        #[cfg(feature = "prometheus")]
+        let client = client.metrics(prometheus.metrics());
+        let client = client.open().await?;
+        let (api, core) = (Api::new(&client), client.default_tenant().core().0);
+        let beside = probes::router(core);
+        #[cfg(feature = "prometheus")]
+        let beside = beside.merge(scrape::router(prometheus, api.gate(Role::Read)));
+        let served = serve_api(options, api, beside).await;
         client.shutdown(DRAIN).await;
         Ok(served?)
     })
@@ -57,10 +72,17 @@ pub(super) fn run(options: &Options) -> ExitCode {
 async fn with_guard(options: &Options) -> super::ledger::Done {
     use crate::rim::guard_service::GuardService;
 
-    let engine = options.database.engine()?.start().await?;
+    let engine = options.database.engine()?;
+    #[cfg(feature = "prometheus")]
+    let prometheus = Prometheus::default();
+    #[cfg(feature = "prometheus")]
+    let engine = engine.metrics(prometheus.metrics());
+    let engine = engine.start().await?;
     let api = Api::of_engine(&engine).guard(&GuardService::new(&engine.executor()));
-    let core = engine.default_tenant().core().0;
-    let served = serve_api(options.listen, api, core).await;
+    let beside = probes::router(engine.default_tenant().core().0);
+    #[cfg(feature = "prometheus")]
+    let beside = beside.merge(scrape::router(prometheus, api.gate(Role::Read)));
+    let served = serve_api(options, api, beside).await;
     // A call that a client has in hand cannot be sealed here any more: its permit counts at the next process.
     engine.shutdown(Duration::ZERO).await;
     Ok(served?)
@@ -77,9 +99,9 @@ pub(super) fn not_in_the_clear(at: SocketAddr, behind_tls: bool) -> Result<(), S
     ))
 }
 
-/// Serves the API, and the dashboard and the probes beside it.
-async fn serve_api(listen: SocketAddr, api: Api, core: Arc<Core>) -> io::Result<()> {
-    let listener = bound(listen).await?;
+/// Serves the API, and the dashboard and other routes beside it.
+async fn serve_api(options: &Options, api: Api, beside: Router) -> io::Result<()> {
+    let listener = bound(options.listen).await?;
     let over = api.streams().over.clone();
     let router = Router::new();
     #[cfg(feature = "dashboard")]
@@ -87,7 +109,7 @@ async fn serve_api(listen: SocketAddr, api: Api, core: Arc<Core>) -> io::Result<
         writeln!(io::stdout(), "the dashboard is at http://{}/ui", listener.local_addr()?)?;
         router.nest_service("/ui", api.dashboard().router())
     };
-    serve(listener, router.merge(api.router()).merge(probes::router(core)), &over).await
+    serve(listener, router.merge(api.router()).merge(beside), options.patience, &over).await
 }
 
 /// Listens at an address, and says which one it is.
@@ -100,13 +122,17 @@ pub(super) async fn bound(listen: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Serves until the process is told to end. Then `over` ends the streams that would keep the server.
-pub(super) async fn serve(listener: TcpListener, app: Router, over: &CancellationToken) -> io::Result<()> {
+pub(super) async fn serve(
+    listener: TcpListener,
+    app: Router,
+    patience: Patience,
+    over: &CancellationToken,
+) -> io::Result<()> {
     let stop = CancellationToken::new();
-    let serving = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let mut serving = tokio::spawn(serving.into_future());
+    let mut serving = tokio::spawn(listen(listener, app, patience, stop.clone()));
     tokio::select! {
         biased;
-        ended = &mut serving => return ended?,
+        ended = &mut serving => return Ok(ended?),
         told = told_to_end() => told?,
     }
     stop.cancel();
@@ -114,7 +140,7 @@ pub(super) async fn serve(listener: TcpListener, app: Router, over: &Cancellatio
     // A client that waits for its step does not keep the server.
     tokio::select! {
         biased;
-        ended = &mut serving => return ended?,
+        ended = &mut serving => ended?,
         () = SystemClock.sleep(DRAIN) => serving.abort(),
     }
     Ok(())

@@ -125,6 +125,30 @@ pub async fn open_ones_are_counted_for_all_tenants(store: &dyn Store) {
     assert_eq!(store.escalation_load().await.unwrap(), expected);
 }
 
+/// The open questions of all tenants are listed, the oldest first, without those that wait for a provider.
+pub async fn open_ones_are_listed_for_all_tenants(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let theirs = sample.for_tenant("globex");
+    let of_kind = |sample: &Sample, kind| Question { kind, ..sample.escalation("?") };
+    let all = [
+        of_kind(&theirs, QuestionKind::Ambiguous),
+        of_kind(&sample, QuestionKind::Unread),
+        of_kind(&sample, QuestionKind::Pending),
+        of_kind(&theirs, QuestionKind::Ambiguous),
+        of_kind(&sample, QuestionKind::Ambiguous),
+    ];
+    let mut change = sample.change();
+    change.escalations = all.iter().rev().cloned().collect();
+    admit(store, &[change]).await;
+    admit(store, &[sample.change().escalation(answered(&all[3], "bob"))]).await;
+    let [first, second, _, _, last] = all;
+    let everywhere = async |after, limit| store.escalation_open_everywhere(after, limit).await.unwrap();
+    assert_eq!(everywhere(FIRST, 10).await, [first.clone(), second.clone(), last.clone()]);
+    assert_eq!(everywhere(FIRST, 2).await, [first, second.clone()]);
+    assert_eq!(everywhere(second.id, 2).await, [last.clone()]);
+    assert_eq!(everywhere(last.id, 2).await, []);
+}
+
 /// The open questions about a run are listed, the oldest first.
 pub async fn those_about_a_run_are_listed(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;

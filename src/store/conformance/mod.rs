@@ -78,7 +78,8 @@ macro_rules! conformance_cases {
             erase: nothing_is_left_of_a_tenant, what_is_under_way_keeps_it, a_fenced_worker_erases_nothing;
             escalation: comes_back_as_it_was_written, open_ones_are_listed_the_oldest_first,
                 answered_ones_are_listed_and_counted,
-                those_about_a_run_are_listed, open_ones_are_counted_for_all_tenants, unknown_workflows_are_listed_for_all_tenants,
+                those_about_a_run_are_listed, open_ones_are_counted_for_all_tenants,
+                open_ones_are_listed_for_all_tenants, unknown_workflows_are_listed_for_all_tenants,
                 the_first_answer_stands, an_answer_needs_a_question, belongs_to_its_tenant;
             evidence: is_left_by_fenced_workers_too, comes_back_the_earliest_first,
                 the_first_of_an_attempt_stands, of_a_second_effect_opens_one_question,
@@ -126,7 +127,7 @@ macro_rules! conformance_cases {
             step: comes_back_with_its_run, hostile_text_is_text, is_written_once,
                 is_known_by_kind_name_and_id, belongs_to_its_tenant, calls_come_back_with_their_run,
                 uses_come_back_with_their_run;
-            tenant: the_first_key_stays, a_payload_is_found_by_its_digest, a_payload_belongs_to_its_tenant;
+            tenant: the_first_key_stays, those_with_rows_are_listed, a_payload_is_found_by_its_digest, a_payload_belongs_to_its_tenant;
             turn: a_run_is_in_one, tells_checkpoints_apart, history_is_read_by_turns, a_record_keeps_its_turn,
                 checkpoints_go_with_a_change_of_their_run, nothing_goes_with_a_refused_change,
                 orphans_are_left_by_finished_turns;

@@ -164,6 +164,11 @@ impl State {
             state.note(format!("queue_admitted {queue} {fence}"), &admitted);
         }
         state.note("escalation_load".into(), &store.escalation_load().await);
+        for limit in [3, u32::MAX] {
+            let open = store.escalation_open_everywhere(QuestionId(i64::MIN), limit).await;
+            state.note(format!("escalation_open_everywhere {limit}"), &open);
+            state.note(format!("tenant_list {limit}"), &store.tenant_list("", limit).await);
+        }
         state.note("record_expiring".into(), &store.record_expiring(Timestamp::MIN).await);
         state.note("next_due".into(), &store.next_due(Timestamp::MIN).await);
         for tenant in &names.tenants {

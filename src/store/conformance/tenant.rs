@@ -22,6 +22,26 @@ pub async fn the_first_key_stays(store: &dyn Store) {
     assert_eq!((key(&acme).await, key(&globex).await), (Some([1; 32]), Some([3; 32])));
 }
 
+/// The tenants that have rows are listed by their names. A key alone is no row.
+pub async fn those_with_rows_are_listed(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let of = |name: &str| sample.for_tenant(name);
+    let mut change = sample.change();
+    change.tenant_key = Some((sample::tenant("key-only"), DigestKey::new([1; 32])));
+    change.run = Some(of("b-run").run("a").into());
+    change.escalations = vec![of("C-question").escalation("?")];
+    change.record = Some(of("a-record").record("k").into());
+    admit(store, &[change]).await;
+    let list = async |after, limit| {
+        let listed = store.tenant_list(after, limit).await.unwrap();
+        listed.iter().map(|tenant| tenant.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(list("", 10).await, ["C-question", "a-record", "b-run"]);
+    assert_eq!(list("", 2).await, ["C-question", "a-record"]);
+    assert_eq!(list("a-record", 2).await, ["b-run"]);
+    assert_eq!(list("b-run", 2).await, [""; 0]);
+}
+
 /// A large payload is found by its digest, byte for byte; adding it again is no error.
 pub async fn a_payload_is_found_by_its_digest(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;

@@ -1,6 +1,6 @@
 //! The reads of the model's tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::tables::Tables;
 use crate::clock::Timestamp;
@@ -310,6 +310,26 @@ impl Tables {
             (load.open, load.oldest) = (load.open + 1, load.oldest.min(*opened_at));
         }
         loads.into_values().collect()
+    }
+
+    pub(super) fn escalation_open_everywhere(&self, after: QuestionId, limit: u32) -> Vec<Question> {
+        let open = |e: &&Question| e.answer.is_none() && e.id > after && e.kind != QuestionKind::Pending;
+        let mut all: Vec<_> = self.escalations.values().filter(open).cloned().collect();
+        all.sort_by_key(|question| question.id);
+        all.truncate(limit as usize);
+        all
+    }
+
+    pub(super) fn tenant_list(&self, after: &str, limit: u32) -> Vec<Tenant> {
+        let runs = self.runs.values().map(|run| &run.tenant);
+        let records = self.records.values().map(|record| &record.tenant);
+        let documents = self.documents.keys().map(|(tenant, ..)| tenant);
+        let schedules = self.schedules.keys().map(|(tenant, _)| tenant);
+        let aggregates = self.aggregates.keys().map(|(tenant, _)| tenant);
+        let questions = self.escalations.keys().map(|(tenant, _)| tenant);
+        let all = runs.chain(records).chain(documents).chain(schedules).chain(aggregates).chain(questions);
+        let all: BTreeSet<_> = all.filter(|tenant| tenant.as_str() > after).collect();
+        all.into_iter().take(limit as usize).cloned().collect()
     }
 
     pub(super) fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Vec<Question> {

@@ -62,6 +62,13 @@ impl<D: Reader> Queries<D> {
         self.fetch(sql, &[QuestionKind::Pending.code().into()]).await?.iter().map(read).collect()
     }
 
+    /// All open questions are sorted: an index of them over all tenants would be written for each question.
+    pub(super) async fn escalation_open_everywhere(&self, after: QuestionId, limit: u32) -> Listed<Question> {
+        let index = D::either("INDEXED BY escalation_open ", "");
+        let behind = format!("{index}WHERE answer IS NULL AND id > $1 AND kind <> $2 ORDER BY id LIMIT $3");
+        self.page(&behind, after.0, &[QuestionKind::Pending.code().into(), limit.into()]).await
+    }
+
     pub(super) async fn escalation_about(&self, tenant: &Tenant, run: RunId) -> Listed<Question> {
         let index = D::either("INDEXED BY escalation_run ", "");
         let behind = format!("{index}WHERE tenant = $1 AND run = $2 AND answer IS NULL ORDER BY id");

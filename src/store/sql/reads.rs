@@ -534,6 +534,23 @@ impl<D: Reader> Queries<D> {
         self.row("WHERE fence = $1", &[fence.0.into()]).await
     }
 
+    pub(super) async fn tenant_list(&self, after: &str, limit: u32) -> Listed<Tenant> {
+        let tables = ["run", "record", "document", "schedule", "outbox_aggregate", "inbox", "escalation"];
+        // One look into an index of each table for each tenant.
+        let next = |behind: &str| {
+            let each = tables
+                .map(|table| format!("SELECT min(tenant) AS name FROM {table} WHERE tenant > {behind}"));
+            format!("SELECT min(name) FROM ({}) AS each", each.join(" UNION ALL "))
+        };
+        let (first, more) = (next("$1"), next("named.tenant"));
+        let sql = format!(
+            "WITH RECURSIVE named (tenant) AS ({first} UNION ALL SELECT ({more}) FROM named \
+             WHERE named.tenant IS NOT NULL) SELECT tenant FROM named WHERE tenant IS NOT NULL LIMIT $2"
+        );
+        let found = self.fetch(sql, &[after.into(), limit.into()]).await?;
+        found.iter().map(|row| D::values("tenant", row).cell()).collect()
+    }
+
     pub(super) async fn tenant_key(&self, tenant: &Tenant) -> Found<DigestKey> {
         self.cell("tenant", "SELECT digest_key FROM tenant WHERE tenant = $1", &[tenant.into()]).await
     }

@@ -4,6 +4,7 @@ mod backup;
 mod doctor;
 mod inspect;
 mod probes;
+mod slow;
 mod watch;
 
 use std::collections::BTreeSet;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use counterfoil::api::{Api, Reach, Role};
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Served;
 use crate::place::Place;
@@ -71,5 +71,74 @@ async fn each_route_is_open_to_the_roles_and_tenants_of_the_table_and_to_no_othe
         }
     }
     assert!(tried > 400, "{tried}");
+    served.end().await;
+}
+
+/// All references within a part of the document.
+fn references(part: &Value, found: &mut BTreeSet<String>) {
+    match part {
+        Value::Object(members) => {
+            found.extend(members.get("$ref").and_then(Value::as_str).map(str::to_owned));
+            members.values().for_each(|member| references(member, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn the_description_of_the_api_has_exactly_the_routes_of_the_router() {
+    let served = Served::on(&Place::sqlite()).await;
+    let response = served.send(Method::GET, "/openapi.json", "", None).await;
+    assert_eq!(response.headers()["content-type"], "application/json");
+    let described: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+    assert_eq!(described["info"]["version"], env!("CARGO_PKG_VERSION"));
+    let (mut found, mut ids) = (BTreeSet::new(), BTreeSet::new());
+    for (path, item) in described["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let what = format!("{method} {path}: {operation}");
+            found.insert((method.to_uppercase(), path.clone()));
+            assert!(ids.insert(operation["operationId"].to_string()), "{what}");
+            let summary = operation["summary"].as_str().unwrap();
+            assert!(summary.len() > 5 && !summary.contains("]("), "{what}");
+            let problem = &operation["responses"]["default"]["content"]["application/problem+json"];
+            assert_eq!(problem["schema"]["$ref"], "#/components/schemas/Problem", "{what}");
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            let of = |place| {
+                let of_place = parameters.iter().filter(|parameter| parameter["in"] == place);
+                of_place.map(|parameter| parameter["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+            };
+            let parts = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+            assert_eq!(of("path"), parts.map(str::to_owned).collect::<Vec<_>>(), "{what}");
+            let is_write = method == "post" && !path.contains("/guard/");
+            assert_eq!(of("header") == ["Idempotency-Key"], is_write, "{what}");
+            assert_eq!(
+                operation["requestBody"]["content"]["application/json"].is_object(),
+                method == "post",
+                "{what}"
+            );
+        }
+    }
+    let routes = Api::routes().iter().flat_map(|route| {
+        let by_name = (route.reach == Reach::Tenant).then(|| format!("/tenants/{{tenant}}{}", route.path));
+        let paths = std::iter::once(route.path.to_owned()).chain(by_name);
+        paths.map(|path| (route.method.to_owned(), path))
+    });
+    assert_eq!(found, routes.collect());
+    let mut named = BTreeSet::new();
+    references(&described, &mut named);
+    for name in &named {
+        let place = name.strip_prefix('#').unwrap();
+        assert!(described.pointer(place).is_some(), "{name} leads nowhere");
+    }
+    let start = &described["components"]["schemas"]["Start"];
+    assert_eq!(start["required"], json!(["reason", "workflow"]), "{start}");
+    let conditions = described["paths"]["/runs"]["get"]["parameters"].as_array().unwrap();
+    let names: BTreeSet<_> = conditions.iter().map(|parameter| parameter["name"].as_str().unwrap()).collect();
+    assert!(
+        names.is_superset(&BTreeSet::from(["after", "limit", "state", "workflow", "key", "since"])),
+        "{names:?}"
+    );
+    assert_eq!(described["components"]["securitySchemes"]["token"]["scheme"], "bearer");
     served.end().await;
 }

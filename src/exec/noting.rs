@@ -25,7 +25,7 @@ pub(super) struct Note {
     /// The instant of the attempt's last sign of life.
     alive: Mutex<Option<(Timestamp, Boot)>>,
     /// True once the attempt has sent.
-    #[cfg(feature = "tool-http")]
+    #[cfg(feature = "_declared")]
     sent: std::sync::atomic::AtomicBool,
     /// The record. `None` once the attempt is over.
     record: Mutex<Option<Box<Record>>>,
@@ -51,7 +51,7 @@ impl Note {
             needed,
             begun,
             alive,
-            #[cfg(feature = "tool-http")]
+            #[cfg(feature = "_declared")]
             sent: std::sync::atomic::AtomicBool::default(),
             record,
         });
@@ -93,7 +93,7 @@ impl Noting for Note {
         *Self::alive(self) = Some((self.core.now(), self.core.clock.boot()));
     }
 
-    #[cfg(feature = "tool-http")]
+    #[cfg(feature = "_declared")]
     fn claim_send(&self) -> Result<(), &'static str> {
         if self.record().is_none() {
             return Err("the attempt is over");

@@ -12,6 +12,9 @@ struct ChooseAContract;
 #[doc = include_str!("../docs/http-tools.md")]
 struct HttpTools;
 
+#[doc = include_str!("../docs/command-tools.md")]
+struct CommandTools;
+
 #[doc = include_str!("../docs/approvals.md")]
 struct Approvals;
 

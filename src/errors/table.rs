@@ -39,6 +39,8 @@ use crate::sim::SuiteError;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 use crate::store::transfer::MoveError;
 use crate::store::{OpenError, StoreError, TransactionError};
+#[cfg(feature = "tool-command")]
+use crate::tool::command_tool::CommandToolError;
 #[cfg(feature = "tool-http")]
 use crate::tool::http_tool::HttpToolError;
 use crate::tool::{RegisterError, ToolError, UnstableKey};
@@ -121,6 +123,11 @@ coded! {
     #[cfg(feature = "tool-http")]
     HttpToolError {
         Template | Header | KeyNotSent | Client => Declaration,
+    }
+
+    #[cfg(feature = "tool-command")]
+    CommandToolError {
+        Template | Program | Variable | KeyNotSent => Declaration,
     }
 
     ContractError {

@@ -6,8 +6,12 @@
 
 pub mod approval;
 mod call;
+#[cfg(feature = "tool-command")]
+pub mod command_tool;
 mod compensate;
 pub mod contract;
+#[cfg(feature = "_declared")]
+pub(crate) mod declared;
 mod dynamic;
 pub mod effect;
 mod error;
@@ -35,6 +39,8 @@ pub use call::Call;
 pub(crate) use call::Noting;
 pub(crate) use compensate::Undoing;
 pub use compensate::{Compensate, OriginalCall};
+#[cfg(feature = "_declared")]
+pub use declared::Meaning;
 pub use dynamic::DynamicTool;
 pub use error::{Accepted, Done, ToolError};
 pub(crate) use error::{causes, debug_in_full, in_full};

@@ -5,29 +5,11 @@ use reqwest::header::{HeaderMap, HeaderName, LOCATION};
 use serde_json::Value;
 
 use crate::ledger::ErrorKind;
+use crate::tool::declared::{Meaning, id_at};
 use crate::tool::{Done, ToolError, retry_after};
 
 /// The maximum number of bytes of an error's text that go into the record.
 const TEXT: usize = 500;
-
-/// The meaning of an HTTP status, where it differs from the usual one: see [`HttpToolBuilder::status`](super::HttpToolBuilder::status).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HttpMeaning {
-    /// The call happened, and the body is its output.
-    Done,
-    /// The provider has accepted the call and finishes it by itself: see [`ToolError::accepted`].
-    Accepted,
-    /// The provider refused the call. Certainly nothing happened, and the same call would be refused again.
-    Refused,
-    /// The provider postponed the call. Certainly nothing happened, and the call goes again, after `Retry-After` if the
-    /// answer has one.
-    Later,
-    /// The provider knows the key already. The call is looked up.
-    Duplicate,
-    /// The call may have happened. It is looked up, or a person is asked.
-    Unknown,
-}
 
 /// The place of the provider's id for the effect.
 #[derive(Clone, Debug)]
@@ -41,7 +23,7 @@ pub(super) enum ExternalId {
 /// The rules for answers.
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
-    pub(super) statuses: Vec<(u16, HttpMeaning)>,
+    pub(super) statuses: Vec<(u16, Meaning)>,
     /// A field of a refusal that says: the key is known.
     pub(super) duplicate: Option<(String, Value)>,
     /// A header that marks a refusal as one that each request under the key gets.
@@ -99,8 +81,8 @@ impl Answers {
         let declared =
             self.statuses.iter().find(|(declared, _)| *declared == status).map(|(_, meaning)| *meaning);
         let usual = match status {
-            202 => Some(HttpMeaning::Accepted),
-            200..=299 => Some(HttpMeaning::Done),
+            202 => Some(Meaning::Accepted),
+            200..=299 => Some(Meaning::Done),
             _ => None, // as `ToolError::http` sorts it
         };
         let is_known = || {
@@ -111,18 +93,15 @@ impl Answers {
         let error = ToolError { retry_after: retry_after(headers), ..ToolError::http(status, shown.trim()) };
         let kind = match declared.or(usual) {
             _ if is_known() == Some(true) => ErrorKind::Duplicate,
-            Some(HttpMeaning::Done) => {
+            Some(Meaning::Done) => {
                 whole?;
                 return self.done(headers, body);
             }
-            Some(HttpMeaning::Accepted) => {
+            Some(Meaning::Accepted) => {
                 let accepted = ToolError::accepted(self.external_id(headers, json().ok().as_ref()));
                 return Err(ToolError { retry_after: error.retry_after, ..accepted });
             }
-            Some(HttpMeaning::Refused) => ErrorKind::Validation,
-            Some(HttpMeaning::Later) => ErrorKind::RateLimited,
-            Some(HttpMeaning::Duplicate) => ErrorKind::Duplicate,
-            Some(HttpMeaning::Unknown) => ErrorKind::Unknown,
+            Some(meaning) => meaning.kind().unwrap_or(ErrorKind::Unknown),
             None => error.kind,
         };
         let says_so = |name| headers.get(name).is_some_and(|value| value == "true");
@@ -145,11 +124,7 @@ impl Answers {
 
     fn external_id(&self, headers: &HeaderMap, body: Option<&Value>) -> Option<String> {
         match self.external_id.as_ref()? {
-            ExternalId::Body(pointer) => match body?.pointer(pointer)? {
-                Value::String(id) => Some(id.clone()),
-                Value::Number(id) => Some(id.to_string()),
-                _ => None,
-            },
+            ExternalId::Body(pointer) => id_at(body?, pointer),
             ExternalId::Location => {
                 let place = headers.get(LOCATION)?.to_str().ok()?.split(['?', '#']).next()?;
                 place.rsplit('/').find(|segment| !segment.is_empty()).map(str::to_owned)

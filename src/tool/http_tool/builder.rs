@@ -7,11 +7,13 @@ use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Client, ClientBuilder, Method};
 use serde_json::Value;
 
-use super::answer::{Answers, ExternalId, HttpMeaning};
+use super::answer::{Answers, ExternalId};
 use super::request::{Body, HeaderText, RequestTemplate};
-use super::template::{Json, Text, UrlTemplate};
+use super::url::UrlTemplate;
 use super::{Declared, HttpTool, HttpToolError};
 use crate::payload::Secret;
+use crate::tool::declared::Meaning;
+use crate::tool::declared::template::{Json, Text};
 use crate::tool::lookup::HttpGet;
 use crate::tool::sends_once_on_new_connections;
 
@@ -80,7 +82,7 @@ impl HttpToolBuilder {
 
     /// Sets the meaning of a status. Default: 202 is accepted, other 2xx are done, and the rest is as
     /// [`ToolError::http`](crate::tool::ToolError::http) sorts it.
-    pub fn status(mut self, status: u16, meaning: HttpMeaning) -> Self {
+    pub fn status(mut self, status: u16, meaning: Meaning) -> Self {
         self.answers.statuses.retain(|(declared, _)| *declared != status);
         self.answers.statuses.push((status, meaning));
         self

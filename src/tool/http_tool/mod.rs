@@ -4,7 +4,7 @@ mod answer;
 mod builder;
 mod error;
 mod request;
-mod template;
+mod url;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,17 +14,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use answer::HttpMeaning;
 pub use builder::HttpToolBuilder;
 pub use error::HttpToolError;
 
 use answer::Answers;
 use request::RequestTemplate;
-use template::{Json, Text, UrlTemplate, Values};
+use url::UrlTemplate;
 
+use super::declared::template::{Json, Values};
+use super::declared::{DeclaredTool, dynamic, read_output, relies_on_key};
 use super::lookup::{Expected, HttpGet};
 use super::{Call, Done, DynamicTool, ToolError};
-use crate::ledger::{Contract, ContractClass, EffectClass, Key, LookupResult};
+use crate::ledger::{Contract, EffectClass, LookupResult};
 
 /// A tool that is one HTTP request: the request, the meaning of its answers, and the lookup.
 ///
@@ -115,9 +116,7 @@ impl HttpTool {
         let (tool, call, input) = (self.0.clone(), call.clone(), serde_json::to_value(input));
         async move {
             let input = input.map_err(|error| ToolError::refused(format!("not sent: {error}")))?;
-            let Done { output, external_ref, cost } = tool.send(&call, &input).await?;
-            let misread = |error| ToolError::unknown(format!("the output is of an unknown form: {error}"));
-            Ok(Done { output: serde_json::from_value(output).map_err(misread)?, external_ref, cost })
+            read_output(tool.send(&call, &input).await?)
         }
     }
 
@@ -153,41 +152,37 @@ impl HttpTool {
         effect: EffectClass,
         contract: impl Into<Contract>,
     ) -> Result<DynamicTool, HttpToolError> {
-        let (name, mut contract) = (name.into(), contract.into());
-        // The natural key of an object is in its URL.
-        let by_key = matches!(contract.class, ContractClass::ReplaysKey | ContractClass::RejectsKey);
-        if by_key && !self.0.request.has_token() {
+        let (name, contract) = (name.into(), contract.into());
+        if relies_on_key(&contract) && !self.0.request.has_token() {
             return Err(HttpToolError::KeyNotSent { tool: name });
         }
-        if self.0.lookup.is_some() && contract.blind_spots.is_empty() {
-            contract.blind_spots = HttpGet::SIGHT.blind_spots;
-        }
-        let tool = self.clone();
-        let mut dynamic = DynamicTool::new(name.clone(), effect, contract)
-            .call(move |call, input: Value| tool.send::<_, Value>(&call, &input));
-        if !self.0.keys.is_empty() {
-            let keyed = self.clone();
-            dynamic = dynamic.key(move |input| Some(keyed.key(&name, input)));
-        }
-        if self.0.lookup.is_some() {
-            let tool = self.clone();
-            dynamic = dynamic.reconcile(move |call, input: Value| tool.find::<_, Value>(&call, &input));
-        }
-        Ok(dynamic)
+        Ok(dynamic(self, name, effect, contract))
+    }
+}
+
+impl DeclaredTool for HttpTool {
+    fn send_value(
+        self,
+        call: Call,
+        input: Value,
+    ) -> impl Future<Output = Result<Done<Value>, ToolError>> + Send + 'static {
+        self.send(&call, &input)
     }
 
-    /// The key of an input. An input without one of the key fields has an empty key, which is refused.
-    fn key(&self, name: &str, input: &Value) -> Key {
-        let values = Values { input, token: "" };
-        let text = |field: &String| Text::parse(&format!("{{{field}}}")).ok()?.fill(values).ok();
-        match self.0.keys.iter().map(text).collect::<Option<Vec<_>>>().as_deref() {
-            Some([only]) => Key::of(name).target(only),
-            Some(several) => {
-                let fields = self.0.keys.iter().map(String::as_str).zip(several.iter().map(String::as_str));
-                Key::derived(name, fields)
-            }
-            None => Key::derived(name, []),
-        }
+    fn find_value(
+        self,
+        call: Call,
+        input: Value,
+    ) -> impl Future<Output = Result<LookupResult<Value>, ToolError>> + Send + 'static {
+        self.find(&call, &input)
+    }
+
+    fn key_fields(&self) -> &[String] {
+        &self.0.keys
+    }
+
+    fn blind_spots(&self) -> Option<&'static [&'static str]> {
+        self.0.lookup.as_ref().map(|_| HttpGet::SIGHT.blind_spots)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Url};
-use serde_json::Value;
 
-use super::template::{Json, Text, UrlTemplate, Values};
-use crate::payload::is_secret;
+use super::url::UrlTemplate;
 use crate::tool::ToolError;
+use crate::tool::declared::template::{Json, Text, Values};
+use crate::tool::declared::{holds_secret, without_secrets};
 
 #[derive(Clone, Debug)]
 pub(super) enum Body {
@@ -80,18 +80,6 @@ impl RequestTemplate {
 
     /// A provider's text without the secrets that it repeats.
     pub(super) fn without_secrets(&self, text: &str) -> String {
-        let texts = self.secrets.iter().filter_map(|(_, value)| value.to_str().ok());
-        // Providers repeat a credential without its scheme: `Bearer `, `Basic `.
-        let words = texts.flat_map(str::split_whitespace).filter(|word| word.len() >= 8);
-        words.fold(text.to_owned(), |text, word| text.replace(word, "…"))
+        without_secrets(text, self.secrets.iter().filter_map(|(_, value)| value.to_str().ok()))
     }
-}
-
-fn holds_secret(value: &Value) -> bool {
-    is_secret(value)
-        || match value {
-            Value::Array(items) => items.iter().any(holds_secret),
-            Value::Object(fields) => fields.values().any(holds_secret),
-            _ => false,
-        }
 }

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::expected::Expected;
 use super::pages::{Onward, Pages};
-use super::seen::{LookupTarget, Match, Tally, unclear};
+use super::rules::{Rules, States, Token};
+use super::seen::{LookupTarget, unclear};
 use super::web::{Web, json, refused};
 use crate::ledger::{ErrorKind, LookupOffer, LookupResult, Sight};
 use crate::tool::ToolError;
@@ -67,38 +68,7 @@ pub struct HttpGet {
     web: Web,
     url: String,
     shape: Shape,
-    id: String,
-    token: Option<Token>,
-    newest_first: bool,
-    pending: Option<(States, Duration)>,
-    failed: Option<(States, ErrorKind)>,
-}
-
-/// The field with the state of a thing, and the words to look for in it.
-#[derive(Clone, Debug)]
-struct States {
-    pointer: String,
-    words: Vec<String>,
-}
-
-impl States {
-    fn of(pointer: impl Into<String>, words: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self { pointer: pointer.into(), words: words.into_iter().map(Into::into).collect() }
-    }
-
-    /// The word in the thing's state, if it is one of these.
-    fn said<'a>(&self, thing: &'a Value) -> Option<&'a str> {
-        let said = thing.pointer(&self.pointer)?.as_str()?;
-        self.words.iter().any(|word| word == said).then_some(said)
-    }
-}
-
-/// The field with our token in a thing.
-#[derive(Clone, Debug)]
-struct Token {
-    pointer: String,
-    /// True if things that others have made may lack the field.
-    may_lack: bool,
+    rules: Rules,
 }
 
 /// The form of the answer.
@@ -149,8 +119,7 @@ impl HttpGet {
     }
 
     fn of(web: Web, url: String, shape: Shape) -> Self {
-        let (id, token, newest_first) = ("/id".into(), None, false);
-        Self { web, url, shape, id, token, newest_first, pending: None, failed: None }
+        Self { web, url, shape, rules: Rules::default() }
     }
 
     /// Sets a client of your own, with its proxies, certificates, headers and timeouts. The client should follow no
@@ -190,7 +159,7 @@ impl HttpGet {
     /// Sets the pointer to the provider's id in a thing. The id is a string or a number. Default: `/id`.
     #[must_use]
     pub fn id(mut self, pointer: impl Into<String>) -> Self {
-        self.id = pointer.into();
+        self.rules.id = pointer.into();
         self
     }
 
@@ -199,7 +168,7 @@ impl HttpGet {
     /// [`carries_if_any`](Self::carries_if_any).
     #[must_use]
     pub fn carries(mut self, pointer: impl Into<String>) -> Self {
-        self.token = Some(Token { pointer: pointer.into(), may_lack: false });
+        self.rules.token = Some(Token { pointer: pointer.into(), may_lack: false });
         self
     }
 
@@ -219,7 +188,7 @@ impl HttpGet {
     /// ```
     #[must_use]
     pub fn carries_if_any(mut self, pointer: impl Into<String>) -> Self {
-        self.token = Some(Token { pointer: pointer.into(), may_lack: true });
+        self.rules.token = Some(Token { pointer: pointer.into(), may_lack: true });
         self
     }
 
@@ -243,7 +212,7 @@ impl HttpGet {
         words: impl IntoIterator<Item = impl Into<String>>,
         look_again: Duration,
     ) -> Self {
-        self.pending = Some((States::of(pointer, words), look_again));
+        self.rules.pending = Some((States::of(pointer, words), look_again));
         self
     }
 
@@ -256,7 +225,7 @@ impl HttpGet {
         words: impl IntoIterator<Item = impl Into<String>>,
         kind: ErrorKind,
     ) -> Self {
-        self.failed = Some((States::of(pointer, words), kind));
+        self.rules.failed = Some((States::of(pointer, words), kind));
         self
     }
 
@@ -281,7 +250,7 @@ impl HttpGet {
     /// Declares that the list begins with the newest: of several effects, the last one shown is the first one.
     #[must_use]
     pub fn newest_first(mut self) -> Self {
-        self.newest_first = true;
+        self.rules.newest_first = true;
         self
     }
 
@@ -309,77 +278,11 @@ impl HttpGet {
         let sought = sought.into();
         let url = self.url.replace("{token}", &percent(sought.token));
         let url = Url::parse(&url).map_err(|e| unclear(format!("the lookup's URL is none: {e}")))?;
-        let mut things = match &self.shape {
+        let things = match &self.shape {
             Shape::List { items, pages, at_most } => self.all(url, items, pages, *at_most).await?,
             Shape::One { missing } => self.single(url, missing.as_ref()).await?.into_iter().collect(),
         };
-        if self.newest_first {
-            things.reverse();
-        }
-        let mut tally = Tally::new();
-        for thing in things {
-            tally.take(self.judge(thing, sought, expected, &output)?);
-        }
-        tally.finding(sought.noted)
-    }
-
-    fn judge<T>(
-        &self,
-        thing: Value,
-        sought: LookupTarget<'_>,
-        expected: &Expected,
-        output: impl Fn(Value) -> Result<T, serde_json::Error>,
-    ) -> Result<Match<T>, ToolError> {
-        if let Some(token) = &self.token
-            && !self.is_ours(&thing, token, sought)?
-        {
-            return Ok(Match::Another);
-        }
-        if let Some(difference) = expected.difference(&thing) {
-            return Ok(Match::Conflict(difference));
-        }
-        let id =
-            self.id_of(&thing).ok_or_else(|| unclear(format!("a thing without an id at {:?}", self.id)))?;
-        if let Some((states, look_again)) = &self.pending
-            && states.said(&thing).is_some()
-        {
-            return Ok(Match::Pending { external_ref: id, look_again: *look_again });
-        }
-        if let Some((states, kind)) = &self.failed
-            && let Some(said) = states.said(&thing)
-        {
-            return Ok(Match::Failed { kind: *kind, message: format!("{id} is {said}") });
-        }
-        let output = output(thing).map_err(|e| unclear(format!("{id} is of an unknown form: {e}")))?;
-        Ok(Match::ours(output, id))
-    }
-
-    /// True if the thing carries our token.
-    fn is_ours(&self, thing: &Value, token: &Token, sought: LookupTarget<'_>) -> Result<bool, ToolError> {
-        let Token { pointer, may_lack } = token;
-        match thing.pointer(pointer).map(Value::as_str) {
-            Some(Some(carried)) => Ok(carried == sought.token),
-            // A null token belongs to a thing that was made without one. With a wrong pointer all of our things would
-            // seem so.
-            Some(None) if thing.pointer(pointer).is_some_and(Value::is_null) => Ok(false),
-            None if *may_lack && (sought.noted.is_none() || self.id_of(thing).as_deref() != sought.noted) => {
-                Ok(false)
-            }
-            None if *may_lack => Err(unclear(format!(
-                "the provider gave {:?} to this call, and that thing has no token at {pointer:?}: the pointer is wrong, or the call \
-                 does not send the token",
-                sought.noted.unwrap_or_default()
-            ))),
-            _ => Err(unclear(format!("a thing without a token at {pointer:?}"))),
-        }
-    }
-
-    fn id_of(&self, thing: &Value) -> Option<String> {
-        match thing.pointer(&self.id)? {
-            Value::String(id) => Some(id.clone()),
-            Value::Number(id) => Some(id.to_string()),
-            _ => None,
-        }
+        self.rules.finding(things, sought, expected, output)
     }
 
     /// All things in the list, or an error.

@@ -5,6 +5,7 @@
 //! | `HttpGet` (feature `lookup-http`) | an HTTP interface, by our token, over all pages | notices, payments, tickets |
 //! | `HttpObject` (feature `lookup-http`) | an object store, by key and SHA-256 | uploads |
 //! | `Rows` (a SQL feature) | a database, by a statement of yours with our key bound | rows in other people's databases |
+//! | `CommandLookup` (feature `tool-command`) | another command, by our token | tools that are a program |
 //! | [`FileAt`] | a file system, by path and SHA-256 | exports |
 //! | [`StreamFrom`] | a log, from a remembered offset on | messages |
 //!
@@ -26,6 +27,8 @@ mod object;
 mod pages;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod rows;
+#[cfg(any(feature = "lookup-http", feature = "tool-command"))]
+mod rules;
 mod seen;
 mod stream;
 #[cfg(feature = "lookup-http")]
@@ -42,6 +45,10 @@ pub use object::{HttpObject, Stored};
 pub use pages::Pages;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use rows::Rows;
+#[cfg(feature = "tool-command")]
+pub(in crate::tool) use rules::{Rules, States, Token};
+#[cfg(feature = "tool-command")]
+pub(in crate::tool) use seen::unclear;
 pub use seen::{LookupTarget, Match};
 pub use stream::{Batch, Log, StreamFrom};
 

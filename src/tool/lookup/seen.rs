@@ -144,7 +144,7 @@ impl<T> Tally<T> {
 }
 
 /// The error of a lookup whose answer does not tell the outcome of the call.
-pub(super) fn unclear(message: impl Into<String>) -> ToolError {
+pub(in crate::tool) fn unclear(message: impl Into<String>) -> ToolError {
     ToolError::new(ErrorKind::Unknown, message)
 }
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counterfoil::ledger::{Backoff, Contract, ContractClass, EffectClass, LookupPolicy, RetryPolicy};
-use counterfoil::tool::http_tool::{HttpMeaning, HttpTool, HttpToolBuilder, HttpToolError};
+use counterfoil::tool::http_tool::{HttpTool, HttpToolBuilder, HttpToolError};
 use counterfoil::tool::lookup::HttpGet;
-use counterfoil::tool::{Done, DynamicTool};
+use counterfoil::tool::{Done, DynamicTool, Meaning};
 use counterfoil::{Executor, Key, Outcome, Secret, Tenant, ToolRequest};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -163,8 +163,7 @@ async fn a_declared_status_counts_instead_of_the_usual_meaning() {
     let wire =
         Wire::with([says("404 X", "no such charge yet"), says("202 X", r#"{"refund": {"id": "re_1"}}"#)])
             .await;
-    let declared =
-        wire.refund().status(404, HttpMeaning::Later).status(202, HttpMeaning::Done).output("/refund");
+    let declared = wire.refund().status(404, Meaning::Later).status(202, Meaning::Done).output("/refund");
     let outcome = called(blind(declared), input()).await;
     assert_eq!(outcome.answer().unwrap().response.value().unwrap(), json!({ "id": "re_1" }));
 }

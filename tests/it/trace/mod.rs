@@ -1,5 +1,6 @@
 //! Traces: a run is one trace, whoever carries it out.
 
+mod api;
 mod otlp;
 
 use std::sync::{Arc, Mutex};

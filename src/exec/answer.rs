@@ -99,7 +99,7 @@ impl Answerable {
         if escalation.kind.is_about_call()
             && let Some(record) = record
         {
-            return about_call(core, escalation, record, said).await;
+            return Box::pin(about_call(core, escalation, record, said)).await; // boxed because it is large
         }
         let id = escalation.id;
         let unanswerable = |reason: &str| ExecError::Unanswerable { question: id, reason: reason.to_owned() };

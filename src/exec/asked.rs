@@ -12,7 +12,7 @@ use super::decided::decided;
 use super::declared::{Bound, Settling};
 use super::escalate;
 use super::hand_over::withdraw;
-use super::lookup::{self, Seen, Shown};
+use super::lookup::{self, Glance, Shown};
 use super::operation::{LONG_WAIT, Operation};
 use super::outcome::{ExecError, admitted, failed};
 use super::recorded::recorded;
@@ -125,7 +125,7 @@ pub(super) async fn follow(
         }
         None => {
             let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
-            next(core, record, &asked, Seen { look, contract: &contract, shown: Shown::Unanswered }).await
+            next(core, record, &asked, Glance { look, contract: &contract, shown: Shown::Unanswered }).await
         }
     }
 }
@@ -135,7 +135,7 @@ async fn next(
     core: &Arc<Core>,
     record: &Record,
     asked: &Question,
-    seen: Seen<'_>,
+    seen: Glance<'_>,
 ) -> Result<Option<Look>, ExecError> {
     match seen.look.reason {
         Reason::Pending => unfinished::follow(core, record, asked, seen).await,
@@ -187,7 +187,7 @@ impl Made<'_> {
             (Shown::Nothing, None) if bound.lookup_in_scope && look.reason == Reason::Unanswered => {
                 withdraw(core, op, record, asked.clone()).await.map(|()| None)
             }
-            _ => next(core, record, asked, Seen { look, contract: lookable.contract(), shown }).await,
+            _ => next(core, record, asked, Glance { look, contract: lookable.contract(), shown }).await,
         }
     }
 }

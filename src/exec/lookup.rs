@@ -80,7 +80,7 @@ pub(super) enum Shown {
 }
 
 /// A look that was made, and what it has shown.
-pub(super) struct Seen<'a> {
+pub(super) struct Glance<'a> {
     pub(super) look: &'a Look,
     /// The contract that says when the next look is made.
     pub(super) contract: &'a Contract,

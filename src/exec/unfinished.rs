@@ -6,7 +6,7 @@ use super::completion;
 use super::core::Core;
 use super::escalate;
 use super::hand_over::withdraw;
-use super::lookup::{Seen, Shown};
+use super::lookup::{Glance, Shown};
 use super::outcome::{ExecError, admitted, failed};
 use super::recorded::recorded;
 use crate::ledger::resolve::Why;
@@ -18,7 +18,7 @@ pub(super) async fn follow(
     core: &Arc<Core>,
     record: &Record,
     asked: &Question,
-    Seen { look, contract, shown }: Seen<'_>,
+    Glance { look, contract, shown }: Glance<'_>,
 ) -> Result<Option<Look>, ExecError> {
     let now = core.now();
     match shown {

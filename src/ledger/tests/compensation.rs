@@ -69,8 +69,9 @@ fn what_may_have_happened_is_settled_first() {
     let (run, family) = (Some(RunId(1)), [RunId(1)]);
     let owner = Owner { run, ..Owner::default() };
     let parked = Record { escalation: Some(QuestionId(7)), owner, ..record(State::Started) };
+    let policies = policies();
     let wanted = |policy| UndoRequest { family: &family, policy, sharers: &[], allowed: true };
-    for policy in policies().iter().flatten() {
+    for policy in policies.iter().flatten() {
         assert_eq!(due(&parked, wanted(Some(policy))), Due::Settle(QuestionId(7)));
     }
     assert!(matches!(due(&parked, wanted(None)), Due::Leave(_)));

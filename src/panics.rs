@@ -11,6 +11,11 @@ pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| message(&*panic))
 }
 
+/// Does the work. The error is the message of its panic.
+pub(crate) fn called<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| message(&*panic))
+}
+
 /// Does work whose failure goes unnoticed, such as a log event whose subscriber may panic.
 pub(crate) fn quietly(work: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(work));

@@ -241,7 +241,7 @@ impl Core {
         OrderingKey(self.lanes.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Wakes the sweeper, because a record, run or message with a retention has begun or ended.
+    /// Wakes the sweeper, because a record, run, signal or message with a retention has begun or ended.
     pub(crate) fn wake_sweeper(&self) {
         self.begun.notify_one();
     }

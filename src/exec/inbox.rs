@@ -44,6 +44,7 @@ use crate::crash::CrashPoint;
 use crate::id::{IdError, QuestionId, Tenant, checked};
 #[cfg(feature = "_messages")]
 use crate::ledger::OperationKey;
+use crate::panics::{called, caught};
 use crate::payload::{Payload, PayloadError};
 use crate::store::own::{OwnConnection, Within};
 use crate::store::{
@@ -171,7 +172,8 @@ pub enum InboxError<E> {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The question about the message could not be opened.
+    /// The question about the message could not be opened, or the closure [panicked](ExecError::Panicked): its changes
+    /// were rolled back, and the try counts.
     #[error(transparent)]
     Exec(#[from] ExecError),
 }
@@ -179,6 +181,7 @@ pub enum InboxError<E> {
 /// The error of a closure, on its way through the store.
 pub(crate) enum Work<E> {
     Failed(E),
+    Panicked(String),
     Unstorable(PayloadError),
 }
 
@@ -286,10 +289,12 @@ where
         let within = Within { limit: LIMIT, clock: &*core.clock };
         let processed = database
             .process(&delivery, within, move |connection: &mut C| {
-                let running = slot.take().map(|work| work(connection));
+                // A panic of the closure fails this try, and not the task of whoever delivers the message.
+                let running = slot.take().map(|work| called(move || work(connection)));
                 Box::pin(async move {
                     let Some(running) = running else { return std::future::pending().await }; // the closure is run once
-                    let value = running.await.map_err(Work::Failed)?;
+                    let value = caught(running.map_err(Work::Panicked)?).await;
+                    let value = value.map_err(Work::Panicked)?.map_err(Work::Failed)?;
                     let payload = Payload::of(&value).and_then(|payload| payload.within(&inner.limits));
                     inner.registry.probe().at(CrashPoint::BeforeProcessed);
                     Ok((value, payload.map_err(Work::Unstorable)?))
@@ -361,6 +366,9 @@ async fn failed<T, E: Display>(
     let error = match error {
         TransactionError::Closure(Work::Failed(error)) => InboxError::Failed(error),
         TransactionError::Closure(Work::Unstorable(error)) => InboxError::Payload(error),
+        TransactionError::Closure(Work::Panicked(panic)) => {
+            InboxError::Exec(ExecError::Panicked { key: delivery.message.clone(), panic })
+        }
         TransactionError::Store(error) => return Err(error.into()), // not the message's fault
         other => InboxError::Transaction(other.map(|_| unreachable!("the closure's errors stand above"))),
     };

@@ -216,8 +216,8 @@ pub enum ExecError {
         /// The key of the operation.
         key: String,
     },
-    /// Code that the host has given to the engine panicked: a tool's key, policy, scopes or approval subject, or the rule
-    /// of the reviewers.
+    /// Code that the host has given to the engine panicked: a tool's key, policy, scopes, approval subject or upgrade of
+    /// a stored input, the rule of the reviewers, or the closure that processes a message.
     #[error(
         "{key}: code that was handed to the engine panicked: {panic}; what is recorded stands, and nothing was sent after the panic: \
          mend the code and ask again [panicked]"

@@ -1,4 +1,4 @@
-//! Retention: records, runs and messages are retired when their time is over, a few at a time.
+//! Retention: records, runs, signals and messages are retired when their time is over, a few at a time.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::outcome::{ExecError, admitted};
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::Name;
 use crate::ledger::{Record, Retention, RetentionMode, State};
-use crate::store::{Change, Refusal, Retired, RetiredRun, Store as _, StoreError, Verdict};
+use crate::store::{Change, ExpiredSignal, Refusal, Retired, RetiredRun, Store as _, StoreError, Verdict};
 use crate::tool::ToolSpec;
 
 /// The number of rows that are retired in one transaction. Other writes wait while it runs.
@@ -114,6 +114,7 @@ enum Stop {
 async fn sweep_all(core: &Core, runs: &Kept) -> Result<Option<Timestamp>, Stop> {
     let records = sweep_records(core).await?;
     let mut next = records.into_iter().chain(sweep_runs(core, runs).await?).min();
+    next = next.into_iter().chain(sweep_signals(core, runs).await?).min();
     for (consumer, retention) in core.consumers.all() {
         let over = sweep_messages(core, &consumer, retention).await?;
         next = next.into_iter().chain(over).min();
@@ -178,6 +179,32 @@ async fn sweep_workflow(
         write(core, change).await?;
         gone = true;
     }
+}
+
+/// Retires the signals that living runs have received. A digest and the id are left in each mode but `keep`.
+async fn sweep_signals(core: &Core, runs: &Kept) -> Result<Option<Timestamp>, Stop> {
+    let mut next = None;
+    for (workflow, retention) in runs.iter().filter(|(_, retention)| retention.mode != RetentionMode::Keep) {
+        let sent_by = Clocks::of(core).now().before(retention.keep_for);
+        let mut after = Timestamp::MIN;
+        loop {
+            let page =
+                core.group.signal_over(workflow.as_str(), after, sent_by, AT_ONCE).await.map_err(failed)?;
+            let Some(last) = page.last() else { break };
+            after = last.at;
+            let mut change = Change { beside: true, ..core.change(None) };
+            for signal in page {
+                let key = core.tenant_key(&signal.tenant).await.map_err(Stop::Failed)?;
+                tracing::debug!(tenant = %signal.tenant, run = %signal.run, name = signal.name, "signal expired");
+                change.expired_signals.push(ExpiredSignal::of(signal, &key));
+            }
+            write(core, change).await?;
+        }
+        let first =
+            core.group.signal_over(workflow.as_str(), after, Timestamp::MAX, 1).await.map_err(failed)?;
+        next = next.into_iter().chain(first.first().map(|signal| signal.at.after(retention.keep_for))).min();
+    }
+    Ok(next)
 }
 
 /// Retires the processed messages of a consumer.

@@ -182,7 +182,8 @@ impl Admission {
 /// The state of a queue beside its runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
-    /// The instant until which the tokens of the rate are spent.
+    /// The instant until which the tokens of the rate are spent. Each admission of runs moves it, by at least a
+    /// microsecond: two equal states of a queue have no admission between them.
     pub(crate) spent_until: Timestamp,
     /// The tenant that was served last.
     pub(crate) served: Option<String>,
@@ -239,6 +240,22 @@ pub(crate) struct Room<'a> {
 pub(crate) struct Chosen {
     pub(crate) runs: Vec<(Tenant, RunId)>,
     pub(crate) bucket: Bucket,
+}
+
+impl Chosen {
+    /// Keeps the runs of the tenant whose turn it is first, and the state of the queue after them. The rest is chosen
+    /// again.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn first_tenant(mut self, admission: &Admission, before: &Bucket) -> Self {
+        let Some((first, _)) = self.runs.first().cloned() else { return self };
+        let all = self.runs.len();
+        self.runs.retain(|(tenant, _)| *tenant == first);
+        if self.runs.len() == all {
+            return self;
+        }
+        let bucket = Bucket { served: Some(first.as_str().to_owned()), ..before.clone() };
+        Room::of(admission, bucket, Vec::new()).chosen(self.runs, false)
+    }
 }
 
 impl<'a> Room<'a> {
@@ -346,6 +363,9 @@ impl<'a> Room<'a> {
         let mut bucket = self.bucket;
         let begun = u32::try_from(runs.len()).unwrap_or(u32::MAX);
         bucket.due_at = None;
+        if self.admission.queue.rate.is_none() && begun > 0 {
+            bucket.spent_until = Timestamp(bucket.spent_until.0.saturating_add(1));
+        }
         if let Some(rate) = self.admission.queue.rate {
             bucket.spent_until = rate.spend(bucket.spent_until, self.admission.at, begun);
             // A run that waits for anything else is woken when that arrives.
@@ -467,6 +487,34 @@ mod tests {
         assert_eq!(behind.left(), 0, "a clock that is behind lends nothing");
         let long_after = Room::of(&at(1000), second.bucket, vec![]).choose(waiting());
         assert_eq!(long_after.runs.len(), 2, "it does not overflow");
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn the_choice_of_one_tenant_and_then_of_the_next_is_the_choice_of_all() {
+        for queue in [Queue::new("q").concurrency(5), Queue::new("q").rate(5, Duration::from_secs(5))] {
+            let ask = ask(queue, 100_000_000);
+            let mut left: Vec<_> = (0..9)
+                .map(|id| waits(id, ["a", "b", "c"][usize::try_from(id).unwrap() % 3], None, 0))
+                .collect();
+            let whole = Room::of(&ask, Bucket::default(), vec![]).choose(left.clone());
+            let (mut bucket, mut places, mut seen) = (Bucket::default(), Vec::new(), Vec::new());
+            loop {
+                let chosen = Room::of(&ask, bucket.clone(), places.clone()).choose(left.clone());
+                let chosen = chosen.first_tenant(&ask, &bucket);
+                let Some((of, _)) = chosen.runs.first() else { break };
+                assert!(chosen.runs.iter().all(|(tenant, _)| tenant == of));
+                assert!(chosen.bucket.spent_until > bucket.spent_until, "it tells of each admission");
+                places.push(taken(of.as_str(), None, u32::try_from(chosen.runs.len()).unwrap()));
+                left.retain(|run| !chosen.runs.iter().any(|(_, id)| *id == run.id));
+                seen.extend(chosen.runs.iter().map(|(_, id)| id.0));
+                bucket = chosen.bucket;
+            }
+            let mut all: Vec<_> = whole.runs.iter().map(|(_, id)| id.0).collect();
+            all.sort_unstable();
+            seen.sort_unstable();
+            assert_eq!(seen, all);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use ::metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder
 use super::bounded::Bounded;
 use super::{Kind, Metric, Metrics, table};
 use crate::id::Tenant;
+use crate::panics::{called, quietly};
 
 static METADATA: Metadata<'static> = Metadata::new("counterfoil", Level::INFO, Some("counterfoil"));
 
@@ -41,6 +43,8 @@ pub(crate) struct Series {
     /// The handles by the hash of their metric and labels. Several of one hash are told apart by comparison.
     handles: RwLock<HashMap<u64, Vec<Handle>>>,
     values: Mutex<Bounded>,
+    /// True once the recorder has panicked: that is told once.
+    has_panicked: AtomicBool,
 }
 
 struct Handle {
@@ -65,7 +69,7 @@ impl std::fmt::Debug for Series {
 impl Series {
     fn of<'t>(metrics: Metrics, tools: impl Iterator<Item = &'t str>) -> Self {
         let (hasher, handles, values) = (RandomState::new(), RwLock::default(), Mutex::default());
-        let series = Self { metrics, hasher, handles, values };
+        let series = Self { metrics, hasher, handles, values, has_panicked: AtomicBool::new(false) };
         super::all().for_each(|metric| series.describe(metric));
         // A counter that begins with its first event hides that event from whoever asks for its increase.
         let begin = |labels: &[&str], values: &[&str]| {
@@ -79,11 +83,20 @@ impl Series {
 
     fn describe(&self, metric: &Metric) {
         let (name, meaning, to) = (metric.name.into(), metric.meaning.into(), &self.metrics.recorder);
-        match metric.kind {
+        self.guarded(metric.name, || match metric.kind {
             Kind::Counter => to.describe_counter(name, Some(Unit::Count), meaning),
             Kind::Gauge => to.describe_gauge(name, None, meaning),
             Kind::Seconds => to.describe_histogram(name, Some(Unit::Seconds), meaning),
             Kind::Sizes => to.describe_histogram(name, Some(Unit::Count), meaning),
+        });
+    }
+
+    /// Calls the recorder, which is the program's own code. A panic of it costs a number, and not the call or the run
+    /// that the number is about.
+    fn guarded(&self, metric: &str, work: impl FnOnce()) {
+        let Err(panic) = called(work) else { return };
+        if !self.has_panicked.swap(true, Ordering::Relaxed) {
+            quietly(|| tracing::error!(metric, panic, "metrics recorder panicked"));
         }
     }
 
@@ -95,7 +108,7 @@ impl Series {
     /// Gives the recorder the time to tidy up.
     pub(crate) fn upkeep(&self) {
         if let Some(upkeep) = &self.metrics.upkeep {
-            upkeep();
+            self.guarded("upkeep", || upkeep());
         }
     }
 
@@ -131,6 +144,16 @@ impl Series {
 
     /// Records into a series that is known already, or registers it first.
     fn record(
+        &self,
+        metric: &'static Metric,
+        tenant: Option<&Tenant>,
+        labels: &[&str],
+        record: impl Fn(&Records),
+    ) {
+        self.guarded(metric.name, || self.unguarded(metric, tenant, labels, record));
+    }
+
+    fn unguarded(
         &self,
         metric: &'static Metric,
         tenant: Option<&Tenant>,

@@ -52,6 +52,10 @@ impl Simulation {
             }
         }
         report.more_planned = false;
+        // Where time ends the exploration early, another seed begins with other pairs.
+        if let Some(begin) = self.seed.checked_rem(pairs.len() as u64) {
+            pairs.rotate_left(usize::try_from(begin).unwrap_or_default());
+        }
         let chance = Seeded::new(self.seed);
         let mixtures = (0..self.random).map(|_| random(&chance, &clean, self.restores));
         for schedule in pairs.into_iter().chain(mixtures) {

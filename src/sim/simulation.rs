@@ -268,6 +268,11 @@ impl Simulation {
         Self { pairs: false, ..self }
     }
 
+    /// Tries the pairs that [`single_crashes`](Self::single_crashes) leaves out.
+    pub(super) fn with_pairs(self) -> Self {
+        Self { pairs: true, ..self }
+    }
+
     /// Sets the number of concurrent processes. They share the ledger as they would share a PostgreSQL: each is asked
     /// for every run, and the one that began a run carries it out. When one dies or is paused, another one takes its
     /// work over as soon as its lease of two minutes expires. A new process starts when none is left. Not together

@@ -77,7 +77,10 @@ impl Watched {
         if change.schedule.is_some() {
             return Some(boundary!(BeforeTick, AfterTick));
         }
-        if change.retired.iter().any(|retired| !retired.is_kept()) || !change.retired_runs.is_empty() {
+        if change.retired.iter().any(|retired| !retired.is_kept())
+            || !change.retired_runs.is_empty()
+            || !change.expired_signals.is_empty()
+        {
             return Some(boundary!(BeforeForgetting, AfterForgetting));
         }
         // A declaration that is written and not used yet has no consequence.

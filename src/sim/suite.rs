@@ -69,6 +69,9 @@ pub struct Options {
     /// this is absent
     #[cfg_attr(feature = "cli", arg(long, value_name = "MIXTURES"))]
     pub random: Option<u32>,
+    /// Tries each pair of incidents, also in the simulations that leave pairs out because they are many
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub pairs: bool,
     /// Tries this one schedule and draws its events, as in `--replay "crash@1.7 answer-lost@2"`
     #[cfg_attr(feature = "cli", arg(long, value_name = "SCHEDULE"))]
     pub replay: Option<Schedule>,
@@ -180,6 +183,7 @@ impl Suite {
             // Each simulation has an equal share of the remaining time, so that the last one gets its share.
             let until = progress.share(chosen.len() - place);
             let simulation = simulation().seed(options.seed).random_or(options.random, 0);
+            let simulation = if options.pairs { simulation.with_pairs() } else { simulation };
             let report =
                 simulation.explore_while(|report| progress.goes_on(name, options.seed, report, until));
             let mut first = Explored::new(name, options.seed);

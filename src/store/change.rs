@@ -75,6 +75,9 @@ changes! {
         /// The runs whose retention is over, each with the rest that is left, in a change of its own. A run that is not
         /// at rest is left unchanged. A long run is deleted in parts: it is listed again until all its rows are gone.
         retired_runs: Vec<RetiredRun> => RetiredRun(RetiredRun),
+        /// The received signals whose retention is over, each with the rest that is left, in a change of its own. A signal
+        /// that its run has not received, or whose content is another one, is left unchanged.
+        expired_signals: Vec<ExpiredSignal> => ExpiredSignal(ExpiredSignal),
         /// The payloads that are too large for their rows.
         payloads: Vec<(Tenant, Payload)> => Payload((Tenant, Payload)),
         /// The key of a tenant for digests of secrets, when the tenant is first seen; an existing key is kept.
@@ -184,6 +187,23 @@ impl RetiredRun {
             _ => None,
         };
         std::iter::once(&self.run.input).chain(output).filter_map(Stored::address).collect()
+    }
+}
+
+/// A signal that its run has received, and whose retention is over: a digest takes the place of its content. Its name
+/// and id stay taken.
+#[derive(Clone, Debug)]
+pub struct ExpiredSignal {
+    /// The signal, as it was listed.
+    pub signal: Signal,
+    /// The digest of its content by the tenant's own key, as it is stored.
+    pub left: Stored,
+}
+
+impl ExpiredSignal {
+    /// The expiry of a signal.
+    pub fn of(signal: Signal, key: &DigestKey) -> Self {
+        Self { left: signal.left(key), signal }
     }
 }
 

@@ -61,8 +61,10 @@ migrations! {
     16 "run_state" in "0016_run_state.sql", from 9;
     // No engine reads the views.
     17 "views" in "0017_views.sql", from 9;
+    // An older engine takes a repeat of an expired signal for another signal, and refuses it.
+    18 "signal_over" in "0018_signal_over.sql", from 9;
     // The runs of an older engine have traces of their own.
-    18 "trace" in "0018_trace.sql", from 9;
+    19 "trace" in "0019_trace.sql", from 9;
 }
 
 /// The schema version of this build.

@@ -39,6 +39,10 @@ macro_rules! reads {
             run_over(workflow: &'a str, after: Timestamp, until: Timestamp, limit: u32) -> Vec<Run>;
             /// The earliest instant after `after` at which a run of a workflow ended that is more than a tombstone.
             run_over_next(workflow: &'a str, after: Timestamp) -> Option<Timestamp>;
+            /// Signals that runs of a workflow have received, that were sent between `after` and `until`, and whose
+            /// content is still there: of runs that have not ended and about which no question is open. The first to be
+            /// sent come first. The engine's own signals are left out.
+            signal_over(workflow: &'a str, after: Timestamp, until: Timestamp, limit: u32) -> Vec<Signal>;
             /// The runs that were answered from a record that another run owns.
             record_uses(tenant: &'a Tenant, id: RecordId) -> Vec<SharedEffect>;
             /// The late answers of fenced workers about a record, the earliest first.

@@ -4,7 +4,7 @@ use super::cell::table;
 use super::row::Row;
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
-use crate::payload::Stored;
+use crate::payload::{DigestKey, Payload, Stored, hex};
 
 /// A message to a run: from outside, from another run, or from a child that has ended. The row is kept until the run
 /// receives it, and afterwards so that a repeated signal is recognised.
@@ -41,3 +41,21 @@ table! { Signal in "signal", Once by (tenant, run, name, id) {
 } }
 
 impl Row for Signal {}
+
+/// The beginning of the content of a signal that has expired: an object with the digest of what it was. The index of
+/// signals that have not expired has the same text.
+pub(super) const EXPIRED: &str = "{\"$expired\":";
+
+impl Signal {
+    /// True if only a digest of the content is left. A user's own content may look like that: it never expires, and
+    /// is compared like any other.
+    pub(crate) fn is_expired(&self) -> bool {
+        self.body.column().starts_with(EXPIRED)
+    }
+
+    /// The rest of the content when its retention is over.
+    pub(crate) fn left(&self, key: &DigestKey) -> Stored {
+        let digest = hex(&key.digest(self.body.column().as_bytes()));
+        Stored::Inline(Payload::stored(format!("{{\"$expired\":\"{digest}\"}}")))
+    }
+}

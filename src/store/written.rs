@@ -57,9 +57,11 @@ impl Change {
     /// their content.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(super) fn must_be_judged(&self) -> bool {
-        use Written::{Admission, Erased, Forgotten, Retired, RetiredRun, Worker};
-        let is_judged = |row| {
-            matches!(row, Worker(_) | Admission(_) | Forgotten(_) | Retired(_) | RetiredRun(_) | Erased(_))
+        use Written::{Admission, Erased, ExpiredSignal, Forgotten, Retired, RetiredRun, Worker};
+        let is_judged = |row| match row {
+            Worker(_) | Admission(_) | Forgotten(_) | Erased(_) => true,
+            Retired(_) | RetiredRun(_) | ExpiredSignal(_) => true,
+            _ => false,
         };
         self.compared().is_some() || self.written().any(is_judged) || !self.copied().is_empty()
     }
@@ -87,6 +89,7 @@ impl<'c> Written<'c> {
             Self::Evidence(row) => Some(&row.tenant),
             Self::Retired(row) => Some(&row.tenant),
             Self::RetiredRun(row) => Some(&row.run.tenant),
+            Self::ExpiredSignal(row) => Some(&row.signal.tenant),
             Self::Forgotten(row) => Some(&row.tenant),
             Self::Payload((tenant, _)) | Self::Key((tenant, _)) | Self::Erased(tenant) => Some(tenant),
             Self::Prune(_) | Self::Worker(_) | Self::Admission(_) => None,

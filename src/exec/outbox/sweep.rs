@@ -60,24 +60,27 @@ impl Sweep {
                 return Ok(Swept::Until(None));
             };
             after = last.created_at;
-            let mut change = core.change(Some(lane));
-            change.forgotten = last_of_each(&old);
-            match core.group.commit_one(change).await? {
-                Verdict::Admitted => {}
-                // A repeat would be refused again, for as long as this process lives.
-                Verdict::Refused(Refusal::Fenced) => return Ok(Swept::Fenced),
-                Verdict::Refused(refusal) => {
-                    tracing::info!(%refusal, "outbox sweep refused");
-                    core.group.end_lane(lane); // a lane takes nothing more after a refusal
-                    self.next = Some(now.after(SELDOM));
-                    return Ok(Swept::Until(self.next));
+            let last = last_of_each(&old);
+            for of_tenant in last.chunk_by(|one, next| one.tenant == next.tenant) {
+                let mut change = core.change(Some(lane));
+                change.forgotten = of_tenant.to_vec();
+                match core.group.commit_one(change).await? {
+                    Verdict::Admitted => {}
+                    // A repeat would be refused again, for as long as this process lives.
+                    Verdict::Refused(Refusal::Fenced) => return Ok(Swept::Fenced),
+                    Verdict::Refused(refusal) => {
+                        tracing::info!(%refusal, "outbox sweep refused");
+                        core.group.end_lane(lane); // a lane takes nothing more after a refusal
+                        self.next = Some(now.after(SELDOM));
+                        return Ok(Swept::Until(self.next));
+                    }
                 }
             }
         }
     }
 }
 
-/// The last event of each aggregate: with it all earlier ones are deleted.
+/// The last event of each aggregate, by tenant: with it all earlier ones are deleted.
 fn last_of_each(events: &[&Published]) -> Vec<Published> {
     let mut last = BTreeMap::new();
     for event in events {

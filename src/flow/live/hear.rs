@@ -175,6 +175,7 @@ impl Live {
                 change.steps.extend(place);
                 change.received = Some(Box::new(signal));
                 drop(self.core.group.submit(change));
+                self.core.wake_sweeper();
                 self.progressed();
                 return Ok(body);
             }

@@ -137,7 +137,11 @@ impl Ctx {
             Verdict::Admitted => Ok(Told::Signal),
             Verdict::Refused(Refusal::Exists) => {
                 let first = core.group.signal_find(&live.tenant, to, &signal.name, &signal.id).await;
-                if first.map_err(failed)?.is_none_or(|first| first.body != signal.body) {
+                let is_repeated = match first.map_err(failed)? {
+                    Some(first) => send::is_repeated(core, &first, &signal).await?,
+                    None => false,
+                };
+                if !is_repeated {
                     return Ok(Told::Another);
                 }
                 live.checkpoint(identity, None, Payload::stored("null")).await;

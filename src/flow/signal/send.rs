@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, try_join};
 use serde::Serialize;
 
 use super::name::{NamesSignal, OWN, usable};
-use crate::exec::to_the_end;
+use crate::exec::{Core, ExecError, to_the_end};
 use crate::flow::command::is_command;
 use crate::flow::error::RunError;
 use crate::flow::handle::RunHandle;
@@ -218,10 +218,18 @@ impl Inner {
     /// counts.
     pub(in crate::flow) async fn sent_before(&self, signal: &Signal) -> Result<Option<Sent>, RunError> {
         let Signal { tenant, run, name, id, .. } = signal;
-        match self.core.group.signal_find(tenant, *run, name, id).await? {
-            None => Ok(None),
-            Some(first) if first.body == signal.body => Ok(Some(Sent::Before)),
-            Some(_) => Err(RunError::SignalConflict { run: *run, name: name.clone(), id: id.clone() }),
+        let Some(first) = self.core.group.signal_find(tenant, *run, name, id).await? else { return Ok(None) };
+        if is_repeated(&self.core, &first, signal).await? {
+            return Ok(Some(Sent::Before));
         }
+        Err(RunError::SignalConflict { run: *run, name: name.clone(), id: id.clone() })
     }
+}
+
+/// True if the signal says what the first one of its name and id said. Of one that has expired only a digest is left.
+pub(super) async fn is_repeated(core: &Core, first: &Signal, signal: &Signal) -> Result<bool, ExecError> {
+    if first.body == signal.body || !first.is_expired() {
+        return Ok(first.body == signal.body);
+    }
+    Ok(first.body == signal.left(&core.tenant_key(&signal.tenant).await?))
 }

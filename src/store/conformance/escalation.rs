@@ -116,9 +116,7 @@ pub async fn open_ones_are_counted_for_all_tenants(store: &dyn Store) {
         asks(&sample, QuestionKind::Pending, 5),
         asks(&theirs, QuestionKind::Unread, 40),
     ];
-    let mut change = sample.change();
-    change.escalations = all.to_vec();
-    admit(store, &[change]).await;
+    admit(store, &all.each_ref().map(|asked| sample.change().escalation(asked.clone()))).await;
     admit(store, &[sample.change().escalation(answered(&all[2], "bob"))]).await;
     let load = |kind, open, oldest| QuestionLoad { kind, open, oldest: Timestamp(oldest) };
     let expected = [load(QuestionKind::Ambiguous, 2, 20), load(QuestionKind::Unread, 1, 40)];
@@ -158,8 +156,8 @@ pub async fn those_about_a_run_are_listed(store: &dyn Store) {
         [about(Some(run)), about(None), about(Some(run)), about(Some(sample.run("b").id)), about(Some(run))];
     let other = Question { run: Some(run), ..sample.for_tenant("globex").escalation("theirs") };
     let mut change = sample.change();
-    change.escalations = all.iter().rev().chain([&other]).cloned().collect();
-    admit(store, &[change]).await;
+    change.escalations = all.iter().rev().cloned().collect();
+    admit(store, &[change, sample.change().escalation(other)]).await;
     let [first, _, second, _, third] = all;
     admit(store, &[sample.change().escalation(answered(&second, "bob"))]).await;
     assert_eq!(store.escalation_about(&sample.tenant, run).await.unwrap(), [first, third]);

@@ -98,10 +98,12 @@ pub async fn a_full_key_is_passed_over(store: &dyn Store) {
     put(store, &sample, &runs).await;
     put(store, &sample, from_ref(&other)).await;
     let queue = || Queue::new("mail").concurrency(2).per_key(1);
-    for (at, next) in [(100, runs[0].id), (101, other.id)] {
+    // A store may find the second one at once, or when it is asked again.
+    for at in [100, 101] {
         admit(store, &[asks(&sample, queue(), at)]).await;
-        assert_eq!(begun(store, &sample, at).await, [next]);
+        assert_eq!(begun(store, &sample, 100).await[0], runs[0].id);
     }
+    assert_eq!(begun(store, &sample, 100).await, [runs[0].id, other.id]);
 }
 
 /// Tenants take turns; the highest priority of a tenant comes first, then the oldest run.

@@ -2,10 +2,12 @@
 
 use std::slice::from_ref;
 
-use super::sample::{HOSTILE, Sample, fence_others, inline};
+use super::sample::{HOSTILE, Sample, answered, fence_others, inline, name, payload};
 use super::{admit, refused};
+use crate::clock::Timestamp;
 use crate::id::RunId;
-use crate::store::{COMMAND, Change, Refusal, Run, RunState, Signal, Store, WaitsOn};
+use crate::payload::{DigestKey, Stored};
+use crate::store::{COMMAND, Change, ExpiredSignal, Refusal, Run, RunState, Signal, Store, WaitsOn};
 
 pub(super) fn sent(sample: &Sample, signal: &Signal) -> Change {
     Change { signal: Some(Box::new(signal.clone())), ..sample.change() }
@@ -175,4 +177,99 @@ pub async fn children_are_found_by_their_parent(store: &dyn Store) {
     let ended = sample.run_on(&one, RunState::Waiting { until: None, on: WaitsOn::SIGNAL });
     admit(store, &[sample.change().run(ended.clone())]).await;
     assert_eq!(found(0, 1).await, [ended], "a run keeps its parent");
+}
+
+async fn over(store: &dyn Store, run: &Run) -> Vec<Signal> {
+    store.signal_over(run.workflow.as_str(), Timestamp::MIN, Timestamp(100), 10).await.unwrap()
+}
+
+async fn expire(store: &dyn Store, sample: &Sample, signal: &Signal) -> Signal {
+    let expired = ExpiredSignal::of(signal.clone(), &DigestKey::new([7; 32]));
+    let left = Signal { body: expired.left.clone(), ..signal.clone() };
+    admit(store, &[Change { expired_signals: vec![expired], beside: true, ..sample.change() }]).await;
+    left
+}
+
+/// Signals that runs have received are listed by the instant at which they were sent. One that is not received is left
+/// out, and one of a run that has ended, one of a run with an open question, and one of the engine's own.
+pub async fn received_ones_are_listed_by_their_time(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let (run, ended, asked) = (sample.run("a"), sample.run("b"), sample.run("c"));
+    let elsewhere = Run { workflow: name("another"), ..sample.run("d") };
+    admit(store, &[&run, &ended, &asked, &elsewhere].map(|run| sample.change().run(run.clone()))).await;
+    let at = |run: &Run, name: &str, at: i64| Signal { at: Timestamp(at), ..sample.signal(run, name, "1") };
+    let (late, early) = (at(&run, "late", 30), at(&run, "early", 10));
+    let (pending, command) = (at(&run, "pending", 5), at(&run, "~!cancel", 5));
+    let others = [at(&ended, "paid", 5), at(&asked, "paid", 6), at(&elsewhere, "paid", 7)];
+    let received_ones = [&late, &early, &command, &others[0], &others[1], &others[2]];
+    admit(store, &[sent(&sample, &pending)]).await;
+    for signal in received_ones {
+        admit(store, &[sent(&sample, signal), received(&sample, signal)]).await;
+    }
+    let output = inline(serde_json::json!(1));
+    let question = crate::store::Question { run: Some(asked.id), ..sample.escalation("again?") };
+    admit(
+        store,
+        &[
+            sample.change().run(sample.run_on(&ended, RunState::Succeeded { output })),
+            sample.change().escalation(question.clone()),
+        ],
+    )
+    .await;
+    let listed = async |after: i64, until: i64, limit: u32| {
+        store.signal_over(run.workflow.as_str(), Timestamp(after), Timestamp(until), limit).await.unwrap()
+    };
+    assert_eq!(listed(i64::MIN, 9, 10).await, []);
+    assert_eq!(listed(i64::MIN, 30, 10).await, [early.clone(), late.clone()]);
+    assert_eq!(listed(i64::MIN, 30, 1).await, from_ref(&early));
+    assert_eq!(listed(11, i64::MAX, 10).await, from_ref(&late));
+    assert_eq!(over(store, &elsewhere).await, from_ref(&others[2]));
+    admit(store, &[sample.change().escalation(answered(&question, "ann"))]).await;
+    assert_eq!(over(store, &run).await, [others[1].clone(), early, late]);
+}
+
+/// Only a digest is left of the content of a signal that expires. Its name and id stay taken.
+pub async fn one_that_expires_keeps_its_id(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    let (signal, pending) = (sample.signal(&run, "paid", "1"), sample.signal(&run, "paid", "2"));
+    admit(store, &[sample.change().run(run.clone())]).await;
+    admit(store, &[sent(&sample, &signal), received(&sample, &signal), sent(&sample, &pending)]).await;
+    let found = async |id: &str| store.signal_find(&sample.tenant, run.id, "paid", id).await.unwrap();
+    expire(store, &sample, &pending).await;
+    assert_eq!(found("2").await, Some(pending), "its run has not received it");
+    let changed = Signal { body: inline(serde_json::json!("another")), ..signal.clone() };
+    expire(store, &sample, &changed).await;
+    assert_eq!(found("1").await, Some(signal.clone()), "it has another content");
+    let left = expire(store, &sample, &signal).await;
+    assert_ne!(left, signal);
+    assert_eq!(found("1").await, Some(left.clone()));
+    assert_eq!(over(store, &run).await, []);
+    expire(store, &sample, &signal).await;
+    assert_eq!(found("1").await, Some(left));
+    assert_eq!(refused(store, sent(&sample, &signal)).await, Some(Refusal::Exists));
+    let again = received(&sample, &signal).step(sample.step(&run, "again"));
+    assert_eq!(refused(store, again).await, Some(Refusal::Stale), "it stays received");
+}
+
+/// A large payload goes with the last row that names it: a checkpoint that holds the signal keeps it.
+pub async fn an_expired_one_lets_its_payload_go(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let run = sample.run("a");
+    let large = payload(&serde_json::json!("x".repeat(500)));
+    let body = Stored::At(large.digest());
+    let [kept, alone] = ["1", "2"].map(|id| Signal { body: body.clone(), ..sample.signal(&run, "paid", id) });
+    admit(store, &[sample.change().run(run.clone())]).await;
+    for signal in [&kept, &alone] {
+        let change =
+            Change { payloads: vec![(sample.tenant.clone(), large.clone())], ..sent(&sample, signal) };
+        admit(store, &[change, received(&sample, signal)]).await;
+    }
+    let there = async || store.payload_find(&sample.tenant, large.digest()).await.unwrap().is_some();
+    expire(store, &sample, &alone).await;
+    assert!(there().await, "the other signal holds it");
+    expire(store, &sample, &alone).await;
+    assert!(there().await, "an expiry that was written before counts once");
+    expire(store, &sample, &kept).await;
+    assert!(!there().await);
 }

@@ -60,6 +60,7 @@ impl Names {
             Written::Mark(row) => drop(self.aggregates.insert(row.name.clone())),
             Written::Retired(row) => drop(self.records.insert(row.id)),
             Written::RetiredRun(row) => drop(self.runs.insert(row.run.id)),
+            Written::ExpiredSignal(row) => drop(self.instants.insert(row.signal.at)),
             Written::Payload((_, payload)) => drop(self.payloads.insert(payload.digest().0)),
             Written::Run(row) => {
                 self.runs.insert(row.id);
@@ -148,6 +149,8 @@ impl State {
                 for workflow in &names.workflows {
                     let runs = store.run_over(workflow, Timestamp::MIN, until, limit).await;
                     state.note(format!("run_over {workflow} {} {limit}", until.0), &runs);
+                    let signals = store.signal_over(workflow, Timestamp::MIN, until, limit).await;
+                    state.note(format!("signal_over {workflow} {} {limit}", until.0), &signals);
                 }
             }
         }

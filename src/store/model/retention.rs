@@ -1,11 +1,11 @@
 //! Records and runs whose retention is over, and the rest that is left of them.
 
-use super::tables::Tables;
+use super::tables::{Tables, signal_key};
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::ledger::{Record, State};
 use crate::payload::{Payload, PayloadDigest, Stored};
-use crate::store::{Retired, RetiredRun, Run, RunState};
+use crate::store::{ExpiredSignal, Retired, RetiredRun, Run, RunState, Signal};
 
 impl Tables {
     pub(super) fn record_expired(&self, after: Timestamp, until: Timestamp, limit: u32) -> Vec<Record> {
@@ -76,6 +76,43 @@ impl Tables {
         let of =
             |run: &&Run| run.workflow.as_str() == workflow && run.state.is_final() && !run.state.is_expired();
         self.runs.values().filter(of).map(|run| run.updated_at).filter(|at| *at > after).min()
+    }
+
+    pub(super) fn signal_over(
+        &self,
+        workflow: &str,
+        after: Timestamp,
+        until: Timestamp,
+        limit: u32,
+    ) -> Vec<Signal> {
+        let is_over = |signal: &Signal| {
+            let run = self.run(&signal.tenant, signal.run);
+            let asks = |q: &crate::store::Question| {
+                q.tenant == signal.tenant && q.run == Some(signal.run) && q.answer.is_none()
+            };
+            (after..=until).contains(&signal.at)
+                && !signal.name.starts_with('~')
+                && !signal.is_expired()
+                && run.is_some_and(|run| run.workflow.as_str() == workflow && !run.state.is_final())
+                && !self.escalations.values().any(asks)
+        };
+        let received = self.signals.values().filter(|(_, received)| *received).map(|(signal, _)| signal);
+        let mut all: Vec<_> = received.filter(|signal| is_over(signal)).cloned().collect();
+        all.sort_by(|one, next| {
+            let place = |signal: &Signal| (signal.at, signal.tenant.clone(), signal.run);
+            place(one).cmp(&place(next)).then_with(|| (&one.name, &one.id).cmp(&(&next.name, &next.id)))
+        });
+        all.truncate(limit as usize);
+        all
+    }
+
+    pub(super) fn expire_signal(&mut self, expired: &ExpiredSignal) {
+        let ExpiredSignal { signal, left } = expired;
+        let Some((stored, true)) = self.signals.get_mut(&signal_key(signal)) else { return };
+        if stored.body == signal.body {
+            stored.body = left.clone();
+            self.release(&signal.tenant, &signal.body.address().into_iter().collect::<Vec<_>>());
+        }
     }
 
     pub(super) fn retire_run(&mut self, retired: &RetiredRun) {

@@ -128,6 +128,7 @@ impl Tables {
             | Written::Forgotten(_)
             | Written::Retired(_)
             | Written::RetiredRun(_)
+            | Written::ExpiredSignal(_)
             | Written::Payload(_)
             | Written::Key(_)
             | Written::Prune(_)
@@ -190,6 +191,7 @@ impl Tables {
             | Written::Forgotten(_)
             | Written::Retired(_)
             | Written::RetiredRun(_)
+            | Written::ExpiredSignal(_)
             | Written::Payload(_)
             | Written::Key(_)
             | Written::Prune(_)
@@ -227,6 +229,7 @@ impl Tables {
             Written::Forgotten(row) => self.forget(row),
             Written::Retired(row) => self.retire(row),
             Written::RetiredRun(row) => self.retire_run(row),
+            Written::ExpiredSignal(row) => self.expire_signal(row),
             Written::Payload((tenant, payload)) => {
                 let place = (tenant.clone(), payload.digest().0);
                 self.payloads.entry(place).or_insert_with(|| (payload.clone(), 0)).1 += 1;
@@ -371,7 +374,7 @@ fn is_same_operation(a: &Record, b: &Record) -> bool {
     asked(a) == asked(b) && (&a.owner, a.created_at) == (&b.owner, b.created_at)
 }
 
-fn signal_key(signal: &Signal) -> (Tenant, RunId, String, String) {
+pub(super) fn signal_key(signal: &Signal) -> (Tenant, RunId, String, String) {
     (signal.tenant.clone(), signal.run, signal.name.clone(), signal.id.clone())
 }
 

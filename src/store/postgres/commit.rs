@@ -14,11 +14,13 @@ use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::{AssertSqlSafe, Executor as _, Row as _};
 
 use super::connect::{Patience, Purpose, within};
-use super::cut::{halves, is_second, tenant, waves};
-use super::judge::judge;
+use super::cut::{by_tenant, halves, is_second, waves};
+use super::judge::{UNSEEN, judge};
 use super::pool::{Pool, Trouble};
 use super::statement::{Batch, Statements, texts};
-use super::{Fate, Postgres, StoreError, Writer, erase, failure, fate, pulse, retention, row, run, special};
+use super::{
+    Fate, Postgres, StoreError, Writer, admission, erase, failure, fate, pulse, retention, row, run, special,
+};
 use crate::clock::Timestamp;
 use crate::id::Fence;
 use crate::store::change::Written;
@@ -49,17 +51,37 @@ pub(super) async fn commit(store: &Postgres, changes: &[Change]) -> Result<Vec<V
     let [first, second] = writers.as_mut().ok_or(StoreError::Closed)?;
     let changes: Vec<_> = changes.iter().collect();
     if store.connector.options.distributed {
-        let mut verdicts = Vec::with_capacity(changes.len());
-        for part in changes.chunk_by(|one, next| tenant(one) == tenant(next)) {
-            verdicts.extend(first.commit(store, part).await?);
-        }
-        return Ok(verdicts);
+        return commit_by_tenant(store, first, &changes).await;
     }
     let Some([ones, others]) = halves(&changes) else { return first.commit(store, &changes).await };
     let (of_ones, of_others) = tokio::join!(first.commit(store, &ones), second.commit(store, &others));
     let (mut of_ones, mut of_others) = (of_ones?.into_iter(), of_others?.into_iter());
     let verdict = |change: &Change| if is_second(change) { of_others.next() } else { of_ones.next() };
     Ok(changes.into_iter().filter_map(verdict).collect())
+}
+
+/// Writes one tenant's changes at a time. A lane may hold changes of several tenants: a refused one stops the rest of
+/// them, too.
+async fn commit_by_tenant(
+    store: &Postgres,
+    writer: &mut Writer,
+    changes: &[&Change],
+) -> Result<Vec<Verdict>, StoreError> {
+    let mut verdicts = vec![UNSEEN; changes.len()];
+    let mut stopped = HashSet::new();
+    for part in by_tenant(changes) {
+        let is_open = |place: &usize| changes[*place].lane.is_none_or(|lane| !stopped.contains(&lane));
+        let open: Vec<_> = part.into_iter().filter(is_open).collect();
+        if open.is_empty() {
+            continue;
+        }
+        let these: Vec<_> = open.iter().map(|place| changes[*place]).collect();
+        for (place, verdict) in open.into_iter().zip(writer.commit(store, &these).await?) {
+            stopped.extend(changes[place].lane.filter(|_| changes[place].stops_lane(&verdict)));
+            verdicts[place] = verdict;
+        }
+    }
+    Ok(verdicts)
 }
 
 /// The fence and the new end of the lease, if the change renews a lease and does nothing else.
@@ -143,7 +165,12 @@ impl Writer {
     ) -> Result<Vec<Verdict>, Trouble> {
         self.settle(store).await?;
         self.unfinished = true; // until its end is seen, because this future may be dropped at any await
-        let written = self.write(changes, again).await;
+        let written = match changes {
+            [change] if store.connector.options.distributed && change.admission.is_some() => {
+                self.admit(change).await
+            }
+            _ => self.write(changes, again).await,
+        };
         let trouble = match written {
             Ok(verdicts) => {
                 self.unfinished = false;
@@ -176,6 +203,14 @@ impl Writer {
         } else {
             judge(connection, statements, changes).await
         }
+    }
+
+    /// Admits runs of a queue, tenant by tenant.
+    async fn admit(&mut self, change: &Change) -> Result<Vec<Verdict>, sqlx::Error> {
+        let (Some(connection), Some(admission)) = (&mut self.connection, change.admission.as_deref()) else {
+            return Err(sqlx::Error::WorkerCrashed); // this cannot be: the connection was settled
+        };
+        Ok(vec![admission::commit(connection, change, admission).await?])
     }
 
     /// Makes sure that the connection has nothing under way: connects if there is none, and ends the transaction that

@@ -1,7 +1,7 @@
 //! Cutting a batch before it is written: by lane over two connections, by tenant if the database is distributed, and
 //! where one change touches a row that an earlier one has touched.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use crate::id::Tenant;
@@ -26,9 +26,34 @@ pub(super) fn is_second(change: &Change) -> bool {
     change.lane.is_some_and(|lane| lane.0 % 2 == 1)
 }
 
-/// The tenant whose rows a change is about; `None` for a worker's own.
-pub(super) fn tenant(change: &Change) -> Option<&Tenant> {
+/// The tenant whose rows a change is about; `None` for a worker's own, and for a queue's.
+fn tenant(change: &Change) -> Option<&Tenant> {
     change.written().find_map(Written::tenant)
+}
+
+/// The places of the changes, tenant by tenant. The changes of a tenant stay in their order, and those of a lane, too,
+/// even if it goes through several tenants. Other changes may build on one of no tenant, or it on them: it keeps its
+/// place between them.
+pub(super) fn by_tenant(changes: &[&Change]) -> Vec<Vec<usize>> {
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    let (mut part_of, mut lanes) = (HashMap::new(), HashMap::new());
+    for (place, change) in changes.iter().enumerate() {
+        let Some(tenant) = tenant(change) else {
+            part_of.clear();
+            parts.push(vec![place]);
+            continue;
+        };
+        let earlier = change.lane.and_then(|lane| lanes.insert(lane, tenant));
+        if earlier.is_some_and(|earlier| earlier != tenant) {
+            part_of.clear();
+        }
+        let part = *part_of.entry(tenant).or_insert_with(|| {
+            parts.push(Vec::new());
+            parts.len() - 1
+        });
+        parts[part].push(place);
+    }
+    parts
 }
 
 /// Cuts the changes before one that touches a row that an earlier one has touched: a statement cannot write a row

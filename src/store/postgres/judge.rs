@@ -50,7 +50,7 @@ pub(super) async fn judge(
 }
 
 /// The verdict on a change that is not judged, because its lane has stopped.
-const UNSEEN: Verdict = Verdict::Refused(Refusal::Predecessor);
+pub(super) const UNSEEN: Verdict = Verdict::Refused(Refusal::Predecessor);
 
 struct Judged {
     verdicts: Vec<Verdict>,

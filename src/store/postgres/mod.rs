@@ -7,6 +7,7 @@
 //! Several processes work on one database at once. The revision of a row orders their writes of that row, and a
 //! worker that has ended writes nothing: each batch holds its worker's row until it is durable.
 
+mod admission;
 mod commit;
 mod connect;
 mod continuity;

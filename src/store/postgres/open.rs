@@ -57,8 +57,8 @@ pub struct Options {
     /// several hosts. After the promotion of a standby a call that was made may then be unknown, and be made again.
     /// Default: false.
     pub allow_async_standby: bool,
-    /// True if the server is a distributed one: each transaction keeps to one tenant, except the admission to a queue
-    /// in which tenants take turns, and nothing is used that such servers lack. Designed for such servers, but not
+    /// True if the server is a distributed one: each transaction writes rows of one tenant, beside those of workers and
+    /// queues, which belong to none, and nothing is used that such servers lack. Designed for such servers, but not
     /// tested on any. Default: false.
     pub distributed: bool,
     /// The time within which a host must accept a connection. Default: 5 s.

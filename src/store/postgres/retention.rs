@@ -43,6 +43,9 @@ fn by_tenant(change: &Change) -> Vec<Change> {
     for retired in &change.retired_runs {
         parts.entry(&retired.run.tenant).or_insert_with(empty).retired_runs.push(retired.clone());
     }
+    for expired in &change.expired_signals {
+        parts.entry(&expired.signal.tenant).or_insert_with(empty).expired_signals.push(expired.clone());
+    }
     parts.into_values().collect()
 }
 

@@ -40,6 +40,7 @@ pub(in crate::store) async fn write_judged<S: Session>(
             Written::Forgotten(event) => event.forget(session).await?,
             Written::Retired(retired) => retention::retire_record(session, retired).await?,
             Written::RetiredRun(retired) => retention::retire_run(session, retired).await?,
+            Written::ExpiredSignal(expired) => retention::expire_signal(session, expired).await?,
             _ => {}
         }
     }
@@ -111,6 +112,7 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
         | Written::Admission(_)
         | Written::Retired(_)
         | Written::RetiredRun(_)
+        | Written::ExpiredSignal(_)
         | Written::Forgotten(_)
         | Written::Erased(_) => return Ok(None),
     }))

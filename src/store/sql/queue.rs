@@ -4,7 +4,7 @@
 use super::ask::Session;
 use crate::clock::Timestamp;
 use crate::id::{Fence, RunId, Tenant};
-use crate::ledger::queue::{Admission, Bucket, Candidate, Room, Taken};
+use crate::ledger::queue::{Admission, Bucket, Candidate, Chosen, Room, Taken};
 use crate::store::StoreError;
 use crate::store::row::{Given, Take as _};
 use crate::store::table::Kind;
@@ -15,25 +15,50 @@ pub(in crate::store) async fn admit<S: Session>(
     admission: &Admission,
     fence: Fence,
 ) -> Result<(), sqlx::Error> {
+    let before = bucket(session, admission.queue.name()).await?;
+    let chosen = choose(session, admission, fence, before.clone()).await?;
+    write(session, admission, fence, (&before, &chosen)).await
+}
+
+/// Chooses the runs that begin next, by the limits of the queue and the runs that have a place.
+pub(in crate::store) async fn choose<S: Session>(
+    session: &mut S,
+    admission: &Admission,
+    fence: Fence,
+    before: Bucket,
+) -> Result<Chosen, sqlx::Error> {
     let queue = admission.queue.name();
-    let before = bucket(session, queue).await?;
     let taken = taken(session, queue, fence).await?;
-    let room = Room::of(admission, before.clone(), taken);
+    let room = Room::of(admission, before, taken);
     let tenants = room.open(tenants(session, queue).await?);
-    let chosen = if room.left() == 0 || tenants.is_empty() {
-        room.nothing(!tenants.is_empty())
-    } else {
-        let waiting = candidates(session, admission, &room, &tenants).await?;
-        room.choose(waiting)
-    };
+    if room.left() == 0 || tenants.is_empty() {
+        return Ok(room.nothing(!tenants.is_empty()));
+    }
+    let waiting = candidates(session, admission, &room, &tenants).await?;
+    Ok(room.choose(waiting))
+}
+
+/// Writes the choice: the runs begin, and the queue has its new state, inside the transaction that holds its row.
+pub(in crate::store) async fn write<S: Session>(
+    session: &mut S,
+    admission: &Admission,
+    fence: Fence,
+    (before, chosen): (&Bucket, &Chosen),
+) -> Result<(), sqlx::Error> {
     begin(session, admission, fence, &chosen.runs).await?;
-    if before == chosen.bucket { Ok(()) } else { note(session, queue, &chosen.bucket).await }
+    if *before == chosen.bucket {
+        return Ok(());
+    }
+    note(session, admission.queue.name(), &chosen.bucket).await
 }
 
 /// The state of the queue; its row is created on first use. Where several transactions write at once, the row is
 /// locked until the transaction ends, by a statement of its own: later statements see the runs that the previous
 /// worker has admitted.
-async fn bucket<S: Session>(session: &mut S, queue: &str) -> Result<Bucket, sqlx::Error> {
+pub(in crate::store) async fn bucket<S: Session>(
+    session: &mut S,
+    queue: &str,
+) -> Result<Bucket, sqlx::Error> {
     let made = "INSERT INTO queue (name, spent_until) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     session.finds(made, &[queue.into(), Timestamp::MIN.0.into()]).await?;
     let sql = S::either(

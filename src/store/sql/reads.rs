@@ -171,6 +171,17 @@ impl<D: Reader> Queries<D> {
         Ok(self.number(&sql, &[workflow.into(), after.0.into()]).await?.map(Timestamp))
     }
 
+    pub(super) async fn signal_over(
+        &self,
+        workflow: &str,
+        after: Timestamp,
+        until: Timestamp,
+        limit: u32,
+    ) -> Listed<Signal> {
+        let arguments = [workflow.into(), after.0.into(), until.0.into()];
+        self.sound(&super::retention::signals_over::<D>(limit), &arguments).await
+    }
+
     pub(super) async fn record_uses(&self, tenant: &Tenant, id: RecordId) -> Listed<SharedEffect> {
         self.rows("WHERE tenant = $1 AND record = $2 ORDER BY run, turn", &[tenant.into(), id.0.into()]).await
     }

@@ -1,4 +1,4 @@
-//! Records and runs whose retention is over, and the rest that is left of them.
+//! Records, runs and signals whose retention is over, and the rest that is left of them.
 
 use super::ask::{Reader, Session, damage};
 use super::payload;
@@ -6,8 +6,9 @@ use crate::ledger::Record;
 use crate::payload::{PayloadDigest, Stored};
 use crate::store::cell::Declared as _;
 use crate::store::row::{Given, Take as _};
+use crate::store::signal::EXPIRED;
 use crate::store::table::Kind;
-use crate::store::{Change, Retired, RetiredRun, Run, record};
+use crate::store::{Change, ExpiredSignal, Retired, RetiredRun, Run, Signal, record};
 
 /// The condition that no run rests on a record and no question asks about it, for SQLite. A run that is under way
 /// rests on all that it did since it last went on as new.
@@ -84,6 +85,25 @@ pub(super) fn next_over<D: Reader>() -> String {
     )
 }
 
+/// A query for the signals that runs of a workflow, which is the first argument, have received and that were sent
+/// between two instants. The OFFSET keeps the planner of PostgreSQL from reading the runs of the workflow first.
+pub(super) fn signals_over<D: Reader>(limit: u32) -> String {
+    let (index, open) =
+        (D::either("INDEXED BY signal_over ", ""), D::either("INDEXED BY escalation_run ", ""));
+    let offset = D::either("", " OFFSET 0");
+    format!(
+        "{index}WHERE received AND substr(name, 1, 1) <> '~' AND substr(body, 1, 12) <> '{EXPIRED}' \
+         AND at >= $2 AND at <= $3 AND EXISTS (SELECT 1 FROM (SELECT workflow, state FROM run \
+         WHERE run.tenant = signal.tenant AND run.id = signal.run{offset}) r WHERE r.workflow = $1 AND r.state NOT IN (3, 4)) \
+         AND NOT EXISTS (SELECT 1 FROM escalation e {open}WHERE e.tenant = signal.tenant AND e.run = signal.run \
+         AND e.answer IS NULL) ORDER BY at, tenant, run, name, id LIMIT {limit}"
+    )
+}
+
+/// Puts the digest in the place of the content, once.
+const EXPIRE_SIGNAL: &str = "UPDATE signal SET body = $5 WHERE tenant = $1 AND run = $2 AND name = $3 AND id = $4 \
+                             AND received AND body = $6 RETURNING id";
+
 const KEEP: &str = "UPDATE record SET revision = revision + 1, kept_until = $4 \
                     WHERE tenant = $1 AND id = $2 AND revision = $3";
 
@@ -150,10 +170,10 @@ fn details<S: Session>() -> [String; 5] {
 }
 
 /// The last step: a tombstone is left, or the row is deleted.
-const EXPIRED: &str = "UPDATE run SET outcome = '#' || substr(outcome, 2) WHERE tenant = $1 AND id = $2";
+const EXPIRED_RUN: &str = "UPDATE run SET outcome = '#' || substr(outcome, 2) WHERE tenant = $1 AND id = $2";
 const FORGOTTEN: &str = "DELETE FROM run WHERE tenant = $1 AND id = $2";
 
-/// Retires records and runs, after checking again that no run rests on them: since they were listed, a run may have
+/// Retires records, runs and signals, after checking again that no run rests on them: since they were listed, a run may have
 /// been answered from a record. (A run that is answered from a record at this very moment learns of the retirement
 /// when it is replayed.)
 pub(in crate::store) async fn retire<S: Session>(
@@ -165,6 +185,9 @@ pub(in crate::store) async fn retire<S: Session>(
     }
     for retired in &change.retired_runs {
         retire_run(session, retired).await?;
+    }
+    for expired in &change.expired_signals {
+        expire_signal(session, expired).await?;
     }
     Ok(())
 }
@@ -235,7 +258,22 @@ pub(super) async fn retire_run<S: Session>(session: &mut S, retired: &RetiredRun
         release(session, &at[0], &payloads).await?;
     }
     if is_all {
-        session.finds(if retired.is_left { EXPIRED } else { FORGOTTEN }, place).await?;
+        session.finds(if retired.is_left { EXPIRED_RUN } else { FORGOTTEN }, place).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn expire_signal<S: Session>(
+    session: &mut S,
+    expired: &ExpiredSignal,
+) -> Result<(), sqlx::Error> {
+    let ExpiredSignal { signal, left } = expired;
+    let tenant: Given<'_> = (&signal.tenant).into();
+    let place = [tenant.clone(), signal.run.0.into(), signal.name.as_str().into(), signal.id.as_str().into()];
+    let bodies = [left.column().into(), signal.body.column().into()];
+    if session.finds(EXPIRE_SIGNAL, &[&place[..], &bodies[..]].concat()).await? {
+        let payload: Vec<_> = signal.body.address().into_iter().collect();
+        release(session, &tenant, &payload).await?;
     }
     Ok(())
 }
@@ -252,18 +290,19 @@ async fn release<S: Session>(
 }
 
 /// The queries, for the tests that explain and pin them.
-pub(in crate::store) fn statements<D: Reader>() -> [String; 4] {
+pub(in crate::store) fn statements<D: Reader>() -> [String; 5] {
     [
         EXPIRING.to_owned(),
         Record::TABLE.select(&expired::<D>(32)),
         Run::TABLE.select(&over::<D>(32)),
         next_over::<D>(),
+        Signal::TABLE.select(&signals_over::<D>(32)),
     ]
 }
 
 /// The writing statements, for the tests that explain and pin them.
 pub(in crate::store) fn writes<S: Session>() -> Vec<String> {
-    let whole = [KEEP, IS_EXPIRING, EXPIRED, FORGOTTEN].map(str::to_owned);
+    let whole = [KEEP, IS_EXPIRING, EXPIRED_RUN, FORGOTTEN, EXPIRE_SIGNAL].map(str::to_owned);
     let put_together = [tombstone::<S>(), forget::<S>(), expire::<S>()];
     let belonging = belonging::<S>().into_iter().chain(payload::RELEASE).map(str::to_owned);
     whole.into_iter().chain(put_together).chain(belonging).chain(details::<S>()).collect()

@@ -1,6 +1,7 @@
 //! Agents: what is recorded is not done again, what is proposed again is done once, what is told to the model.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use counterfoil::agent::{Agent, AgentAnswer, Message, Prompt, Reply, Usage};
@@ -237,6 +238,36 @@ fn a_compacted_conversation_repeats_nothing() {
     let end = process.on(async { process.acme().run(forgetful, ()).await.unwrap() });
     assert_eq!(end.unwrap_err().code, FailureCode::TurnsUsedUp);
     assert_eq!((world.effects("post").len(), world.counted("asked")), (1, 4));
+}
+
+// The function that shortens a conversation is the program's: its panic blocks the run, and loses nothing of it.
+#[test]
+fn a_compaction_that_panics_blocks_its_run_until_it_is_mended() {
+    let (world, compacted) = (World::new(), Arc::new(AtomicU32::new(0)));
+    let counts = compacted.clone();
+    let code = move |ctx: Ctx, (): ()| {
+        let compacted = counts.clone();
+        async move {
+            let agent = agent(&ctx).compact(move |messages| {
+                assert!(compacted.fetch_add(1, Ordering::SeqCst) != 1, "a panic that was asked for");
+                messages.to_vec()
+            });
+            Ok::<_, Failure>(agent.run([Message::user("go")]).await?.text)
+        }
+    };
+    let replies = [posts(["a"]), Reply::text("done")];
+    let process = Process::start(&world, engine(&world, replies).workflow("forgetful", 1, code.clone()));
+    process.on(async {
+        let run = process.acme().run(code, ()).start().await.unwrap();
+        process.state(run.id(), "blocked").await;
+        let asked = process.question(QuestionKind::Quarantined).await;
+        assert!(asked.question.contains("a panic that was asked for"), "{}", asked.question);
+        process.acme().answer(asked.id, Resolution::Resume, "ann").await.unwrap();
+        assert_eq!(run.result().await.unwrap(), "done");
+    });
+    assert_eq!((world.effects("post").len(), world.counted("asked")), (1, 2));
+    assert!(compacted.load(Ordering::SeqCst) > 2);
+    process.shut_down();
 }
 
 async fn with_prompt(ctx: Ctx, version: &str) -> Result<AgentAnswer, Failure> {

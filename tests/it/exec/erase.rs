@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use counterfoil::exec::{Compensated, EraseError};
-use counterfoil::flow::{EngineBuilder, RunError};
+use counterfoil::flow::{ClientBuilder, EngineBuilder, RunError};
 use counterfoil::ledger::{
     Contract, ContractClass, EffectClass, ErrorKind, FinalState, LookupResult, OperationKey, Undone,
 };
 use counterfoil::store::{Resolution, UnderWay};
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Engine, Failure, Key, Outcome, RunId, Tenant, ToolRequest};
+use counterfoil::{Client, Ctx, Engine, Failure, Key, Outcome, RunId, Tenant, ToolRequest};
 use serde_json::json;
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -35,6 +35,13 @@ impl Place {
         match self {
             Self::File(folder) => Engine::sqlite(folder.path().join("test.db")),
             Self::Schema(schema) => Engine::postgres_with(url(), schema.options()),
+        }
+    }
+
+    fn client(&self) -> ClientBuilder {
+        match self {
+            Self::File(folder) => Client::sqlite(folder.path().join("test.db")),
+            Self::Schema(schema) => Client::postgres_with(url(), schema.options()),
         }
     }
 
@@ -301,6 +308,41 @@ async fn a_run_goes_with_what_it_says_and_its_start_key_stays_taken() {
         assert!(matches!(again.result().await, Err(RunError::Expired { .. })));
         assert!(matches!(run.signal("word", IBAN.to_owned()).id("w1").await, Err(RunError::Expired { .. })));
         assert_eq!(world.count(), 1);
+    }
+}
+
+/// More rows than go in one transaction, each of which says something.
+async fn book(ctx: Ctx, iban: String) -> Result<usize, Failure> {
+    for page in 0..ROWS {
+        ctx.step(("page", page), &(), |()| iban.clone()).await?;
+    }
+    Ok(ROWS)
+}
+
+const ROWS: usize = 1200;
+
+// A long run goes in parts. A client erases it like an engine's own handle.
+#[tokio::test]
+async fn a_run_of_many_rows_goes_whole() {
+    for place in Place::both() {
+        let world = World::new(Keys::Ignores);
+        let engine = with_tools(place.engine(), &world).workflow("book", 1, book).start().await.unwrap();
+        let tenant = engine.tenant("acme").unwrap();
+        let client = place.client().open().await.unwrap();
+        let by_client = client.tenant("acme").unwrap();
+        for (key, erased_by) in [("book/1", &tenant), ("book/2", &by_client)] {
+            let run = tenant.run(book, IBAN.to_owned()).key(key).start().await.unwrap();
+            assert_eq!(run.result().await.unwrap(), ROWS);
+            assert_eq!(place.saying(IBAN).await, ["run", "step"], "{key}");
+            erased_by.handle::<usize>(run.id()).erase().await.unwrap();
+            assert_eq!(place.saying(IBAN).await, Vec::<String>::new(), "{key}");
+            let again = tenant.run(book, IBAN.to_owned()).key(key).await;
+            assert!(matches!(again, Err(RunError::Expired { .. })), "{again:?}");
+            erased_by.handle::<usize>(run.id()).erase().await.unwrap();
+        }
+        let waits = tenant.run(booking, IBAN.to_owned()).start().await.unwrap();
+        still_needs(&by_client.handle::<String>(waits.id()).erase().await, waits.id());
+        client.shutdown(std::time::Duration::ZERO).await;
     }
 }
 

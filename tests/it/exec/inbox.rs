@@ -348,6 +348,38 @@ macro_rules! on {
             assert_eq!(process(&executor, "b").await, Processed::Dropped);
         }
 
+        fn panics(db: &mut Own) -> BoxFuture<'_, Result<i64, sqlx::Error>> {
+            Box::pin(async move {
+                enter(db, 7).await?;
+                panic!("a panic that was asked for")
+            })
+        }
+
+        fn panics_at_once(_: &mut Own) -> BoxFuture<'_, Result<i64, sqlx::Error>> {
+            panic!("a panic that was asked for")
+        }
+
+        // A panic of the closure is a failed try: it is told, its changes are gone, and others are processed.
+        #[tokio::test]
+        async fn a_closure_that_panics_costs_a_try() {
+            let (_place, executor, _own) = $open.await;
+            let poison = || Message::new("a").tries(3);
+            let first = executor.process_once(&acme(), "billing", poison(), panics).await;
+            let second = executor.process_once(&acme(), "billing", poison(), panics_at_once).await;
+            for told in [first, second] {
+                let told = told.unwrap_err().to_string();
+                assert!(told.contains("a panic that was asked for"), "{told}");
+                assert!(told.ends_with("[panicked]"), "{told}");
+            }
+            assert_eq!(process(&executor, "b").await, Processed::Now(1), "nothing is left of the tries");
+            let third = executor.process_once(&acme(), "billing", poison(), panics).await.unwrap();
+            let Processed::SetAside(question) = third else { panic!("{third:?}") };
+            let asked = executor.questions(&acme()).await.unwrap();
+            assert!(asked[0].question.contains("a panic that was asked for"), "{}", asked[0].question);
+            executor.answer(&acme(), question, Resolution::Again, "bob").await.unwrap();
+            assert_eq!(process(&executor, poison()).await, Processed::Now(2));
+        }
+
         async fn set_aside(executor: &Executor, id: &str) -> QuestionId {
             let once = Message::new(id).tries(1);
             match executor.process_once(&acme(), "billing", once, fails).await.unwrap() {

@@ -11,6 +11,7 @@ use counterfoil::ledger::{
     OperationKey, Review, ReviewPolicy, Scopes, Undone,
 };
 use counterfoil::tool::approval::Verdict;
+use counterfoil::tool::lookup::{Expected, HttpGet};
 use counterfoil::tool::{Done, DynamicTool, ToolError};
 use counterfoil::{Approval, ApprovalSubject, Outcome, Tenant, ToolRequest};
 use serde_json::json;
@@ -278,4 +279,61 @@ async fn a_function_that_panics_is_of_unknown_outcome() {
     };
     let outcome = process.spawn(once).await.expect("the panic reached the caller").unwrap();
     assert!(matches!(outcome, Outcome::NeedsDecision { .. }), "{outcome:?}");
+}
+
+// The input of an earlier build is brought up to date before it is compared.
+#[tokio::test]
+async fn a_panic_while_a_stored_input_is_upgraded_changes_nothing() {
+    let scene = Scene::new();
+    let process = scene.process().await;
+    assert!(process.execute(request("pay_out")).await.unwrap().unwrap().answer().is_some());
+    process.spawn(process.executor().shutdown(Duration::from_secs(5))).await.unwrap();
+
+    let fuse = scene.fuse.clone();
+    let upgrade = move |_: u32, mut stored: serde_json::Value| {
+        fuse.burn("upgrade");
+        stored["currency"] = json!("EUR");
+        Some(stored)
+    };
+    let builder = executor(&scene.dir, &scene.clock).dynamic_tool(scene.tool().input_version(2, upgrade));
+    let process = Process::start(builder).await.unwrap();
+    let mut input = request("pay_out").input;
+    input["currency"] = json!("EUR");
+    let asks = || process.execute(ToolRequest::new(acme(), "pay_out", input.clone()));
+    scene.fuse.arm("upgrade", 1);
+    let error = asks().await.expect("the panic reached the caller").unwrap_err().to_string();
+    assert!(error.contains("a panic that was asked for") && error.ends_with("[panicked]"), "{error}");
+    let other = process.execute(of("c2")).await.unwrap().unwrap();
+    assert!(other.answer().is_some(), "{other:?}");
+    let again = asks().await.unwrap().unwrap();
+    assert!(again.answer().is_some_and(|answer| !answer.first), "{again:?}");
+    assert_eq!(scene.world.count(), 2, "one effect of each");
+}
+
+// A ready-made lookup signs its requests by a closure of the program: a panic of it is a lookup without an answer.
+#[tokio::test]
+async fn a_panic_while_a_lookup_is_authorized_is_a_lookup_without_an_answer() {
+    let scene = Scene::new();
+    let fuse = scene.fuse.clone();
+    let web = HttpGet::list("http://127.0.0.1:9/", "", Duration::from_secs(1)).unwrap();
+    let web = web.authorize(move |_| fuse.burn("authorize"));
+    let (fuse, look) = (scene.fuse.clone(), scene.world.clone());
+    let tool = scene.tool().reconcile(move |told, _| {
+        let (web, fuse, world) = (web.clone(), fuse.clone(), look.clone());
+        async move {
+            if fuse.is_armed("authorize") {
+                web.find(told.key(), &Expected::new(), Ok::<_, serde_json::Error>).await?;
+            }
+            world.lookup(told.key(), None).await
+        }
+    });
+    let process = Process::start(executor(&scene.dir, &scene.clock).dynamic_tool(tool)).await.unwrap();
+    scene.world.replies([Reply::EffectThenFail(ErrorKind::Disconnected)]);
+    scene.fuse.arm("authorize", 1);
+    let outcome = process.execute(request("pay_out")).await.expect("the panic reached the caller").unwrap();
+    assert!(!scene.fuse.is_armed("authorize"), "the hook was not called");
+    assert!(outcome.answer().is_some(), "{outcome:?}");
+    let again = process.execute(request("pay_out")).await.unwrap().unwrap();
+    assert!(again.answer().is_some(), "{again:?}");
+    assert_eq!(scene.world.count(), 1);
 }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::exec::StartError;
-use counterfoil::flow::{EngineBuilder, RunError, Workflow};
+use counterfoil::flow::{EngineBuilder, RunError, Sent, Workflow};
 use counterfoil::ledger::Retention;
 use counterfoil::{Ctx, Failure, RunId};
+use sqlx::ConnectOptions as _;
 
+use crate::flow::store::Tapped;
 use crate::flow::tools::Post;
 use crate::flow::world::{Process, World};
 use crate::store::postgres::Schema;
@@ -148,4 +150,84 @@ fn the_time_of_a_run_counts_from_its_end_and_from_nothing_else() {
     let StartError::Workflow { name, reason } = &refused else { panic!("{refused}") };
     assert_eq!(name, NAME);
     assert!(reason.contains("counts from its end"), "{reason}");
+}
+
+/// Waits for two words, however long that takes.
+async fn diary(ctx: Ctx, _: ()) -> Result<String, Failure> {
+    let first: String = ctx.signal("word").await?;
+    let second: String = ctx.signal("word").await?;
+    Ok(format!("{first}, {second}"))
+}
+
+async fn bodies(world: &World, schema: &Schema, shared: bool) -> Vec<String> {
+    let sql = "SELECT body FROM signal WHERE name = 'word' ORDER BY id";
+    if shared {
+        return sqlx::query_scalar(sql).fetch_all(&mut schema.plain().await).await.unwrap();
+    }
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(world.path());
+    sqlx::query_scalar(sql).fetch_all(&mut options.connect().await.unwrap()).await.unwrap()
+}
+
+// A run may live for years: what it was sent goes, and is known when it comes again.
+#[test]
+fn a_signal_that_a_living_run_has_received_expires() {
+    for shared in [false, true] {
+        let (world, schema) = (World::new(), Schema::new());
+        let build = || {
+            let diaries = Workflow::new("diary", diary).retention(Retention::tombstone_after(AT_ONCE));
+            world.engine_in(&schema, shared).register(diaries)
+        };
+        let process = Process::start(&world, build());
+        let run = process.on(async {
+            let run = process.acme().run(diary, ()).start().await.unwrap();
+            assert_eq!(run.signal("word", "a secret").id("1").await.unwrap(), Sent::New);
+            let expires = |tapped: &Tapped| {
+                tapped.batches.iter().flatten().any(|change| !change.expired_signals.is_empty())
+            };
+            world.tap.until(expires).await;
+            run.id()
+        });
+        process.crash();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let left = runtime.block_on(bodies(&world, &schema, shared));
+        assert!(left.len() == 1 && left[0].starts_with("{\"$expired\":\""), "{left:?}");
+        assert!(!left[0].contains("secret"), "{left:?}");
+
+        let process = Process::start(&world, build());
+        process.on(async {
+            let run = process.acme().handle::<String>(run);
+            assert_eq!(run.signal("word", "a secret").id("1").await.unwrap(), Sent::Before);
+            let another = run.signal("word", "another").id("1").await;
+            assert!(matches!(another, Err(RunError::SignalConflict { .. })), "{another:?}");
+            assert_eq!(run.signal("word", "the end").id("2").await.unwrap(), Sent::New);
+            match run.result().await {
+                Ok(said) => assert_eq!(said, "a secret, the end"),
+                Err(error) => assert!(matches!(error, RunError::Expired { .. }), "{error}"),
+            }
+        });
+        process.shut_down();
+    }
+}
+
+#[test]
+fn a_signal_stays_where_its_runs_are_kept() {
+    let (world, hands) = (World::new(), TestClock::breathing());
+    let diaries = Workflow::new("diary", diary).retention(Retention::keep());
+    let build = engine(world.engine_on(hands.clone()), Retention::tombstone_after(DAY)).register(diaries);
+    let process = Process::start(&world, build);
+    process.on(async {
+        let run = process.acme().run(diary, ()).start().await.unwrap();
+        run.signal("word", "a secret").id("1").await.unwrap();
+        let parent = process.acme().run(office, "ann".to_owned()).start().await.unwrap();
+        parent.signal("close", ()).await.unwrap();
+        parent.result().await.unwrap();
+        hands.advance(2 * DAY);
+        for run in process.acme().runs(None).await.unwrap().into_iter().filter(|run| run.workflow == "office")
+        {
+            expired(&process, run.id).await; // the sweeper has passed
+        }
+    });
+    process.crash();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    assert_eq!(runtime.block_on(bodies(&world, &Schema::new(), false)), ["\"a secret\""]);
 }

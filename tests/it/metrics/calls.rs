@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::recorder::Recorded;
 use crate::world::{
-    Keys, Look, Process, Reply, SETTLE, TestClock, World, acme, brief, executor, request, settle,
+    Keys, Log, Look, Process, Reply, SETTLE, TestClock, World, acme, brief, executor, request, settle,
 };
 
 struct Scene {
@@ -40,6 +40,27 @@ impl Scene {
     async fn process(&self, tool: DynamicTool) -> Process {
         Process::start(self.with(tool)).await.unwrap()
     }
+}
+
+// The recorder is the program's: its panic costs a number, and neither the call nor the writer.
+#[tokio::test]
+async fn a_recorder_that_panics_costs_no_call() {
+    let scene = Scene::new(Keys::Honours);
+    let log = Log::default();
+    let _listening = log.listen();
+    let executor = scene.with(scene.pay(ContractClass::ReplaysKey)).open().await.unwrap();
+    let pays = async || executor.execute(request("pay")).await.unwrap();
+    scene.seen.panics(true);
+    let outcome = pays().await;
+    assert!(outcome.answer().is_some_and(|answer| answer.first), "{outcome:?}");
+    assert!(pays().await.answer().is_some());
+    scene.seen.panics(false);
+    assert!(pays().await.answer().is_some());
+    assert_eq!(scene.world.count(), 1);
+    scene.seen.shows(&[("counterfoil_decisions_total{tool=pay,decision=answer from the record}", 1.0)]);
+    let told = log.about("metric", &[]);
+    assert_eq!(told.len(), 1, "it is told once: {told:?}");
+    assert!(told[0].contains("a panic that was asked for"), "{told:?}");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use counterfoil::metrics::Metrics;
 use counterfoil::types::metrics::{
@@ -15,12 +16,21 @@ use tokio::sync::watch;
 type Values = BTreeMap<String, f64>;
 
 #[derive(Clone, Default)]
-pub(super) struct Recorded(Arc<watch::Sender<Values>>);
+pub(super) struct Recorded(Arc<watch::Sender<Values>>, Arc<AtomicBool>);
 
 impl Recorded {
     /// Metrics that go here, with gauges that are read all the time.
     pub(super) fn metrics(&self) -> Metrics {
         Metrics::to(self.clone()).every(std::time::Duration::from_millis(5))
+    }
+
+    /// From now on each number that comes panics, or none does.
+    pub(super) fn panics(&self, panics: bool) {
+        self.1.store(panics, Ordering::SeqCst);
+    }
+
+    fn burn(&self) {
+        assert!(!self.1.load(Ordering::SeqCst), "a panic that was asked for");
     }
 
     /// The value of a series.
@@ -52,6 +62,7 @@ impl Recorded {
     }
 
     fn of(&self, key: &Key) -> Arc<Series> {
+        self.burn();
         let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         Arc::new(Series { name: format!("{}{labels}", key.name()), all: self.clone() })
@@ -65,6 +76,7 @@ struct Series {
 
 impl Series {
     fn change(&self, change: impl FnOnce(&mut f64)) {
+        self.all.burn();
         self.all.0.send_modify(|values| change(values.entry(self.name.clone()).or_default()));
     }
 }

@@ -31,6 +31,20 @@ fn until(schedules: u32, simulation: &Simulation) -> Report {
     simulation.explore_while(|report| report.schedules() < schedules)
 }
 
+// SIM-4: `--pairs` tries the pairs of a simulation that leaves them out.
+#[test]
+fn pairs_are_tried_where_they_are_asked_for() {
+    let suite = || Suite::new().with("one", || of_one_call().single_crashes());
+    let tried = |pairs: bool| {
+        let results = suite().explore(&Options { pairs, ..Options::default() }).unwrap();
+        assert!(results.is_ok(), "{results}");
+        results.explored()[0].report().schedules()
+    };
+    let (singles, all) = (tried(false), tried(true));
+    assert_eq!(all, of_one_call().explore().schedules());
+    assert!(all > 3 * singles, "{all} with pairs, {singles} without");
+}
+
 // Issue 3, 7: an exploration that ended early says so, and how much of what was planned was tried.
 #[test]
 fn an_early_end_is_told() {

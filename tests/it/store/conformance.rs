@@ -45,4 +45,5 @@ counterfoil::conformance!(sqlite, fresh_sqlite());
 counterfoil::conformance!(grouped_model, ready(Box::new(grouped(Model::new()))));
 counterfoil::conformance!(grouped_sqlite, group_over_sqlite());
 counterfoil::conformance!(postgres, crate::store::postgres::fresh());
+counterfoil::conformance!(distributed_postgres, crate::store::postgres::distributed::fresh());
 counterfoil::conformance!(grouped_postgres, group_over_postgres());

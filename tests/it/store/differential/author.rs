@@ -9,10 +9,10 @@ use counterfoil::ledger::{
 use counterfoil::payload::DigestKey;
 use counterfoil::store::conformance::sample::{self, HOSTILE, Sample};
 use counterfoil::store::{
-    Admission, Aggregate, CANCEL, Change, Contact, DEADLINE, Document, DroppedContact, Evidence, InQueue,
-    Model, OrderingKey, OutboxEvent, Published, PublishedValue, Question, QuestionKind, Queue, Resolution,
-    Retired, RetiredRun, Run, RunState, Schedule, ScheduleState, SharedEffect, Signal, Step, StepKind, Store,
-    Verdict, WaitsOn, WorkerChange,
+    Admission, Aggregate, CANCEL, Change, Contact, DEADLINE, Document, DroppedContact, Evidence,
+    ExpiredSignal, InQueue, Model, OrderingKey, OutboxEvent, Published, PublishedValue, Question,
+    QuestionKind, Queue, Resolution, Retired, RetiredRun, Run, RunState, Schedule, ScheduleState,
+    SharedEffect, Signal, Step, StepKind, Store, Verdict, WaitsOn, WorkerChange,
 };
 use counterfoil::{Fence, Payload, QuestionId, Tenant, Timestamp};
 use serde_json::json;
@@ -57,6 +57,7 @@ pub(super) fn writes(change: &Change) -> Vec<&'static str> {
         forgotten,
         retired,
         retired_runs,
+        expired_signals,
         payloads,
         tenant_key,
         run,
@@ -93,6 +94,7 @@ pub(super) fn writes(change: &Change) -> Vec<&'static str> {
         ("forgotten event", !forgotten.is_empty()),
         ("retired record", !retired.is_empty()),
         ("retired run", !retired_runs.is_empty()),
+        ("expired signal", !expired_signals.is_empty()),
         ("payload", !payloads.is_empty()),
         ("tenant key", tenant_key.is_some()),
         ("run", run.is_some()),
@@ -115,7 +117,7 @@ pub(super) fn writes(change: &Change) -> Vec<&'static str> {
 }
 
 /// The names of all writes.
-pub(super) const WRITES: [&str; 32] = [
+pub(super) const WRITES: [&str; 33] = [
     "enrol",
     "attach",
     "renew",
@@ -134,6 +136,7 @@ pub(super) const WRITES: [&str; 32] = [
     "forgotten event",
     "retired record",
     "retired run",
+    "expired signal",
     "payload",
     "tenant key",
     "run",
@@ -327,6 +330,10 @@ impl Author {
             29 => (Kind::TenantKey, Change { tenant_key: Some(self.tenant_key(&worker)), ..change }),
             30..=31 => (Kind::Signal, Change { signal: Some(Box::new(self.signal(&worker))), ..change }),
             32..=33 => (Kind::Receive, Change { received: Some(Box::new(self.received(&worker))), ..change }),
+            40..=41 if self.one_in(3) => {
+                let expired_signals = self.expired_signals();
+                (Kind::Expire, Change { expired_signals, beside: self.one_in(2), ..change })
+            }
             40..=41 => {
                 let retired_runs = self.retired_runs(&worker);
                 (Kind::Expire, Change { retired_runs, beside: self.one_in(2), ..change })
@@ -484,6 +491,17 @@ impl Author {
             }
         }
         retired
+    }
+
+    /// Some signals lose their content, also such as their runs have not received.
+    fn expired_signals(&mut self) -> Vec<ExpiredSignal> {
+        let key = DigestKey::new([3; 32]);
+        let mut expired = Vec::new();
+        for _ in 0..self.below(4).min(self.signals.len()) {
+            let known = self.below(self.signals.len());
+            expired.push(ExpiredSignal::of(self.signals[known].clone(), &key));
+        }
+        expired
     }
 
     fn outcome(&mut self) -> Outcome {

@@ -10,7 +10,7 @@ use sqlx::postgres::PgConnection;
 use super::{Schema, number, sources};
 
 /// Tables that are not about any tenant. In a queue tenants take turns.
-const OF_NO_TENANT: [&str; 4] = ["worker", "fence", "migration", "queue"];
+pub(super) const OF_NO_TENANT: [&str; 4] = ["worker", "fence", "migration", "queue"];
 
 async fn rows(connection: &mut PgConnection, sql: &'static str) -> Vec<(String, String)> {
     let rows = sqlx::query(sql).fetch_all(connection).await.unwrap();

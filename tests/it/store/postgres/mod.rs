@@ -2,6 +2,7 @@
 
 mod again;
 mod catalogue;
+pub(crate) mod distributed;
 mod facts;
 mod lost;
 mod open;

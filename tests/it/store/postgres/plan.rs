@@ -13,7 +13,7 @@ use crate::store::source::{constants, literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 67] = [
+const HOT: [(&str, &[&str]); 69] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -64,6 +64,16 @@ const HOT: [(&str, &[&str]); 67] = [
         &["run_pkey on run", "escalation_run on escalation e", "record_run on record c"],
     ),
     ("DELETE FROM step WHERE (", &["step_pkey on step", "(tenant = $1) AND (run = $2)"]),
+    (
+        "FROM signal WHERE received AND substr",
+        &[
+            "signal_over on signal",
+            "(at >= $2) AND (at <= $3)",
+            "run_pkey on run",
+            "escalation_run on escalation e",
+        ],
+    ),
+    ("UPDATE signal SET body", &["signal_pkey on signal", "(tenant = $1) AND (run = $2)"]),
     ("DELETE FROM signal WHERE (", &["signal_pkey on signal", "(tenant = $1) AND (run = $2)"]),
     ("DELETE FROM use WHERE (", &["use_pkey on use", "(tenant = $1) AND (run = $2)"]),
     ("DELETE FROM escalation WHERE (", &["escalation_settled on escalation", "(tenant = $1) AND (run = $2)"]),
@@ -99,7 +109,7 @@ const HOT: [(&str, &[&str]); 67] = [
         &["signal_pending on signal", "(tenant = (asked.tenant)) AND (run = asked.run)"],
     ),
     ("SELECT place FROM signal", &["Index Only Scan Backward using signal_pending", "(run = $2)"]),
-    ("received FROM signal", &["signal_pkey on signal", "AND (id = $4)"]),
+    ("received FROM signal WHERE tenant", &["signal_pkey on signal", "AND (id = $4)"]),
     ("FROM run WHERE wake_at <= $1", &["run_due on run", "wake_at <= $1"]),
     (
         "FROM run WHERE deadline <= $1",

@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::store::source::{literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 79] = [
+const HOT: [(&str, &str); 82] = [
     ("FROM record WHERE tenant = $1 AND key = $2", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE tenant = $1 AND id = $2", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -124,6 +124,9 @@ const HOT: [(&str, &str); 79] = [
         "SELECT tenant, run, turn, kind, name, id FROM step WHERE tenant = $1",
         "step USING PRIMARY KEY (tenant=? AND run=?)",
     ),
+    ("FROM signal INDEXED BY signal_over", "signal USING INDEX signal_over (at>? AND at<?)"),
+    ("FROM signal INDEXED BY signal_over", "run USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("UPDATE signal SET body", "signal USING PRIMARY KEY (tenant=? AND run=? AND name=? AND id=?)"),
     ("DELETE FROM signal WHERE (", "signal USING PRIMARY KEY (tenant=? AND run=?)"),
     ("DELETE FROM escalation WHERE (", "escalation USING INDEX escalation_settled (tenant=? AND run=?)"),
     (

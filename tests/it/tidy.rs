@@ -4,6 +4,7 @@ mod circles;
 mod codes;
 mod pages;
 mod paths;
+mod requirements;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -61,6 +61,8 @@ migrations! {
     16 "run_state" in "0016_run_state.sql", from 9;
     // No engine reads the views.
     17 "views" in "0017_views.sql", from 9;
+    // An older engine gives no labels, and leaves those of the runs that it retires.
+    18 "run_label" in "0018_run_label.sql", from 9;
 }
 
 /// The schema version of this build.

@@ -40,6 +40,9 @@ pub(super) async fn hear(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
 async fn look(core: &Arc<Core>, engine: Option<Arc<dyn Due>>) -> Result<(), StoreError> {
     core.has_clients.store(true, Ordering::Release); // before the look: a run that parks meanwhile looks by itself
     core.agenda.note(core.now());
+    if core.publishing.is_able() {
+        core.group.events().notify_one(); // an operator may have released an event that was set aside
+    }
     match engine {
         Some(engine) => engine.look(true, true).await,
         None => Ok(()),

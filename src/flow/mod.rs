@@ -44,6 +44,7 @@ mod inbox;
 mod inner;
 mod keyed;
 mod label;
+mod labelled;
 mod live;
 mod named_call;
 mod oversized;
@@ -108,6 +109,8 @@ pub use recordable::Recordable;
 pub use schedule::{Overlap, ScheduleHandle, ScheduleStatus, SetSchedule, Tick};
 pub use select::Elapsed;
 pub use signal::{NamesSignal, SendSignal, Sent, SignalName, SignalWait};
+#[cfg(any(feature = "api", feature = "cli"))]
+pub(crate) use start::MAX_LABEL;
 pub use start::StartRun;
 pub use status::{QueuePlace, RunState, RunStatus};
 pub use tenant::TenantClient;

@@ -68,7 +68,7 @@ impl TenantClient {
     }
 
     /// The same of another tenant.
-    #[cfg(feature = "api")]
+    #[cfg(any(feature = "api", feature = "cli"))]
     pub(crate) fn of_tenant(&self, tenant: Tenant) -> Self {
         Self { inner: self.inner.clone(), tenant }
     }

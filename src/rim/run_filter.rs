@@ -5,7 +5,8 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::clock::Timestamp;
-use crate::flow::{RunFilter, RunStateName};
+use crate::flow::{MAX_LABEL, RunFilter, RunStateName};
+use crate::id::{Name, checked};
 
 /// The runs to be listed.
 #[derive(Deserialize)]
@@ -22,6 +23,10 @@ pub(super) struct RunConditions {
     /// Only runs whose start key begins so, in the order of their keys
     #[cfg_attr(feature = "cli", arg(long))]
     key: Option<String>,
+    /// Only runs with this label, such as `customer=c-7`, in the order of their starts
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME=VALUE"))]
+    label: Option<Labelled>,
     /// Only runs that were started at this time (UTC) or later: `2026-11-26T09:30` or a beginning of it
     #[cfg_attr(feature = "cli", arg(long))]
     #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
@@ -49,6 +54,9 @@ impl RunConditions {
         if let Some(beginning) = &self.key {
             filter = filter.key(beginning);
         }
+        if let Some(Labelled(name, value)) = &self.label {
+            filter = filter.label(name, value);
+        }
         if let Some(Start(at)) = self.since {
             filter = filter.since(at);
         }
@@ -56,6 +64,32 @@ impl RunConditions {
             filter = filter.before(at);
         }
         if self.newest_first { filter.newest_first() } else { filter }
+    }
+}
+
+/// A label as operators write it: its name, `=` and its value.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Labelled(pub(super) String, pub(super) String);
+
+impl TryFrom<String> for Labelled {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for Labelled {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let short: String = text.chars().take(40).collect();
+        let form = || format!("{short:?} is no label: customer=c-7, a name and a value");
+        let (name, value) = text.split_once('=').ok_or_else(form)?;
+        checked("label", name, Name::MAX_BYTES).map_err(|error| error.to_string())?;
+        checked("label", value, MAX_LABEL).map_err(|error| error.to_string())?;
+        Ok(Self(name.to_owned(), value.to_owned()))
     }
 }
 

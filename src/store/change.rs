@@ -4,6 +4,7 @@ use super::Aggregate;
 use super::contact::{Contact, DroppedContact};
 use super::document::Document;
 use super::escalation::{Question, QuestionKind};
+use super::label::RunLabel;
 use super::outbox::{OutboxEvent, Published};
 use super::published::PublishedValue;
 use super::run::{Run, RunState};
@@ -84,6 +85,8 @@ changes! {
         tenant_key: Option<(Tenant, DigestKey)> => Key((Tenant, DigestKey)),
         /// The new state of a run, by the same rule as `record`.
         run: Option<Box<Run>> => Run(Run),
+        /// The labels of a run that is started by this change.
+        labels: Vec<RunLabel> => Label(RunLabel),
         /// The new state of a record: revision 1 for a new one, otherwise one more than the stored revision.
         record: Option<Box<Record>> => Record(Record),
         /// The scheduled look at a record, by the same rule as `record`; a look without a due instant is deleted.

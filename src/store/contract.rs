@@ -8,8 +8,8 @@ use super::reads::reads;
 use super::{
     Aggregate, Change, ClusterStatus, Contact, Defect, Document, Due, Evidence, History, OutboxEvent,
     Published, PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, RetentionLoad, Run,
-    RunCursor, RunFilter, RunPage, Schedule, SharedEffect, Signal, StoreError, StoreLoad, Turns, Verdict,
-    Worker,
+    RunCursor, RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal, StoreError, StoreLoad, Turns,
+    Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};

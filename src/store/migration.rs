@@ -65,6 +65,8 @@ migrations! {
     18 "signal_over" in "0018_signal_over.sql", from 9;
     // The runs of an older engine have traces of their own.
     19 "trace" in "0019_trace.sql", from 9;
+    // An older engine gives no labels, and leaves those of the runs that it retires.
+    20 "run_label" in "0020_run_label.sql", from 9;
 }
 
 /// The schema version of this build.

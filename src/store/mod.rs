@@ -23,6 +23,7 @@ mod evidence;
 mod group;
 mod history;
 mod inbox;
+mod label;
 mod late;
 mod load;
 mod look;
@@ -103,6 +104,7 @@ unstable_core! {
     pub use evidence::Evidence;
     pub use group::{Group, Ticket};
     pub use history::{History, PastCall, PastUse};
+    pub use label::RunLabel;
     pub use load::{Connections, RetainedKind, RetentionLoad, StoreLoad};
     pub use model::Model;
     pub use outbox::{Due, OutboxEvent, Published};

@@ -81,6 +81,8 @@ macro_rules! reads {
 
             /// The runs of a tenant, from `after` on.
             run_list(tenant: &'a Tenant, after: RunId, limit: u32) -> Vec<Run>;
+            /// The labels of a run, by their names.
+            run_labels(tenant: &'a Tenant, id: RunId) -> Vec<RunLabel>;
             /// A page of the runs that a filter takes, from behind a cursor on, in the order of the filter.
             run_page(tenant: &'a Tenant, filter: &'a RunFilter, after: Option<&'a RunCursor>, limit: u32) -> RunPage<Run>;
 

@@ -110,7 +110,7 @@ fn malformed(what: &'static str, text: &str, form: &'static str) -> IdError {
 /// The runs of a tenant that a list has, and their order: all runs, the first to be started first, unless it says otherwise.
 ///
 /// Each condition alone or with a state is served by an index. A list by the beginning of a start key is in the order of the
-/// keys; further conditions are then checked run by run, a few hundred for each page.
+/// keys; further conditions are then checked run by run, a few hundred for each page. So they are in a list by a label.
 ///
 /// ```
 /// use counterfoil::flow::{RunFilter, RunStateName};
@@ -124,6 +124,7 @@ pub struct RunFilter {
     pub(crate) state: Option<RunStateName>,
     pub(crate) workflow: Option<String>,
     pub(crate) key: Option<String>,
+    pub(crate) label: Option<(String, String)>,
     pub(crate) since: Option<Timestamp>,
     pub(crate) before: Option<Timestamp>,
     pub(crate) newest_first: bool,
@@ -143,6 +144,17 @@ impl RunFilter {
     /// Only runs of this workflow.
     pub fn workflow(self, name: impl Into<String>) -> Self {
         Self { workflow: Some(name.into()), ..self }
+    }
+
+    /// Only runs that have this [label](crate::flow::StartRun::label). With it a list is in the order of the starts, also by the
+    /// beginning of a key.
+    pub fn label(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { label: Some((name.into(), value.into())), ..self }
+    }
+
+    /// True if the list is in the order of the start keys.
+    pub(super) const fn is_by_key(&self) -> bool {
+        self.key.is_some() && self.label.is_none()
     }
 
     /// Only runs whose start key begins so, in the order of their keys.
@@ -168,10 +180,10 @@ impl RunFilter {
     /// The order of two places in the list.
     pub(super) fn order(&self, one: &RunCursor, other: &RunCursor) -> Ordering {
         let order = (&one.by, one.id).cmp(&(&other.by, other.id));
-        if self.newest_first && self.key.is_none() { order.reverse() } else { order }
+        if self.newest_first && !self.is_by_key() { order.reverse() } else { order }
     }
 
-    /// True if the list has this run.
+    /// True if the list has this run, if the run has the label.
     pub(super) fn takes(&self, run: &Run) -> bool {
         self.state.is_none_or(|state| RunStateName::from(&run.state) == state)
             && self.workflow.as_ref().is_none_or(|workflow| run.workflow.as_str() == workflow)
@@ -208,9 +220,10 @@ pub(super) enum Order {
 impl RunCursor {
     /// The place of a run in the list with this filter.
     pub(crate) fn of(filter: &RunFilter, id: RunId, start: Timestamp, key: Option<&str>) -> Self {
-        let by = match filter.key {
-            Some(_) => Order::Key(key.unwrap_or_default().to_owned()),
-            None => Order::Start(start),
+        let by = if filter.is_by_key() {
+            Order::Key(key.unwrap_or_default().to_owned())
+        } else {
+            Order::Start(start)
         };
         Self { id, by }
     }
@@ -222,8 +235,8 @@ impl RunCursor {
 
     /// Refuses a cursor of a list in another order.
     pub(crate) fn fits(&self, filter: &RunFilter) -> Result<(), IdError> {
-        match (&self.by, &filter.key) {
-            (Order::Start(_), None) | (Order::Key(_), Some(_)) => Ok(()),
+        match (&self.by, filter.is_by_key()) {
+            (Order::Start(_), false) | (Order::Key(_), true) => Ok(()),
             _ => Err(malformed("cursor of this list", &self.to_string(), "that of its page before")),
         }
     }

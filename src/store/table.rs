@@ -2,7 +2,7 @@
 
 use super::cell::Declared as _;
 use super::{
-    Aggregate, Contact, Document, Evidence, OutboxEvent, PublishedValue, Question, Run, Schedule,
+    Aggregate, Contact, Document, Evidence, OutboxEvent, PublishedValue, Question, Run, RunLabel, Schedule,
     SharedEffect, Signal, Step, Worker,
 };
 use crate::ledger::{Look, Record};
@@ -63,7 +63,7 @@ pub(in crate::store) enum Kind {
 }
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) static TABLES: [&Table; 21] = [
+pub(in crate::store) static TABLES: [&Table; 22] = [
     Worker::TABLE,
     &Table { name: "tenant", key: &["tenant"], columns: &[text("tenant"), bytes("digest_key")], ..OWN },
     &Table {
@@ -77,6 +77,7 @@ pub(in crate::store) static TABLES: [&Table; 21] = [
     Contact::TABLE,
     Evidence::TABLE,
     Run::TABLE,
+    RunLabel::TABLE,
     &Table {
         name: "queue",
         key: &["name"],

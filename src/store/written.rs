@@ -77,6 +77,7 @@ impl<'c> Written<'c> {
             Self::Contact(row) => Some(&row.tenant),
             Self::DroppedContact(row) => Some(&row.tenant),
             Self::Run(row) => Some(&row.tenant),
+            Self::Label(row) => Some(&row.tenant),
             Self::Step(row) => Some(&row.tenant),
             Self::SharedEffect(row) => Some(&row.tenant),
             Self::Question(row) => Some(&row.tenant),

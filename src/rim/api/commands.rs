@@ -1,6 +1,8 @@
 //! Commands to runs. The `Idempotency-Key` is the command's own key in the ledger, so a repeated request finds the first command,
 //! whichever process took it and wherever that process died.
 
+use std::collections::BTreeMap;
+
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use http::{HeaderMap, StatusCode};
@@ -11,7 +13,9 @@ use super::page::At;
 use super::problem::Failed;
 use super::runs::OfRun;
 use super::write::{Bare, Write, reasoned};
-use crate::flow::{RunStatus, Sent, TenantClient};
+use crate::exec::ErasureReport;
+use crate::flow::{MAX_LABEL, RunStatus, Sent, TenantClient};
+use crate::id::{Name, checked};
 
 /// A run to be started. Its key is the `Idempotency-Key`.
 #[derive(Deserialize)]
@@ -22,6 +26,21 @@ pub(super) struct Start {
     workflow: String,
     #[serde(default)]
     input: Value,
+    /// The labels of the run: values by their names
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// The label of the runs that are erased.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(super) struct Erasure {
+    reason: String,
+    /// The name of the label
+    name: String,
+    /// The value of the label
+    value: String,
 }
 
 /// A signal to be sent. Its id is the `Idempotency-Key`.
@@ -35,7 +54,7 @@ pub(super) struct Signal {
     body: Value,
 }
 
-reasoned!(Start, Signal);
+reasoned!(Start, Signal, Erasure);
 
 /// The answer to a command, marked as the HTTP layer marks one that is given again.
 fn told(sent: Sent) -> Response {
@@ -52,11 +71,15 @@ pub(super) async fn start(
     headers: HeaderMap,
     write: Write<Start>,
 ) -> Result<(StatusCode, Json<RunStatus>), Failed> {
-    let Start { workflow, input, .. } = &write.body;
-    let start = client.run_named(workflow, input.clone()).key(&write.key);
+    let Start { workflow, input, labels, .. } = &write.body;
+    let mut start = client.run_named(workflow, input.clone()).key(&write.key);
+    for (name, value) in labels {
+        start = start.label(name, value);
+    }
     // W3C Trace Context: a header that cannot be read is ignored, and begins a new trace.
-    let caller = headers.get("traceparent").and_then(|text| text.to_str().ok()?.parse().ok());
-    let start = if let Some(caller) = caller { start.traceparent(caller) } else { start };
+    if let Some(caller) = headers.get("traceparent").and_then(|text| text.to_str().ok()?.parse().ok()) {
+        start = start.traceparent(caller);
+    }
     let run = start.start().await?;
     write.log("start", run.id());
     Ok((StatusCode::CREATED, Json(run.status().await?)))
@@ -102,4 +125,17 @@ pub(super) async fn fork(
     let forked = run.fork(&write.by, write.reason()).key(&write.key).await?;
     write.log("fork", forked.id());
     Ok((StatusCode::CREATED, Json(forked.status().await?)))
+}
+
+/// Erases the runs with a label, and tells what was erased and what was kept. A repeated request erases what has come since.
+pub(super) async fn erase(
+    Extension(client): Extension<TenantClient>,
+    write: Write<Erasure>,
+) -> Result<Json<ErasureReport>, Failed> {
+    let Erasure { name, value, .. } = &write.body;
+    checked("label", name, Name::MAX_BYTES)?;
+    checked("label", value, MAX_LABEL)?;
+    let report = client.erase_labelled(name, value).await?;
+    write.log("erase", name); // its value may name a person
+    Ok(Json(report))
 }

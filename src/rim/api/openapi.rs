@@ -162,6 +162,9 @@ fn told(route: &Route, schemas: &mut Schemas) -> Told {
             write(put::<commands::Signal>, "200", "`sent` is `new` or `before`.")
         }
         ("POST", "/runs/{run}/fork") => write(put::<write::Bare>, "201", "The new run."),
+        ("POST", "/erase") => {
+            write(put::<commands::Erasure>, "200", "The runs and calls that were erased, and what was kept.")
+        }
         ("POST", "/questions/{question}/answer") => write(put::<verdicts::Answer>, "200", "The question."),
         ("POST", "/approvals/{approval}/decision") => write(put::<verdicts::Decision>, "200", "The votes."),
         ("POST", "/outbox/{question}/release" | "/outbox/{question}/skip") => {

@@ -6,7 +6,7 @@ use http::StatusCode;
 use http::header::{HeaderValue, WWW_AUTHENTICATE};
 
 use crate::errors::ErrorCode;
-use crate::exec::ExecError;
+use crate::exec::{EraseError, ExecError};
 use crate::flow::RunError;
 use crate::guard::approval::ApprovalRefused;
 use crate::id::IdError;
@@ -158,4 +158,4 @@ from!(crate::rim::guard_service::GuardError);
 #[cfg(feature = "memory")]
 from!(crate::guard::memory::MemoryError);
 
-from!(RunError, ExecError, StoreError, ApprovalRefused, IdError, KeyError, KeyHeaderError);
+from!(RunError, EraseError, ExecError, StoreError, ApprovalRefused, IdError, KeyError, KeyHeaderError);

@@ -99,6 +99,7 @@ pub(super) static ROUTES: &[Route] = &[
     route!(POST "/runs/{run}/cancel", Operate, Tenant, commands::cancel),
     route!(POST "/runs/{run}/retry", Operate, Tenant, commands::retry),
     route!(POST "/runs/{run}/fork", Operate, Tenant, commands::fork),
+    route!(POST "/erase", Admin, Tenant, commands::erase),
     route!(POST "/questions/{question}/answer", Decide, Tenant, verdicts::answer),
     route!(POST "/approvals/{approval}/decision", Decide, Tenant, verdicts::decide),
     route!(POST "/outbox/{question}/release", Decide, Tenant, outbox::release),

@@ -1,7 +1,9 @@
 //! Runs: listed by filters, shown, and their history.
 
+use std::collections::BTreeMap;
+
 use axum::{Extension, Json};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::page::{Asked, At, Page, Paged, Window};
@@ -21,6 +23,14 @@ impl OfRun {
     }
 }
 
+/// A run with its labels.
+#[derive(Serialize)]
+pub(super) struct Labelled {
+    #[serde(flatten)]
+    run: RunStatus,
+    labels: BTreeMap<String, String>,
+}
+
 /// A page of the runs. A page of a list by start keys and another condition may be short and have a next page.
 pub(super) async fn list(
     Extension(client): Extension<TenantClient>,
@@ -36,8 +46,9 @@ pub(super) async fn list(
 pub(super) async fn show(
     Extension(client): Extension<TenantClient>,
     At(run): At<OfRun>,
-) -> Result<Json<RunStatus>, Failed> {
-    Ok(Json(run.handle(&client)?.status().await?))
+) -> Result<Json<Labelled>, Failed> {
+    let run = run.handle(&client)?;
+    Ok(Json(Labelled { run: run.status().await?, labels: run.labels().await? }))
 }
 
 /// A page of a run's turns, with their checkpoints and calls.

@@ -9,6 +9,7 @@ use super::ledger::{Author, Done, Ledger};
 use super::shown;
 use crate::flow::{RunHandle, Sent};
 use crate::id::RunId;
+use crate::rim::run_filter::Labelled;
 
 /// The run to be started.
 #[derive(Args)]
@@ -23,6 +24,9 @@ pub(super) struct Start {
     /// The business key: a second start under it finds the first run
     #[arg(long)]
     key: Option<String>,
+    /// A label of the run, by which it is listed and erased; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    label: Vec<Labelled>,
 }
 
 /// The signal to be sent.
@@ -61,6 +65,9 @@ pub(super) fn start(options: &Start) -> ExitCode {
         let mut run = client.run_named(&options.workflow, options.input.clone());
         if let Some(key) = &options.key {
             run = run.key(key);
+        }
+        for Labelled(name, value) in &options.label {
+            run = run.label(name, value);
         }
         show(&options.ledger, &run.start().await?).await
     })

@@ -85,9 +85,11 @@ async fn answer(
     request: Request<Incoming>,
     within: Duration,
 ) -> Result<Response, Infallible> {
-    let timed = |body: Incoming| match body.is_end_stream() {
-        true => Body::empty(),
-        false => Body::new(Timed { body, late: SystemClock.sleep(within) }),
+    let timed = |body: Incoming| {
+        if body.is_end_stream() {
+            return Body::empty();
+        }
+        Body::new(Timed { body, late: SystemClock.sleep(within) })
     };
     app.call(request.map(timed)).await
 }

@@ -113,11 +113,14 @@ async fn watch(options: &Options, client: &TenantClient) -> Done {
 pub(super) fn show(options: &One) -> ExitCode {
     options.ledger.run(async |client| {
         let run = client.handle(options.run);
-        let (status, turns) = (run.status().await?, turns(&run).await?);
+        let (status, labels, turns) = (run.status().await?, run.labels().await?, turns(&run).await?);
         if options.ledger.json {
-            return Ok(shown::json(&json!({ "run": status, "turns": turns }))?);
+            return Ok(shown::json(&json!({ "run": status, "labels": labels, "turns": turns }))?);
         }
         shown::text(&status.to_string())?;
+        for (name, value) in labels {
+            shown::text(&format!("  label {name}={value}"))?;
+        }
         for turn in &turns {
             tell(turn)?;
         }

@@ -76,7 +76,7 @@ fn all(sample: &Sample) -> Vec<Change> {
         Change { payloads: vec![(sample.tenant.clone(), large)], ..sample.change().record(record) },
         sample.change().record(committed),
         Change { evidence: Some(Box::new(evidence)), contacts, ..sample.change() },
-        sample.change().run(run).step(step),
+        Change { labels: vec![sample.label(&run, "customer", "c-7")], ..sample.change().run(run).step(step) },
         Change { signal: Some(Box::new(signal)), used: Some(Box::new(used)), ..sample.change() },
         sample.change().run(ended),
         sample.change().escalation(question.clone()),

@@ -118,7 +118,7 @@ macro_rules! conformance_cases {
                 a_change_needs_its_row, a_change_stays_with_its_tenant, a_fenced_worker_changes_none;
             run: comes_back_as_it_was_written, hostile_text_is_text, a_key_is_taken_once,
                 a_key_belongs_to_its_tenant_and_workflow, without_a_key_there_is_no_clash,
-                belongs_to_its_tenant, is_listed_from_a_place_on, is_listed_by_every_filter,
+                belongs_to_its_tenant, is_listed_from_a_place_on, is_listed_by_every_filter, is_listed_by_its_labels,
                 a_rare_one_is_found_among_many_keys, orphans_are_active_and_nobodys;
             schedule: comes_back_as_it_was_written, a_tick_begins_one_run, is_due_at_its_time;
             signal: is_pending_until_it_is_received, hostile_text_is_text, are_listed_in_their_order,

@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
 use crate::payload::Stored;
 use crate::store::{
-    InQueue, Refusal, Run, RunCursor, RunFilter, RunState, RunStateName, Store, Verdict, WaitsOn,
+    Change, InQueue, Refusal, Run, RunCursor, RunFilter, RunState, RunStateName, Store, Verdict, WaitsOn,
 };
 
 fn states() -> Vec<RunState> {
@@ -148,13 +148,60 @@ pub async fn is_listed_by_every_filter(store: &dyn Store) {
                 for (since, before) in [(None, None), (Some(Timestamp(1010)), Some(Timestamp(1030)))] {
                     for newest_first in [false, true] {
                         let (workflow, key) = (workflow.map(str::to_owned), key.map(str::to_owned));
-                        let filter = RunFilter { state, workflow, key, since, before, newest_first };
+                        let filter =
+                            RunFilter { state, workflow, key, label: None, since, before, newest_first };
                         assert_pages(store, &sample.tenant, &filter, &runs).await;
                     }
                 }
             }
         }
     }
+}
+
+/// A run is listed by its label, alone and with other conditions, in the order of the starts. A label of another tenant or with
+/// another value lists nothing, and a run without labels has none.
+pub async fn is_listed_by_its_labels(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let other = sample.for_tenant("globex");
+    let runs: Vec<_> = (0..56).map(|n| any_run(&sample, n)).collect();
+    let mut changes: Vec<_> = runs.iter().map(|run| sample.change().run(run.clone())).collect();
+    let (with, without) = runs.split_at(40);
+    for (change, run) in changes.iter_mut().zip(with) {
+        change.labels = vec![sample.label(run, "customer", "c-7"), sample.label(run, "case", HOSTILE[0])];
+    }
+    let theirs = any_run(&other, 1);
+    let labels = vec![sample.label(&theirs, "customer", "c-7")];
+    changes.push(Change { labels, ..sample.change().run(theirs) });
+    admit(store, &changes).await;
+    let states = RunStateName::ALL.map(Some).into_iter().chain([None]);
+    for state in states {
+        for workflow in [None, Some("ship")] {
+            for key in [None, Some("a/")] {
+                for (since, before) in [(None, None), (Some(Timestamp(1010)), Some(Timestamp(1020)))] {
+                    for newest_first in [false, true] {
+                        let (workflow, key) = (workflow.map(str::to_owned), key.map(str::to_owned));
+                        let label = Some(("customer".to_owned(), "c-7".to_owned()));
+                        let filter = RunFilter { state, workflow, key, label, since, before, newest_first };
+                        assert_pages(store, &sample.tenant, &filter, with).await;
+                    }
+                }
+            }
+        }
+    }
+    let of = |name: &str, value: &str| RunFilter::new().label(name, value);
+    assert_pages(store, &sample.tenant, &of("case", HOSTILE[0]), with).await;
+    assert_pages(store, &other.tenant, &of("case", HOSTILE[0]), &[]).await;
+    for nothing in [of("customer", "c-"), of("c-7", "customer"), of("", "")] {
+        assert_pages(store, &sample.tenant, &nothing, &[]).await;
+    }
+    let mut labels = store.run_labels(&sample.tenant, with[0].id).await.unwrap();
+    labels.sort_by(|one, next| one.name.cmp(&next.name));
+    assert_eq!(
+        labels,
+        [sample.label(&with[0], "case", HOSTILE[0]), sample.label(&with[0], "customer", "c-7")]
+    );
+    assert_eq!(store.run_labels(&other.tenant, with[0].id).await.unwrap(), []);
+    assert_eq!(store.run_labels(&sample.tenant, without[0].id).await.unwrap(), []);
 }
 
 /// A run in one of all states, of one of three workflows; every fourth has no key, and several were started at one instant.
@@ -182,7 +229,7 @@ fn any_run(sample: &Sample, n: u8) -> Run {
 
 async fn assert_pages(store: &dyn Store, tenant: &Tenant, filter: &RunFilter, all: &[Run]) {
     let mut expected: Vec<_> = all.iter().filter(|run| filter.takes(run)).collect();
-    match (&filter.key, filter.newest_first) {
+    match (filter.key.as_ref().filter(|_| filter.label.is_none()), filter.newest_first) {
         (Some(_), _) => expected.sort_by_key(|run| (run.key.clone(), run.id)),
         (None, false) => expected.sort_by_key(|run| (run.created_at, run.id)),
         (None, true) => expected.sort_by_key(|run| std::cmp::Reverse((run.created_at, run.id))),

@@ -95,7 +95,8 @@ pub async fn a_tombstone_keeps_its_start_key(store: &dyn Store) {
     let question = crate::store::Question { run: Some(run.id), ..sample.escalation("again?") };
     let used = Change { used: Some(Box::new(sample.used(&record, &run))), ..sample.change() };
     let told = Change { signal: Some(Box::new(sample.signal(&run, "paid", "1"))), ..sample.change() };
-    admit(store, &[sample.change().run(run.clone()).step(sample.step(&run, "1"))]).await;
+    let labels = vec![sample.label(&run, "customer", "c-7")];
+    admit(store, &[Change { labels, ..sample.change().run(run.clone()).step(sample.step(&run, "1")) }]).await;
     let changes =
         [sample.change().record(record.clone()), used, told, sample.change().escalation(question.clone())];
     admit(store, &changes).await;
@@ -111,6 +112,7 @@ pub async fn a_tombstone_keeps_its_start_key(store: &dyn Store) {
     assert_eq!(left.input_hash, last.input_hash.keyed(&DigestKey::new(DIGEST_KEY)));
     let history = store.run_history(&run.tenant, run.id, Turns::between(0, u32::MAX)).await.unwrap();
     assert_eq!((history.steps.len(), history.uses.len()), (0, 0));
+    assert_eq!(store.run_labels(&run.tenant, run.id).await.unwrap(), []);
     assert_eq!(store.signal_find(&run.tenant, run.id, "paid", "1").await.unwrap(), None);
     assert_eq!(store.record_uses(&run.tenant, record.id).await.unwrap(), []);
     assert_eq!(store.escalation_find(&run.tenant, question.id).await.unwrap(), None);

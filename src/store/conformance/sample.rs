@@ -14,8 +14,8 @@ use crate::ledger::{
 use crate::payload::{Payload, Stored};
 use crate::store::{
     Answer, Change, Contact, ContactResult, Document, Evidence, PublishedValue, Question, QuestionKind,
-    Resolution, Run, RunState, Schedule, ScheduleState, SharedEffect, Signal, Step, StepKind, Store, WaitsOn,
-    WorkerChange,
+    Resolution, Run, RunLabel, RunState, Schedule, ScheduleState, SharedEffect, Signal, Step, StepKind,
+    Store, WaitsOn, WorkerChange,
 };
 
 /// Text that has broken programs before.
@@ -271,6 +271,17 @@ impl Sample {
             revision: 1,
             value: payload(&json!({ "done": 1 })),
             at: Timestamp(2_700),
+        }
+    }
+
+    /// A label of a run.
+    pub fn label(&self, run: &Run, name: &str, value: &str) -> RunLabel {
+        RunLabel {
+            tenant: run.tenant.clone(),
+            run: run.id,
+            name: name.into(),
+            value: value.into(),
+            started_at: run.created_at,
         }
     }
 

@@ -17,6 +17,7 @@ pub struct Names {
     workers: BTreeSet<String>,
     signals: BTreeSet<(RunId, String, String)>,
     runs: BTreeSet<RunId>,
+    labels: BTreeSet<(String, String)>,
     workflows: BTreeSet<String>,
     starts: BTreeSet<(String, String)>,
     records: BTreeSet<RecordId>,
@@ -81,6 +82,10 @@ impl Names {
                 self.records.insert(row.record);
                 self.instants.extend(row.due_at);
             }
+            Written::Label(row) => {
+                self.runs.insert(row.run);
+                self.labels.insert((row.name.clone(), row.value.clone()));
+            }
             Written::Step(row) => drop(self.runs.insert(row.run)),
             Written::SharedEffect(row) => {
                 self.records.insert(row.record);
@@ -110,7 +115,18 @@ fn filters(names: &Names) -> Vec<RunFilter> {
     let of_workflows = names.workflows.iter().map(|workflow| RunFilter::new().workflow(workflow));
     let beginning =
         |(_, key): &(String, String)| RunFilter::new().key(key.chars().take(2).collect::<String>());
-    [all].into_iter().chain(of_states).chain(of_workflows).chain(names.starts.iter().map(beginning)).collect()
+    let labelled = names.labels.iter().flat_map(|(name, value)| {
+        let of_label = RunFilter::new().label(name, value);
+        let ended = of_label.clone().newest_first().state(RunStateName::Succeeded);
+        [of_label.clone(), of_label.key("1"), ended]
+    });
+    [all]
+        .into_iter()
+        .chain(labelled)
+        .chain(of_states)
+        .chain(of_workflows)
+        .chain(names.starts.iter().map(beginning))
+        .collect()
 }
 
 /// The answers of a store, as text, by question.
@@ -234,6 +250,7 @@ impl State {
                 format!("{tenant}: pending of {id}"),
                 &store.signal_pending(&[(tenant.clone(), *id)]).await,
             );
+            self.note(format!("{tenant}: labels of {id}"), &store.run_labels(tenant, *id).await);
             self.note(format!("{tenant}: questions about {id}"), &store.escalation_about(tenant, *id).await);
             let children = store.run_children(tenant, *id, RunId(i64::MIN), u32::MAX).await;
             self.note(format!("{tenant}: children of {id}"), &children);

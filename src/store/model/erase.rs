@@ -40,6 +40,7 @@ impl Tables {
         self.escalations.retain(|(of, ..), _| of != tenant);
         self.runs.retain(|_, run| run.tenant != *tenant);
         self.run_keys.retain(|(of, ..), _| of != tenant);
+        self.labels.retain(|(of, ..), _| of != tenant);
         self.steps.retain(|(of, ..), _| of != tenant);
         self.uses.retain(|(of, ..), _| of != tenant);
         self.signals.retain(|(of, ..), _| of != tenant);

@@ -24,8 +24,8 @@ use super::reads::reads;
 use super::{
     Aggregate, Change, ClusterStatus, Contact, Document, Due, Evidence, History, LEDGER_ID, LEDGER_KIND,
     OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, Run, RunCursor,
-    RunFilter, RunPage, Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict,
-    Worker,
+    RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns,
+    Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};

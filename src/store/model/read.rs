@@ -9,8 +9,8 @@ use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::{
     CANCEL, COMMAND, Contact, DEADLINE, Evidence, History, PastCall, PastStep, PastUse, Question,
-    QuestionCount, QuestionKind, QuestionLoad, Run, RunCursor, RunFilter, RunPage, RunState, SharedEffect,
-    Signal, Step, Turns, Worker,
+    QuestionCount, QuestionKind, QuestionLoad, Run, RunCursor, RunFilter, RunLabel, RunPage, RunState,
+    SharedEffect, Signal, Step, Turns, Worker,
 };
 
 impl Tables {
@@ -253,7 +253,10 @@ impl Tables {
         after: Option<&RunCursor>,
         limit: u32,
     ) -> RunPage<Run> {
-        let own = self.runs.values().filter(|run| run.tenant == *tenant && filter.takes(run));
+        let own = self
+            .runs
+            .values()
+            .filter(|run| run.tenant == *tenant && filter.takes(run) && self.has_label(run, filter));
         let mut runs: Vec<_> = own.cloned().map(|run| (RunCursor::at(filter, &run), run)).collect();
         runs.sort_by(|(one, _), (other, _)| filter.order(one, other));
         runs.retain(|(at, _)| after.is_none_or(|after| filter.order(after, at).is_lt()));
@@ -261,6 +264,18 @@ impl Tables {
         runs.truncate(limit as usize);
         let next = runs.last().filter(|_| is_more).map(|(at, _)| at.clone());
         RunPage { runs: runs.into_iter().map(|(_, run)| run).collect(), next }
+    }
+
+    fn has_label(&self, run: &Run, filter: &RunFilter) -> bool {
+        filter.label.as_ref().is_none_or(|(name, value)| {
+            let label = self.labels.get(&(run.tenant.clone(), run.id, name.clone()));
+            label.is_some_and(|label| label.value == *value)
+        })
+    }
+
+    pub(super) fn run_labels(&self, tenant: &Tenant, id: RunId) -> Vec<RunLabel> {
+        let of_run = self.labels.values().filter(|label| label.tenant == *tenant && label.run == id);
+        of_run.cloned().collect()
     }
 
     pub(super) fn escalation_find(&self, tenant: &Tenant, id: QuestionId) -> Option<Question> {

@@ -127,6 +127,7 @@ impl Tables {
         payloads.extend(signals.filter_map(|(_, (signal, _))| signal.body.address()));
         self.uses.retain(|(tenant, id, ..), _| !of_run(tenant, *id));
         self.published.retain(|(tenant, id, _), _| !of_run(tenant, *id));
+        self.labels.retain(|(tenant, id, _), _| !of_run(tenant, *id));
         self.escalations.retain(|_, q| {
             q.record.is_some() || q.answer.is_none() || !q.run.is_some_and(|id| of_run(&q.tenant, id))
         });

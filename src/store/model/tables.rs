@@ -12,7 +12,7 @@ use crate::store::change::Written;
 use crate::store::row::Row as _;
 use crate::store::{
     Aggregate, Change, Contact, Document, Evidence, OutboxEvent, PublishedValue, Question, Refusal, Run,
-    Schedule, SharedEffect, Signal, Step, StepKind, Verdict, Worker, WorkerChange,
+    RunLabel, Schedule, SharedEffect, Signal, Step, StepKind, Verdict, Worker, WorkerChange,
 };
 
 type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
@@ -25,6 +25,7 @@ pub(super) struct Tables {
     pub(super) payloads: BTreeMap<(Tenant, [u8; 32]), (Payload, u32)>,
     pub(super) runs: BTreeMap<RunId, Run>,
     pub(super) run_keys: BTreeMap<(Tenant, Name, String), RunId>,
+    pub(super) labels: BTreeMap<(Tenant, RunId, String), RunLabel>,
     pub(super) steps: BTreeMap<(Tenant, RunId), Steps>,
     pub(super) records: BTreeMap<RecordId, Record>,
     pub(super) record_keys: BTreeMap<(Tenant, OperationKey), RecordId>,
@@ -133,6 +134,7 @@ impl Tables {
             | Written::Key(_)
             | Written::Prune(_)
             | Written::SharedEffect(_)
+            | Written::Label(_)
             | Written::Contact(_)
             | Written::DroppedContact(_)
             | Written::Evidence(_) => Ok(()),
@@ -196,6 +198,7 @@ impl Tables {
             | Written::Key(_)
             | Written::Prune(_)
             | Written::SharedEffect(_)
+            | Written::Label(_)
             | Written::Contact(_)
             | Written::DroppedContact(_)
             | Written::Evidence(_) => return None,
@@ -240,6 +243,10 @@ impl Tables {
             Written::Run(row) => {
                 self.run_keys.extend(run_key(row).map(|key| (key, row.id)));
                 self.runs.insert(row.id, row.clone());
+            }
+            Written::Label(row) => {
+                let place = (row.tenant.clone(), row.run, row.name.clone());
+                self.labels.entry(place).or_insert_with(|| row.clone());
             }
             Written::Record(row) => self.write_record(row.clone()),
             Written::Look(row) if row.due_at.is_none() => {

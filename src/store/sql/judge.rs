@@ -104,6 +104,7 @@ async fn is_there<S: Session>(session: &mut S, row: Written<'_>) -> Result<Optio
         Written::Worker(_)
         | Written::Prune(_)
         | Written::SharedEffect(_)
+        | Written::Label(_)
         | Written::Contact(_)
         | Written::DroppedContact(_)
         | Written::Evidence(_)

@@ -18,8 +18,8 @@ use crate::store::row::{Given, Take as _};
 use crate::store::{
     Aggregate, COMMAND, Change, Contact, Document, Due, Evidence, History, OutboxEvent, PastCall, PastStep,
     PastUse, Published, PublishedValue, Question, QuestionCount, QuestionKind, QuestionLoad, QueueLoad,
-    RetentionLoad, Run, RunCursor, RunFilter, RunPage, Schedule, SharedEffect, Signal, Store, StoreError,
-    StoreFuture, Turns, Verdict, Worker,
+    RetentionLoad, Run, RunCursor, RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal, Store,
+    StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 
 /// The condition of a run that has not ended and is still to be cancelled at its deadline. The first part is that of
@@ -345,6 +345,10 @@ impl<D: Reader> Queries<D> {
     pub(super) async fn schedule_due(&self, until: Timestamp, limit: u32) -> Listed<Schedule> {
         let behind = "WHERE next_at <= $1 ORDER BY next_at, tenant, name LIMIT $2";
         self.sound(behind, &[until.0.into(), limit.into()]).await
+    }
+
+    pub(super) async fn run_labels(&self, tenant: &Tenant, id: RunId) -> Listed<RunLabel> {
+        self.rows("WHERE tenant = $1 AND run = $2 ORDER BY name", &[tenant.into(), id.0.into()]).await
     }
 
     pub(super) async fn published_find(

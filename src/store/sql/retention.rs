@@ -169,6 +169,9 @@ fn details<S: Session>() -> [String; 5] {
     })
 }
 
+/// The labels go as the last: an erasure by label that was broken off finds its runs again.
+const UNLABELLED: &str = "DELETE FROM run_label WHERE tenant = $1 AND run = $2";
+
 /// The last step: a tombstone is left, or the row is deleted.
 const EXPIRED_RUN: &str = "UPDATE run SET outcome = '#' || substr(outcome, 2) WHERE tenant = $1 AND id = $2";
 const FORGOTTEN: &str = "DELETE FROM run WHERE tenant = $1 AND id = $2";
@@ -258,6 +261,7 @@ pub(super) async fn retire_run<S: Session>(session: &mut S, retired: &RetiredRun
         release(session, &at[0], &payloads).await?;
     }
     if is_all {
+        session.finds(UNLABELLED, place).await?;
         session.finds(if retired.is_left { EXPIRED_RUN } else { FORGOTTEN }, place).await?;
     }
     Ok(())
@@ -302,7 +306,7 @@ pub(in crate::store) fn statements<D: Reader>() -> [String; 5] {
 
 /// The writing statements, for the tests that explain and pin them.
 pub(in crate::store) fn writes<S: Session>() -> Vec<String> {
-    let whole = [KEEP, IS_EXPIRING, EXPIRED_RUN, FORGOTTEN, EXPIRE_SIGNAL].map(str::to_owned);
+    let whole = [KEEP, IS_EXPIRING, UNLABELLED, EXPIRED_RUN, FORGOTTEN, EXPIRE_SIGNAL].map(str::to_owned);
     let put_together = [tombstone::<S>(), forget::<S>(), expire::<S>()];
     let belonging = belonging::<S>().into_iter().chain(payload::RELEASE).map(str::to_owned);
     whole.into_iter().chain(put_together).chain(belonging).chain(details::<S>()).collect()

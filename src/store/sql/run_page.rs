@@ -8,6 +8,7 @@ use crate::id::{RunId, Tenant};
 use crate::store::cell::Declared as _;
 use crate::store::row::Given;
 use crate::store::run_filter::Order;
+use crate::store::table::Kind;
 use crate::store::{Run, RunCursor, RunFilter, RunPage, RunStateName, StoreError};
 
 /// The number of runs that a page of a list by start keys looks at, if it must look at each run.
@@ -38,6 +39,9 @@ impl<D: Reader> Queries<D> {
         limit: u32,
     ) -> Result<RunPage<Run>, StoreError> {
         let page = Page { tenant, filter, after, limit };
+        if let Some(label) = &filter.label {
+            return self.by_label(page, label).await;
+        }
         match &filter.key {
             Some(beginning) => self.by_key(page, beginning).await,
             None => self.by_start(page).await,
@@ -46,18 +50,7 @@ impl<D: Reader> Queries<D> {
 
     async fn by_start(&self, page: Page<'_>) -> Result<RunPage<Run>, StoreError> {
         let Page { tenant, filter, after, limit } = page;
-        let behind = after.and_then(|after| match after.by {
-            Order::Start(at) => Some((at.0, after.id.0)),
-            Order::Key(_) => None,
-        });
-        let since = filter.since.unwrap_or(Timestamp::MIN).0;
-        let before = filter.before.unwrap_or(Timestamp::MAX).0;
-        // One bound of a range is the cursor or the instant, whichever is nearer: an index takes one of them.
-        let ((at, id), end) = if filter.newest_first {
-            ((before, i64::MIN).min(behind.unwrap_or((i64::MAX, i64::MAX))), since)
-        } else {
-            ((since, i64::MIN).max(behind.unwrap_or((i64::MIN, i64::MIN))), before)
-        };
+        let ((at, id), end) = range(filter, after);
         let mut asked: Vec<Given<'_>> =
             vec![tenant.into(), at.into(), id.into(), end.into(), limit.into(), code(filter).into()];
         asked.extend(filter.workflow.as_deref().map(Given::from));
@@ -72,7 +65,7 @@ impl<D: Reader> Queries<D> {
             Order::Start(_) => None,
         });
         let (key, id) = (beginning, i64::MIN).max(behind.unwrap_or((beginning, i64::MIN)));
-        let end = end(beginning);
+        let end = end_of(beginning);
         let is_narrow = filter.state.is_some() || filter.since.is_some() || filter.before.is_some();
         let looked_at = if is_narrow { LOOKED_AT.max(limit) } else { limit };
         let since = filter.since.unwrap_or(Timestamp::MIN).0;
@@ -89,6 +82,41 @@ impl<D: Reader> Queries<D> {
             asked.push((looked_at - 1).into());
             asked.extend(workflow);
             let last = self.number(&last_looked_at::<D>(filter.workflow.is_some()), &asked).await?;
+            if let Some(id) = last {
+                found.next = self.place(tenant, filter, RunId(id)).await?;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn by_label(
+        &self,
+        page: Page<'_>,
+        (name, value): &(String, String),
+    ) -> Result<RunPage<Run>, StoreError> {
+        let Page { tenant, filter, after, limit } = page;
+        let ((at, id), end) = range(filter, after);
+        let is_narrow = filter.state.is_some() || filter.workflow.is_some() || filter.key.is_some();
+        let looked_at = if is_narrow { LOOKED_AT.max(limit) } else { limit };
+        let asked: Vec<Given<'_>> = vec![
+            tenant.into(),
+            at.into(),
+            id.into(),
+            end.into(),
+            looked_at.into(),
+            name.as_str().into(),
+            value.as_str().into(),
+        ];
+        let (mut page_asked, mut last_asked) = (asked.clone(), asked);
+        let beginning = filter.key.as_deref();
+        let key_end = beginning.map(end_of);
+        page_asked.extend([limit.into(), code(filter).into(), text(filter.workflow.as_deref())]);
+        page_asked.extend([text(beginning), text(key_end.as_deref())]);
+        let sql = labelled::<D>(filter.newest_first);
+        let mut found = self.read_page(page, &sql, &page_asked).await?;
+        if found.next.is_none() && is_narrow {
+            last_asked.push((looked_at - 1).into());
+            let last = self.number(&last_labelled::<D>(filter.newest_first), &last_asked).await?;
             if let Some(id) = last {
                 found.next = self.place(tenant, filter, RunId(id)).await?;
             }
@@ -131,12 +159,32 @@ impl<D: Reader> Queries<D> {
     }
 }
 
+/// The place behind which a page of a list by the start begins, and the other end of the time.
+fn range(filter: &RunFilter, after: Option<&RunCursor>) -> ((i64, i64), i64) {
+    let behind = after.and_then(|after| match after.by {
+        Order::Start(at) => Some((at.0, after.id.0)),
+        Order::Key(_) => None,
+    });
+    let since = filter.since.unwrap_or(Timestamp::MIN).0;
+    let before = filter.before.unwrap_or(Timestamp::MAX).0;
+    // One bound of a range is the cursor or the instant, whichever is nearer: an index takes one of them.
+    if filter.newest_first {
+        ((before, i64::MIN).min(behind.unwrap_or((i64::MAX, i64::MAX))), since)
+    } else {
+        ((since, i64::MIN).max(behind.unwrap_or((i64::MIN, i64::MIN))), before)
+    }
+}
+
+fn text(text: Option<&str>) -> Given<'_> {
+    text.map_or(Given::Null(Kind::Text), Given::from)
+}
+
 fn code(filter: &RunFilter) -> i64 {
     filter.state.map_or(ANY, RunStateName::code)
 }
 
 /// The first text behind all texts that begin so, in the order of bytes.
-fn end(beginning: &str) -> String {
+fn end_of(beginning: &str) -> String {
     let mut chars: Vec<char> = beginning.chars().collect();
     while let Some(last) = chars.pop() {
         let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(last as u32 + 1) };
@@ -234,6 +282,38 @@ fn last_looked_at<D: Reader>(of_workflow: bool) -> String {
     format!("{seen} SELECT id FROM seen ORDER BY at, id LIMIT 1 OFFSET $6")
 }
 
+/// The runs with a label that are looked at, as rows of the start and the id. The arguments are the tenant, the place behind which
+/// the page begins, the other end of the time, the number of runs, and the name and the value of the label.
+fn labels_looked_at<D: Reader>(newest_first: bool) -> String {
+    let index = D::either("INDEXED BY run_label_value ", "");
+    let (behind, until, order) = if newest_first { ("<", ">=", "DESC") } else { (">", "<", "ASC") };
+    format!(
+        "WITH seen (at, id) AS (SELECT started_at, run FROM run_label {index}WHERE tenant = $1 AND name = $6 AND value = $7 \
+         AND (started_at, run) {behind} ($2, $3) AND started_at {until} $4 ORDER BY started_at {order}, run {order} LIMIT $5)"
+    )
+}
+
+/// A query for the runs with a label, by their start. Further arguments are the limit, the code of the state, the workflow, and
+/// both ends of the start keys; each of the last three may be NULL.
+fn labelled<D: Reader>(newest_first: bool) -> String {
+    let seen = labels_looked_at::<D>(newest_first);
+    let order = if newest_first { "DESC" } else { "ASC" };
+    let (open, close) = by_ids::<D>();
+    format!(
+        "WHERE {open}{seen} SELECT r.id FROM seen CROSS JOIN run r WHERE r.tenant = $1 AND r.id = seen.id \
+         AND CAST($9 AS bigint) IN ({STATE}, -1) AND r.workflow = coalesce(CAST($10 AS text), r.workflow) \
+         AND (CAST($11 AS text) IS NULL OR (r.key >= CAST($11 AS text) AND r.key < CAST($12 AS text))) \
+         ORDER BY seen.at {order}, seen.id {order} LIMIT $8{close} ORDER BY created_at {order}, id {order}"
+    )
+}
+
+/// A query for the last run that a page of a list by a label has looked at, if it did not come to the end. A further argument is the
+/// number of runs before it.
+fn last_labelled<D: Reader>(newest_first: bool) -> String {
+    let (seen, order) = (labels_looked_at::<D>(newest_first), if newest_first { "DESC" } else { "ASC" });
+    format!("{seen} SELECT id FROM seen ORDER BY at {order}, id {order} LIMIT 1 OFFSET $8")
+}
+
 /// The places of the first runs of each lane.
 fn first_of_each<D: Reader>(at: &str, of_lane: &str) -> String {
     // SQLite has no LATERAL.
@@ -254,6 +334,9 @@ pub(in crate::store) fn statements<D: Reader>() -> Vec<String> {
     let each = [false, true];
     let started =
         each.into_iter().flat_map(|of_workflow| each.map(|newest| started::<D>(of_workflow, newest)));
-    let pages = started.chain(each.map(keyed::<D>)).map(|behind| Run::TABLE.select(&behind));
-    pages.chain(each.map(last_looked_at::<D>)).collect()
+    let pages = started
+        .chain(each.map(keyed::<D>))
+        .chain(each.map(labelled::<D>))
+        .map(|behind| Run::TABLE.select(&behind));
+    pages.chain(each.map(last_looked_at::<D>)).chain(each.map(last_labelled::<D>)).collect()
 }

@@ -14,6 +14,7 @@ macro_rules! rows {
             $crate::store::Document,
             $crate::store::PublishedValue,
             $crate::store::Run,
+            $crate::store::RunLabel,
             $crate::ledger::Record,
             $crate::ledger::Look,
             $crate::store::Contact,
@@ -83,6 +84,7 @@ pub(in crate::store) fn write<B: Batch>(changes: &[&Change], batch: &mut B) {
     batch.rows(changes.iter().flat_map(|c| c.documents.iter().map(|row| (row, c.fence))));
     batch.rows(changes.iter().filter_map(|c| Some((c.published.as_deref()?, c.fence))));
     batch.rows(changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence))));
+    batch.rows(changes.iter().flat_map(|c| c.labels.iter().map(|row| (row, c.fence))));
     batch.rows(changes.iter().filter_map(|c| Some((c.record.as_deref()?, c.fence))));
     batch.rows(changes.iter().filter_map(|c| Some((c.look.as_deref()?, c.fence))));
     batch.rows(changes.iter().flat_map(|c| c.contacts.iter().map(|row| (row, c.fence))));

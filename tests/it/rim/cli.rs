@@ -118,6 +118,55 @@ fn a_person_starts_a_run_finds_it_and_answers_its_question_beside_the_engine() {
 }
 
 #[test]
+fn runs_are_labelled_listed_and_erased_by_their_label() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |ctx, input: u32| ctx.step("twice", &input, |input| input * 2).await);
+        let paid = flow!(world, |ctx, _input: ()| ctx.signal::<u32>("paid").await);
+        let engine = place.engine(&world).workflow("twice", 1, code).workflow("order", 1, paid);
+        let process = Process::start(&world, engine);
+        let line = Line::at(&place, &world);
+        let start = |more: &[&str]| {
+            line.json(&[&["start"], more].concat()).remove(0)["id"].as_str().unwrap().to_owned()
+        };
+        let run = start(&["twice", "21", "--label", "customer=c-7", "--label", "case=a=b"]);
+        start(&["twice", "22", "--label", "customer=c-8"]);
+        process.on(process.state(run.parse().unwrap(), "succeeded"));
+        let waiting = start(&["order", "--label", "customer=c-7"]);
+        process.on(process.state(waiting.parse().unwrap(), "waiting"));
+        let ids = |filter: &[&str]| {
+            let runs = line.json(&[&["runs"], filter].concat());
+            runs.iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&["--label", "customer=c-7"]), [run.clone(), waiting.clone()]);
+        assert_eq!(ids(&["--label", "customer=c-7", "--after", &run]), [waiting.clone()]);
+        assert_eq!(ids(&["--label", "case=a=b"]), [run.clone()]);
+        assert_eq!(line.run(&["runs", "--label", "customer"]).status.code(), Some(2));
+        assert_eq!(line.json(&["run", &run])[0]["labels"], json!({ "case": "a=b", "customer": "c-7" }));
+        assert!(line.text(&["run", &run]).contains("label customer=c-7"));
+
+        let whole = line.whole();
+        let erase = |more: &[&str]| {
+            whole.run(&[&["erase", "acme", "--confirm", "acme", "--label", "customer=c-7"], more].concat())
+        };
+        let kept = erase(&[]);
+        let (said, error) = (String::from_utf8_lossy(&kept.stdout), String::from_utf8_lossy(&kept.stderr));
+        assert!(
+            said.contains("1 runs and 0 calls, which are tombstones") && said.contains(&waiting),
+            "{said}"
+        );
+        assert!(kept.status.code() == Some(1) && error.contains("erase again"), "{error}");
+        assert_eq!(ids(&["--label", "customer=c-7"]), [waiting.clone()]);
+        line.json(&["signal", &waiting, "paid", "7"]);
+        process.on(process.state(waiting.parse().unwrap(), "succeeded"));
+        let report: Value = serde_json::from_slice(&erase(&["--json"]).stdout).unwrap();
+        assert_eq!(report, json!({ "runs": [waiting], "calls": [], "kept": [] }));
+        assert_eq!(ids(&["--state", "succeeded"]).len(), 1);
+        process.shut_down();
+    }
+}
+
+#[test]
 fn commands_reach_a_run_that_waits_and_a_repeated_one_is_the_same() {
     for place in Place::both() {
         let world = World::new();

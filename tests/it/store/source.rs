@@ -105,6 +105,7 @@ fn table_answered(before: &str) -> Option<String> {
         "Aggregate" => "outbox_aggregate".to_owned(),
         "OutboxEvent" => "outbox".to_owned(),
         "PublishedValue" => "published".to_owned(),
+        "RunLabel" => "run_label".to_owned(),
         row => row.to_lowercase(),
     })
 }

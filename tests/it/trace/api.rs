@@ -27,7 +27,8 @@ async fn the_header_traceparent_is_taken_and_one_that_cannot_be_read_is_ignored(
     for (key, header) in [("a", CALLER), ("b", "00-nonsense")] {
         let start = json!({ "reason": "asked for", "workflow": "greet", "input": "Ann" });
         let request = reqwest::Client::new().post(format!("{url}/runs")).bearer_auth(&token).json(&start);
-        let answer = request.header("idempotency-key", key).header("traceparent", header).send().await.unwrap();
+        let answer =
+            request.header("idempotency-key", key).header("traceparent", header).send().await.unwrap();
         assert_eq!(answer.status(), 201);
         client.tenant("acme").unwrap().run_of_named("greet", key).result().await.unwrap();
     }

@@ -22,8 +22,12 @@ fn post(name: &str) -> DynamicTool {
         .quota(Quota::default().rate(Rate::per_second(1000)))
 }
 
-async fn posts(ctx: Ctx, (tool, to): (String, String)) -> Result<Value, Failure> {
+pub(super) async fn posts(ctx: Ctx, (tool, to): (String, String)) -> Result<Value, Failure> {
     ctx.call_named(&tool, json!({ "to": to })).await
+}
+
+pub(super) async fn parents(ctx: Ctx, to: String) -> Result<Value, Failure> {
+    ctx.child(posts, ("post".to_owned(), to)).await
 }
 
 async fn reports(ctx: Ctx, (kind, id, text): (String, String, String)) -> Result<u32, Failure> {
@@ -45,12 +49,15 @@ impl Sink for Picky {
     }
 }
 
-async fn served(place: &Place) -> Served {
+pub(super) async fn served(place: &Place) -> Served {
     let no_pause = Backoff { base: Duration::ZERO, cap: Duration::ZERO };
     let engine = place.engine().dynamic_tool(post("post")).dynamic_tool(post("fax"));
     let engine =
         engine.workflow("posts", 1, posts).workflow("reports", 1, reports).workflow("tells", 1, tells);
-    let engine = engine.workflow("wait", 1, wait).sink(Publisher::new(Picky).tries(1).backoff(no_pause));
+    let engine = engine
+        .workflow("wait", 1, wait)
+        .workflow("parents", 1, parents)
+        .sink(Publisher::new(Picky).tries(1).backoff(no_pause));
     let engine = engine.start().await.unwrap();
     let client = match place {
         Place::Sqlite(dir) => Client::sqlite(dir.path().join("agents.db")),
@@ -62,11 +69,11 @@ async fn served(place: &Place) -> Served {
 }
 
 /// A text as a part of a URL.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-fn texts<'v>(page: &'v Value, name: &str) -> Vec<&'v str> {
+pub(super) fn texts<'v>(page: &'v Value, name: &str) -> Vec<&'v str> {
     page["items"].as_array().unwrap().iter().map(|item| item[name].as_str().unwrap()).collect()
 }
 

@@ -61,6 +61,7 @@ pub(super) fn writes(change: &Change) -> Vec<&'static str> {
         payloads,
         tenant_key,
         run,
+        labels,
         record,
         look,
         contacts,
@@ -98,6 +99,7 @@ pub(super) fn writes(change: &Change) -> Vec<&'static str> {
         ("payload", !payloads.is_empty()),
         ("tenant key", tenant_key.is_some()),
         ("run", run.is_some()),
+        ("label", !labels.is_empty()),
         ("record", record.is_some()),
         ("look", look.is_some()),
         ("contact", !contacts.is_empty()),
@@ -140,6 +142,7 @@ pub(super) const WRITES: [&str; 33] = [
     "payload",
     "tenant key",
     "run",
+    "label",
     "record",
     "look",
     "contact",
@@ -316,7 +319,12 @@ impl Author {
                 let (contract, taken_over) = (self.contract(), self.one_in(2).then(Box::default));
                 (Kind::ChangeRecord, Change { contract, taken_over, ..change })
             }
-            12..=14 => (Kind::NewRun, change.run(self.new_run(&worker))),
+            12..=14 => {
+                let run = self.new_run(&worker);
+                // Nothing more is drawn for it, so that the histories stay those in which everything happens.
+                let labels = run.key.iter().map(|_| worker.label(&run, "customer", "c-7")).collect();
+                (Kind::NewRun, Change { labels, ..change.run(run) })
+            }
             15..=18 => (Kind::ChangeRun, self.pruning(&worker)),
             19..=22 => (Kind::Step, change.step(self.step(&worker))),
             23 => (Kind::SharedEffect, Change { used: Some(Box::new(self.used(&worker))), ..change }),

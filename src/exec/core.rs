@@ -226,6 +226,11 @@ impl Core {
         }
     }
 
+    /// The state of the limits of tools and providers, as this worker has them.
+    pub(crate) fn throttles(&self) -> Vec<super::throttle::ThrottleReport> {
+        self.gates.reports(self.now(), self.clock.boot())
+    }
+
     /// The present time for values that are stored or compared with stored ones: in a shared store by the database's
     /// clock.
     pub(crate) fn now(&self) -> Timestamp {

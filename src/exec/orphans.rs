@@ -122,7 +122,7 @@ fn take_up_after(core: &Arc<Core>, record: Record, looks: u32) {
                 }
             }
         };
-        last(&Arc::downgrade(&core), "reconciliation", taking_up).await;
+        Box::pin(last(&Arc::downgrade(&core), "reconciliation", taking_up)).await;
     });
 }
 

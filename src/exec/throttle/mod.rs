@@ -17,7 +17,6 @@ use gate::{Gate, Ticket};
 pub(crate) use purse::Purse;
 use purse::Taken;
 
-use super::core::Core;
 use crate::clock::{Boot, Timestamp};
 use crate::ledger::{CircuitState, Health, Quota};
 use crate::tool::{Registry, ToolError, ToolSpec};
@@ -92,13 +91,6 @@ impl Gates {
         };
         let of_tools = self.of_tools.values().map(|gate| report(gate, false));
         of_tools.chain(self.of_providers.values().map(|gate| report(gate, true))).collect()
-    }
-}
-
-impl Core {
-    /// The state of the limits of tools and providers, as this worker has them.
-    pub(crate) fn throttles(&self) -> Vec<ThrottleReport> {
-        self.gates.reports(self.now(), self.clock.boot())
     }
 }
 

@@ -162,7 +162,7 @@ impl Api {
         routes::ROUTES
     }
 
-    /// The description of the routes in the words of OpenAPI, as JSON. The router serves it at `/openapi.json`, to everybody.
+    /// The description of the routes in the words of `OpenAPI`, as JSON. The router serves it at `/openapi.json`, to everybody.
     ///
     /// ```
     /// # #[cfg(feature = "openapi")] {

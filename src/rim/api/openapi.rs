@@ -1,4 +1,4 @@
-//! The API in the words of OpenAPI. The operations come from the table of the routes, what they mean from the table of the
+//! The API in the words of `OpenAPI`. The operations come from the table of the routes, what they mean from the table of the
 //! guide, and the schemas from the types that the handlers read and write.
 
 use std::collections::BTreeMap;
@@ -44,13 +44,13 @@ struct Told {
 }
 
 enum Answer {
-    Json(&'static str, RefOr<Schema>),
+    Json(&'static str, Box<RefOr<Schema>>),
     Events,
 }
 
 impl Default for Answer {
     fn default() -> Self {
-        Self::Json("200", view("An object."))
+        Self::Json("200", Box::new(view("An object.")))
     }
 }
 
@@ -101,7 +101,7 @@ fn operation(route: &Route, path: &str, schemas: &mut Schemas) -> Operation {
         }
     }
     let (status, media, schema) = match answer {
-        Answer::Json(status, schema) => (status, "application/json", schema),
+        Answer::Json(status, schema) => (status, "application/json", *schema),
         Answer::Events => ("200", "text/event-stream", ObjectBuilder::new().schema_type(Type::String).into()),
     };
     let answer = ContentBuilder::new().schema(Some(schema)).build();
@@ -117,13 +117,13 @@ fn operation(route: &Route, path: &str, schemas: &mut Schemas) -> Operation {
 fn told(route: &Route, schemas: &mut Schemas) -> Told {
     let list = |query: Vec<Parameter>, items| Told {
         query: query_of::<Window>().into_iter().chain(query).collect(),
-        answer: Answer::Json("200", page(items)),
+        answer: Answer::Json("200", Box::new(page(items))),
         ..Told::default()
     };
-    let shown = |what| Told { answer: Answer::Json("200", view(what)), ..Told::default() };
+    let shown = |what| Told { answer: Answer::Json("200", Box::new(view(what))), ..Told::default() };
     let mut write = |body: fn(&mut Schemas) -> RefOr<Schema>, status, what| Told {
         body: Some((body(schemas), true)),
-        answer: Answer::Json(status, view(what)),
+        answer: Answer::Json(status, Box::new(view(what))),
         ..Told::default()
     };
     match (route.method, route.path) {
@@ -144,7 +144,7 @@ fn told(route: &Route, schemas: &mut Schemas) -> Told {
         ("GET", "/artifacts") => list(query_of::<kept::OfKind>(), view("An artifact without its content.")),
         ("GET", "/artifacts/{kind}/{id}") => Told {
             query: query_of::<kept::OfVersion>(),
-            answer: Answer::Json("200", put::<kept::ShownArtifact>(schemas)),
+            answer: Answer::Json("200", Box::new(put::<kept::ShownArtifact>(schemas))),
             ..Told::default()
         },
         #[cfg(feature = "memory")]
@@ -156,7 +156,9 @@ fn told(route: &Route, schemas: &mut Schemas) -> Told {
             list(Vec::new(), put::<ledger::Stuck>(schemas))
         }
         ("GET", "/tokens") => list(Vec::new(), view("A token without its secret.")),
-        ("GET", _) => Told { answer: Answer::Json("200", page(view("An item."))), ..Told::default() },
+        ("GET", _) => {
+            Told { answer: Answer::Json("200", Box::new(page(view("An item.")))), ..Told::default() }
+        }
         ("POST", "/runs") => write(put::<commands::Start>, "201", "The run."),
         ("POST", "/runs/{run}/signals") => {
             write(put::<commands::Signal>, "200", "`sent` is `new` or `before`.")
@@ -172,7 +174,7 @@ fn told(route: &Route, schemas: &mut Schemas) -> Told {
         }
         ("POST", path) if path.starts_with("/guard/") => Told {
             body: Some((view("See the guide of the guard service."), false)),
-            answer: Answer::Json("200", view("The next step.")),
+            answer: Answer::Json("200", Box::new(view("The next step."))),
             ..Told::default()
         },
         _ => write(put::<write::Bare>, "200", "What was done."),

@@ -50,7 +50,7 @@ pub(super) async fn listen(listener: TcpListener, app: Router, patience: Patienc
         };
         match accepted {
             Ok((stream, _)) => {
-                drop(connections.spawn(connected(stream, app.clone(), patience, stop.clone())))
+                drop(connections.spawn(connected(stream, app.clone(), patience, stop.clone())));
             }
             Err(_) => SystemClock.sleep(PAUSE).await,
         }

@@ -84,9 +84,9 @@ on_both_stores! {
         assert_eq!(report["kept"][0]["run"], json!(waiting.id()));
         assert!(report["kept"][0]["why"].as_str().unwrap().contains("has not ended"), "{report}");
         let (_, runs) = served.get("/runs", &token).await;
-        let states: Vec<_> = runs["items"].as_array().unwrap().iter().map(|run| (run["key"].clone(), run["state"].clone())).collect();
+        let ends: Vec<_> = runs["items"].as_array().unwrap().iter().map(|run| (run["key"].clone(), run["state"].clone())).collect();
         assert_eq!(
-            states,
+            ends,
             [("secret-1", "expired"), ("secret-2", "expired"), ("other", "succeeded"), ("w", "waiting")]
                 .map(|(key, state)| (json!(key), json!(state)))
         );

@@ -1,5 +1,6 @@
 //! What operators look at beside runs and questions: records, artifacts, memories, the outbox, and the ledger as a whole.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use counterfoil::api::{Api, Role};
@@ -13,7 +14,7 @@ use super::{Served, serve, wait};
 use crate::on_both_stores;
 use crate::place::Place;
 
-/// A letter that the provider takes, unless it is for nobody.
+/// A tool that sends a letter, which the provider takes.
 fn post(name: &str) -> DynamicTool {
     let kind = name.to_owned();
     DynamicTool::new(name, EffectClass::InternalMutation, Contract::new(ContractClass::ReplaysKey))
@@ -23,7 +24,7 @@ fn post(name: &str) -> DynamicTool {
 }
 
 pub(super) async fn posts(ctx: Ctx, (tool, to): (String, String)) -> Result<Value, Failure> {
-    ctx.call_named(&tool, json!({ "to": to })).await
+    ctx.call_named(tool, json!({ "to": to })).await
 }
 
 pub(super) async fn parents(ctx: Ctx, to: String) -> Result<Value, Failure> {
@@ -70,7 +71,10 @@ pub(super) async fn served(place: &Place) -> Served {
 
 /// A text as a part of a URL.
 pub(super) fn escaped(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    text.bytes().fold(String::new(), |mut escaped, byte| {
+        write!(escaped, "%{byte:02X}").unwrap();
+        escaped
+    })
 }
 
 pub(super) fn texts<'v>(page: &'v Value, name: &str) -> Vec<&'v str> {

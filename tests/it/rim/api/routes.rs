@@ -134,10 +134,10 @@ async fn the_description_of_the_api_has_exactly_the_routes_of_the_router() {
     let start = &described["components"]["schemas"]["Start"];
     assert_eq!(start["required"], json!(["reason", "workflow"]), "{start}");
     let conditions = described["paths"]["/runs"]["get"]["parameters"].as_array().unwrap();
-    let names: BTreeSet<_> = conditions.iter().map(|parameter| parameter["name"].as_str().unwrap()).collect();
+    let given: BTreeSet<_> = conditions.iter().map(|parameter| parameter["name"].as_str().unwrap()).collect();
     assert!(
-        names.is_superset(&BTreeSet::from(["after", "limit", "state", "workflow", "key", "since"])),
-        "{names:?}"
+        given.is_superset(&BTreeSet::from(["after", "limit", "state", "workflow", "key", "since"])),
+        "{given:?}"
     );
     assert_eq!(described["components"]["securitySchemes"]["token"]["scheme"], "bearer");
     served.end().await;

@@ -23,7 +23,7 @@ use crate::rim::guard_service::GuardError;
 #[cfg(feature = "http")]
 use crate::rim::http::{ConfigError, KeyHeaderError, LedgerTransactionError};
 #[cfg(all(feature = "mcp", feature = "sqlite"))]
-use crate::rim::mcp::McpError;
+use crate::rim::mcp::{McpError, McpToolError};
 #[cfg(feature = "nonce")]
 use crate::rim::nonce::{NonceError, NonceFormError};
 #[cfg(feature = "policy")]
@@ -264,6 +264,11 @@ coded! {
     #[cfg(feature = "policy")]
     PolicyError {
         Malformed | Unsafe | NoSuchSource => Configuration,
+    }
+
+    #[cfg(all(feature = "mcp", feature = "sqlite"))]
+    McpToolError {
+        Template | Name | Lookup | Header => Declaration,
     }
 
     #[cfg(all(feature = "mcp", feature = "sqlite"))]

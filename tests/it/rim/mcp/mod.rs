@@ -12,6 +12,7 @@ mod passing;
 mod remote;
 mod server;
 mod together;
+mod tool;
 
 use std::path::Path;
 

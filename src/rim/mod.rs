@@ -42,5 +42,7 @@ mod run_filter;
 mod sealed;
 #[cfg(all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres")))]
 pub(crate) mod sql_sink;
+#[cfg(feature = "tool-file")]
+pub mod tool_file;
 #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
 pub mod webhook;

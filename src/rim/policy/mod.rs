@@ -34,7 +34,7 @@ mod doors;
 mod fence;
 mod file;
 mod finding;
-#[cfg(all(feature = "mcp", feature = "sqlite"))]
+#[cfg(any(feature = "tool-file", all(feature = "mcp", feature = "sqlite")))]
 pub(super) mod findings;
 mod http;
 pub(super) mod nearest;
@@ -48,9 +48,9 @@ mod schema;
 pub(super) mod section;
 mod source;
 pub(super) mod span;
-#[cfg(all(feature = "mcp", feature = "sqlite"))]
+#[cfg(any(feature = "tool-file", all(feature = "mcp", feature = "sqlite")))]
 pub(super) mod tool_word;
-#[cfg(all(feature = "mcp-http", feature = "sqlite"))]
+#[cfg(any(feature = "tool-file", all(feature = "mcp-http", feature = "sqlite")))]
 pub(super) mod variables;
 mod webhook;
 pub(super) mod word;

@@ -10,7 +10,7 @@ mod identity;
 mod kill;
 mod passing;
 mod remote;
-mod server;
+pub(in crate::rim) mod server;
 mod together;
 mod tool;
 

@@ -8,6 +8,7 @@ use crate::rim::mcp::{McpLookup, McpServer};
 use crate::rim::policy::findings::Findings;
 use crate::rim::policy::plain::Truth;
 use crate::rim::policy::variables::filled;
+use crate::rim::policy::word::SourceName;
 use crate::tool::DynamicTool;
 
 pub(super) type Servers<'f> = BTreeMap<&'f str, McpServer>;
@@ -72,7 +73,7 @@ pub(super) fn tool(
     (declared, servers): (&McpSection, &Servers<'_>),
 ) -> Option<DynamicTool> {
     let path = format!("{}.mcp", part.path);
-    let server = declared.server.as_ref().map(|name| name.as_str()).unwrap_or_default();
+    let server = declared.server.as_ref().map(SourceName::as_str).unwrap_or_default();
     let Some(server) = servers.get(server) else {
         let known = servers.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         let why = format!("there is no server {server:?} under `servers` that can be used");
@@ -110,10 +111,8 @@ pub(super) fn tool(
         }
     }
     let tool = tool.build().and_then(|tool| tool.dynamic(part.name, part.effect, part.contract.clone()));
-    tool.map_err(|error| {
-        findings.finding(&path, &error.to_string(), "another tool of the server, with another lookup")
-    })
-    .ok()
+    let instead = "another tool of the server, with another lookup";
+    tool.map_err(|error| findings.finding(&path, &error.to_string(), instead)).ok()
 }
 
 fn lookup(section: &LookupSection) -> McpLookup {

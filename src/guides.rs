@@ -15,6 +15,9 @@ struct HttpTools;
 #[doc = include_str!("../docs/command-tools.md")]
 struct CommandTools;
 
+#[doc = include_str!("../docs/tool-file.md")]
+struct ToolsFromAFile;
+
 #[doc = include_str!("../docs/approvals.md")]
 struct Approvals;
 

@@ -157,6 +157,8 @@ pub use rim::policy;
 pub use rim::queue;
 #[cfg(all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres")))]
 pub use rim::sql_sink::{EventField, SqlSink, SqlSinkError};
+#[cfg(feature = "tool-file")]
+pub use rim::tool_file;
 #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
 pub use rim::webhook;
 

@@ -23,7 +23,7 @@ use crate::rim::guard_service::GuardError;
 #[cfg(feature = "http")]
 use crate::rim::http::{ConfigError, KeyHeaderError, LedgerTransactionError};
 #[cfg(all(feature = "mcp", feature = "sqlite"))]
-use crate::rim::mcp::McpError;
+use crate::rim::mcp::{McpError, McpToolError};
 #[cfg(feature = "nonce")]
 use crate::rim::nonce::{NonceError, NonceFormError};
 #[cfg(feature = "policy")]
@@ -32,6 +32,8 @@ use crate::rim::policy::PolicyError;
 use crate::rim::queue::QueueError;
 #[cfg(all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres")))]
 use crate::rim::sql_sink::SqlSinkError;
+#[cfg(feature = "tool-file")]
+use crate::rim::tool_file::ToolFileError;
 #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
 use crate::rim::webhook::{SecretError, SignatureError, WebhookConfigError};
 #[cfg(feature = "sim")]
@@ -264,6 +266,16 @@ coded! {
     #[cfg(feature = "policy")]
     PolicyError {
         Malformed | Unsafe | NoSuchSource => Configuration,
+    }
+
+    #[cfg(feature = "tool-file")]
+    ToolFileError {
+        Findings => Configuration,
+    }
+
+    #[cfg(all(feature = "mcp", feature = "sqlite"))]
+    McpToolError {
+        Template | Name | Lookup | Header => Declaration,
     }
 
     #[cfg(all(feature = "mcp", feature = "sqlite"))]

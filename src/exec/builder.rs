@@ -197,6 +197,11 @@ impl ExecutorBuilder {
         self.register(|registry| tool.register(registry))
     }
 
+    /// Registers tools that are known only at run time, such as those of a file.
+    pub fn dynamic_tools(self, tools: impl IntoIterator<Item = DynamicTool>) -> Self {
+        tools.into_iter().fold(self, Self::dynamic_tool)
+    }
+
     /// The registry as built so far.
     pub(crate) fn registry(&self) -> Result<&Registry, StartError> {
         self.registry.as_ref().map_err(|error| error.clone().into())

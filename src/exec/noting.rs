@@ -26,7 +26,7 @@ pub(super) struct Note {
     /// The instant of the attempt's last sign of life.
     alive: Mutex<Option<(Timestamp, Boot)>>,
     /// True once the attempt has sent.
-    #[cfg(feature = "_declared")]
+    #[cfg(any(feature = "tool-http", feature = "tool-command", all(feature = "mcp", feature = "sqlite")))]
     sent: std::sync::atomic::AtomicBool,
     /// The record. `None` once the attempt is over.
     record: Mutex<Option<Box<Record>>>,
@@ -52,7 +52,11 @@ impl Note {
             needed,
             begun,
             alive,
-            #[cfg(feature = "_declared")]
+            #[cfg(any(
+                feature = "tool-http",
+                feature = "tool-command",
+                all(feature = "mcp", feature = "sqlite")
+            ))]
             sent: std::sync::atomic::AtomicBool::default(),
             record,
         });
@@ -94,7 +98,7 @@ impl Noting for Note {
         *Self::alive(self) = Some((self.core.now(), self.core.clock.boot()));
     }
 
-    #[cfg(feature = "_declared")]
+    #[cfg(any(feature = "tool-http", feature = "tool-command", all(feature = "mcp", feature = "sqlite")))]
     fn claim_send(&self) -> Result<(), &'static str> {
         if self.record().is_none() {
             return Err("the attempt is over");

@@ -194,6 +194,11 @@ impl EngineBuilder {
         self.with(|executor| executor.dynamic_tool(tool))
     }
 
+    /// Registers tools that are known only at run time, such as those of a file.
+    pub fn dynamic_tools(self, tools: impl IntoIterator<Item = DynamicTool>) -> Self {
+        tools.into_iter().fold(self, Self::dynamic_tool)
+    }
+
     /// Puts something between the queue and the store: a simulator's crash points, say. What was put there
     /// before stays, behind it.
     #[cfg(feature = "unstable-core")]

@@ -46,5 +46,7 @@ mod sealed;
 mod set_aside;
 #[cfg(all(feature = "sink-sql", any(feature = "sqlite", feature = "postgres")))]
 pub(crate) mod sql_sink;
+#[cfg(feature = "tool-file")]
+pub mod tool_file;
 #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
 pub mod webhook;

@@ -40,7 +40,7 @@ pub(crate) trait Noting: Send + Sync {
     /// Restarts the attempt's timeout.
     fn alive(&self);
     /// Claims the one send of the attempt.
-    #[cfg(feature = "_declared")]
+    #[cfg(any(feature = "tool-http", feature = "tool-command", all(feature = "mcp", feature = "sqlite")))]
     fn claim_send(&self) -> Result<(), &'static str>;
     /// The handle that seals the record in the transaction of its effect. `None` if the attempt is over.
     #[cfg(feature = "_sealed")]
@@ -134,7 +134,7 @@ impl Call {
     /// # Errors
     /// If the attempt has sent already or is over, or if this is a lookup. The outcome of the attempt is then unknown,
     /// because nothing is known of the first send.
-    #[cfg(feature = "_declared")]
+    #[cfg(any(feature = "tool-http", feature = "tool-command", all(feature = "mcp", feature = "sqlite")))]
     pub(crate) fn claim_send(&self) -> Result<(), super::ToolError> {
         let claimed =
             self.noting.as_ref().map_or(Err("a lookup changes nothing"), |noting| noting.claim_send());

@@ -10,7 +10,7 @@ mod call;
 pub mod command_tool;
 mod compensate;
 pub mod contract;
-#[cfg(feature = "_declared")]
+#[cfg(any(feature = "tool-http", feature = "tool-command", all(feature = "mcp", feature = "sqlite")))]
 pub(crate) mod declared;
 mod dynamic;
 pub mod effect;
@@ -39,7 +39,7 @@ pub use call::Call;
 pub(crate) use call::Noting;
 pub(crate) use compensate::Undoing;
 pub use compensate::{Compensate, OriginalCall};
-#[cfg(feature = "_declared")]
+#[cfg(any(feature = "tool-http", feature = "tool-command", all(feature = "mcp", feature = "sqlite")))]
 pub use declared::Meaning;
 pub use dynamic::DynamicTool;
 pub use error::{Accepted, Done, ToolError};

@@ -8,12 +8,13 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::file::{Errors, LookupSection};
-use super::lookup::{arguments, content, found, id, text};
+use super::lookup::{Sought, arguments, as_answer, content, found, text};
 use super::policy::ToolPolicy;
 use super::progress::Heard;
 use super::template::Values;
 use super::upstream::{Unanswered, Upstream};
 use crate::ledger::{ErrorKind, LookupResult};
+use crate::tool::declared::id_at;
 use crate::tool::{Call, Done, DynamicTool, ToolError};
 
 /// The field of a request's `_meta` that names the operation.
@@ -45,17 +46,27 @@ async fn carried_out(
     if let Some(reference) = &policy.reference {
         put(&mut arguments, reference, call.key())?;
     }
-    let request = request(input, arguments, Some(call.key()));
-    let heard = Heard { waiter: None, call: Some(call.clone()) };
-    let answer = server.request(request, heard, &CancellationToken::new()).await;
-    let answer = answer.map_err(|unanswered| error(policy, unanswered)).and_then(complete)?;
+    let not_done = policy.errors == Errors::NotDone;
+    let answer = written(server, request(input, arguments, Some(call.key())), &call, not_done).await?;
     if answer["isError"] == true && policy.errors != Errors::Recorded {
-        let kind = if policy.errors == Errors::NotDone { ErrorKind::Validation } else { ErrorKind::Unknown };
+        let kind = if not_done { ErrorKind::Validation } else { ErrorKind::Unknown };
         return Err(ToolError::new(kind, text(&answer)));
     }
     let content = content(&answer).unwrap_or_default();
-    let external = policy.id.as_ref().and_then(|pointer| id(content.pointer(pointer)?));
+    let external = policy.id.as_ref().and_then(|pointer| id_at(&content, pointer));
     Ok(Done::found(answer, external))
+}
+
+/// Sends the request of a call, once. `not_done`: an error of the server says that nothing was done.
+pub(super) async fn written(
+    server: &Upstream,
+    request: ClientRequest,
+    call: &Call,
+    not_done: bool,
+) -> Result<Value, ToolError> {
+    let heard = Heard { waiter: None, call: Some(call.clone()) };
+    let answer = server.request(request, heard, &CancellationToken::new()).await;
+    answer.map_err(|unanswered| error(unanswered, not_done)).and_then(complete)
 }
 
 async fn looked_up(
@@ -65,14 +76,27 @@ async fn looked_up(
     input: &Value,
 ) -> Result<LookupResult<Value>, ToolError> {
     let values = Values { key: call.key(), arguments: &input["arguments"] };
-    let mut params = CallToolRequestParams::new(section.tool.clone().unwrap_or_default());
-    params.arguments = Some(arguments(section, &values));
+    let tool = section.tool.as_deref().unwrap_or_default();
+    match read(server, tool, arguments(section, &values)).await? {
+        Some(answer) => Ok(found(&Sought::of(section, &values), &answer, as_answer)),
+        None => Ok(LookupResult::Unknown),
+    }
+}
+
+/// The answer of a tool that reads. `None` if there is none.
+pub(super) async fn read(
+    server: &Upstream,
+    tool: &str,
+    arguments: Map<String, Value>,
+) -> Result<Option<Value>, ToolError> {
+    let mut params = CallToolRequestParams::new(tool.to_owned());
+    params.arguments = Some(arguments);
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
     match server.request(request, Heard::default(), &CancellationToken::new()).await {
-        Ok(answer) => Ok(found(section, &values, &complete(answer)?)),
+        Ok(answer) => complete(answer).map(Some),
         Err(unanswered) => {
             tracing::debug!(server = server.name(), error = %unanswered, "lookup not answered");
-            Ok(LookupResult::Unknown)
+            Ok(None)
         }
     }
 }
@@ -92,7 +116,7 @@ pub(super) fn request(input: &Value, arguments: Value, key: Option<&str>) -> Cli
 }
 
 /// Puts the reference of the operation into the arguments, at a place whose parent exists.
-fn put(arguments: &mut Value, pointer: &str, key: &str) -> Result<(), ToolError> {
+pub(super) fn put(arguments: &mut Value, pointer: &str, key: &str) -> Result<(), ToolError> {
     let (parent, name) = pointer.rsplit_once('/').unwrap_or_default();
     let name = name.replace("~1", "/").replace("~0", "~");
     if arguments.is_null() {
@@ -119,7 +143,7 @@ fn complete(answer: ServerResult) -> Result<Value, ToolError> {
 }
 
 /// The state of a call that has no answer.
-fn error(policy: &ToolPolicy, unanswered: Unanswered) -> ToolError {
+fn error(unanswered: Unanswered, not_done: bool) -> ToolError {
     let error = match unanswered {
         Unanswered::NotReady(why) => return ToolError::not_sent(why),
         Unanswered::Cancelled => return ToolError::unknown("the request was cancelled"),
@@ -138,7 +162,7 @@ fn error(policy: &ToolPolicy, unanswered: Unanswered) -> ToolError {
         ServiceError::McpError(error) if matches!(error.code.0, -32601 | -32600 | -32700) => {
             ErrorKind::Validation
         }
-        ServiceError::McpError(_) if policy.errors == Errors::NotDone => ErrorKind::Validation,
+        ServiceError::McpError(_) if not_done => ErrorKind::Validation,
         ServiceError::McpError(_) => ErrorKind::Server,
         // A request whose line was not written to its end may have been carried out: what is missing may be the line's end alone,
         // and servers also read a last line without one.

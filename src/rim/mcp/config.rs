@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::check::Check;
+use super::check::{Check, checked_window};
 use super::error::McpError;
 use super::file::{GatewayFile, ServerSection};
 use super::policy::{ToolPolicy, Usual, unguarded};
@@ -93,7 +93,7 @@ fn config(check: &mut Check, file: &GatewayFile) -> McpConfig {
         check.finding("tenant", &error.to_string(), "`tenant: acme`");
         Tenant::default()
     });
-    let window = check.window("window", file.window.map_or(WINDOW, Span::duration));
+    let window = checked_window(check, "window", file.window.map_or(WINDOW, Span::duration));
     let sections = file.servers.iter().flatten();
     let servers: Vec<_> = sections
         .map(|(name, section)| {
@@ -110,7 +110,7 @@ fn server(check: &mut Check, name: &str, section: &ServerSection, usual: Usual<'
     let path = format!("servers.{name}");
     way(check, &path, section);
     let window = section.window.map_or(usual.window, Span::duration);
-    let window = check.window(&format!("{path}.window"), window);
+    let window = checked_window(check, &format!("{path}.window"), window);
     let usual = Usual { window, ..usual };
     let sections = section.tools.iter().flatten();
     let tools = sections

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ledger::{ContractClass, EffectClass};
 use crate::rim::policy::plain::{Count, Truth};
 use crate::rim::policy::section::section;
 use crate::rim::policy::span::Span;
+use crate::rim::policy::tool_word::{Approver, Effect, Offer, words};
 use crate::rim::policy::word::{Pointer, SourceName};
 
 section! {
@@ -108,82 +106,6 @@ section! {
     }
 }
 
-macro_rules! words {
-    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $word:ident,)* }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-        #[serde(rename_all = "snake_case")]
-        pub(super) enum $name {
-            $($(#[$doc])* $word,)*
-        }
-    };
-}
-
-words! {
-    /// The effect of a tool on the world.
-    Effect {
-        /// It reads. Its calls pass without a record.
-        ReadOnly,
-        /// It makes something that nobody is shown yet.
-        Draft,
-        /// It changes data of its own system.
-        InternalMutation,
-        /// It sends a message to somebody.
-        Notification,
-        /// It moves money.
-        Payment,
-        /// It destroys something.
-        Deletion,
-        /// It writes to an agent's memory.
-        MemoryWrite,
-    }
-}
-
-impl Effect {
-    pub(super) const fn class(self) -> EffectClass {
-        match self {
-            Self::ReadOnly => EffectClass::ReadOnly,
-            Self::Draft => EffectClass::Draft,
-            Self::InternalMutation => EffectClass::InternalMutation,
-            Self::Notification => EffectClass::Notification,
-            Self::Payment => EffectClass::Payment,
-            Self::Deletion => EffectClass::Deletion,
-            Self::MemoryWrite => EffectClass::MemoryWrite,
-        }
-    }
-}
-
-words! {
-    /// What a server offers for a call of unknown outcome.
-    Offer {
-        /// A repeat with the same `_meta.idempotencyKey` or reference gives the first answer again.
-        ReplaysKey,
-        /// A repeat with the same `_meta.idempotencyKey` or reference is refused.
-        RejectsKey,
-        /// The effect has a name that the arguments give, and cannot exist twice.
-        NaturalKey,
-        /// The effect can be looked up by the reference.
-        Lookup,
-        /// Nothing.
-        Blind,
-        /// A repeat leaves the world as one call does.
-        Idempotent,
-    }
-}
-
-impl Offer {
-    pub(super) const fn class(self) -> ContractClass {
-        match self {
-            Self::ReplaysKey => ContractClass::ReplaysKey,
-            Self::RejectsKey => ContractClass::RejectsKey,
-            Self::NaturalKey => ContractClass::NaturalKey,
-            Self::Lookup => ContractClass::Lookup,
-            Self::Blind => ContractClass::Blind,
-            Self::Idempotent => ContractClass::Idempotent,
-        }
-    }
-}
-
 words! {
     /// What an answer with `isError` means.
     Errors {
@@ -203,16 +125,6 @@ words! {
         NotFound,
         /// The lookup has no answer.
         Unknown,
-    }
-}
-
-words! {
-    /// Who approves a call.
-    Approver {
-        /// A person.
-        Person,
-        /// Nobody: the call goes out without an approval.
-        Nobody,
     }
 }
 

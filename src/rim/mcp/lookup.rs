@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 use super::file::{LookupErrors, LookupSection};
 use super::template::Values;
 use crate::ledger::{Found, LookupResult};
+use crate::tool::declared::id_at;
+use crate::tool::lookup::Expected;
 
 /// The arguments of the lookup.
 pub(super) fn arguments(section: &LookupSection, values: &Values<'_>) -> Map<String, Value> {
@@ -13,50 +15,82 @@ pub(super) fn arguments(section: &LookupSection, values: &Values<'_>) -> Map<Str
     filled.filter(|(_, value)| !value.is_null()).collect()
 }
 
-/// What an answer says about the call, whose result is written as an answer of a tool.
-pub(super) fn found(section: &LookupSection, values: &Values<'_>, answer: &Value) -> LookupResult<Value> {
+/// What a lookup looks for, with all values filled in.
+pub(super) struct Sought {
+    /// True if an answer with `isError` says that there is no such effect.
+    pub(super) error_is_missing: bool,
+    /// A text that the answer must contain.
+    pub(super) contains: Option<String>,
+    /// The place of the effect, or of a list of candidates.
+    pub(super) at: String,
+    /// The values by which a candidate is ours.
+    pub(super) matches: Vec<(String, Value)>,
+    /// The place of the effect's id in a candidate.
+    pub(super) id: Option<String>,
+    /// The values that our effect must have. Another one is somebody else's.
+    pub(super) expected: Expected,
+}
+
+impl Sought {
+    /// What a section of the configuration looks for.
+    pub(super) fn of(section: &LookupSection, values: &Values<'_>) -> Self {
+        let matches = section.matches.iter().flatten();
+        Self {
+            error_is_missing: section.errors == Some(LookupErrors::NotFound),
+            contains: section.contains.as_ref().map(|text| values.fill_text(text)),
+            at: section.at.as_ref().map(|pointer| pointer.as_str().to_owned()).unwrap_or_default(),
+            matches: matches
+                .map(|(pointer, template)| (pointer.as_str().to_owned(), values.fill(template)))
+                .collect(),
+            id: section.id.as_ref().map(|pointer| pointer.as_str().to_owned()),
+            expected: Expected::new(),
+        }
+    }
+
+    fn is_ours(&self, candidate: &Value) -> bool {
+        self.matches
+            .iter()
+            .all(|(pointer, value)| candidate.pointer(pointer).unwrap_or(&Value::Null) == value)
+    }
+
+    fn id_of(&self, candidate: &Value) -> Option<String> {
+        id_at(candidate, self.id.as_ref()?)
+    }
+}
+
+/// What an answer says about the call. `output` makes the call's output of the effect that was found.
+pub(super) fn found(
+    sought: &Sought,
+    answer: &Value,
+    output: impl Fn(&Value) -> Value,
+) -> LookupResult<Value> {
     if answer["isError"] == true {
-        return match section.errors {
-            Some(LookupErrors::NotFound) => LookupResult::NotFound,
-            Some(LookupErrors::Unknown) | None => LookupResult::Unknown,
-        };
+        return if sought.error_is_missing { LookupResult::NotFound } else { LookupResult::Unknown };
     }
     let text = text(answer);
-    if section.contains.as_ref().is_some_and(|contains| !text.contains(&values.fill_text(contains))) {
+    if sought.contains.as_ref().is_some_and(|contains| !text.contains(contains)) {
         return LookupResult::NotFound;
     }
     let content = content(answer).unwrap_or(Value::String(text));
-    let at = section.at.as_ref().map_or("", |pointer| pointer.as_str());
-    let candidates = match content.pointer(at) {
+    let candidates = match content.pointer(&sought.at) {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(candidates)) => candidates.iter().collect(),
         Some(candidate) => vec![candidate],
     };
-    let is_match = |candidate: &&Value| {
-        section.matches.iter().flatten().all(|(pointer, template)| {
-            candidate.pointer(pointer.as_str()).unwrap_or(&Value::Null) == &values.fill(template)
-        })
-    };
-    let id = |candidate: &Value| id(candidate.pointer(section.id.as_ref()?.as_str())?);
-    let matches: Vec<_> = candidates.into_iter().filter(is_match).collect();
+    let matches: Vec<_> = candidates.into_iter().filter(|candidate| sought.is_ours(candidate)).collect();
+    let foreign: Vec<_> = matches.iter().filter_map(|one| sought.expected.difference(one)).collect();
+    if !foreign.is_empty() {
+        return LookupResult::Foreign { what: foreign.join("; ") };
+    }
     match matches.as_slice() {
         [] => LookupResult::NotFound,
-        [one] => LookupResult::Committed { output: as_answer(one), external_ref: id(one) },
+        [one] => LookupResult::Committed { output: output(one), external_ref: sought.id_of(one) },
         many => LookupResult::Duplicated {
             effects: many
                 .iter()
-                .map(|one| Found { external_ref: id(one), output: Some(as_answer(one)) })
+                .map(|one| Found { external_ref: sought.id_of(one), output: Some(output(one)) })
                 .collect(),
         },
-    }
-}
-
-/// The id of an effect as the ledger keeps it.
-pub(super) fn id(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        _ => None,
     }
 }
 
@@ -75,7 +109,7 @@ pub(super) fn text(answer: &Value) -> String {
 }
 
 /// An effect that was found, as an answer: the call's own answer was lost.
-fn as_answer(effect: &Value) -> Value {
+pub(super) fn as_answer(effect: &Value) -> Value {
     let text = effect.as_str().map_or_else(|| effect.to_string(), str::to_owned);
     json!({ "content": [{ "type": "text", "text": text }] })
 }
@@ -89,7 +123,8 @@ mod tests {
     }
 
     fn look(yaml: &str, answer: &Value) -> LookupResult<Value> {
-        found(&section(yaml), &Values { key: "k1", arguments: &json!({ "title": "Tea" }) }, answer)
+        let values = Values { key: "k1", arguments: &json!({ "title": "Tea" }) };
+        found(&Sought::of(&section(yaml), &values), answer, as_answer)
     }
 
     const BY_REFERENCE: &str = "{ tool: list, at: /notes, matches: { /ref: '{key}' }, id: /id }";

@@ -2,7 +2,7 @@
 //! its record when it comes again, and finds out or asks when its fate is unknown. Feature `mcp`.
 //!
 //! `counterfoil mcp --config gateway.yml` is a program that takes the place of a server in a client's configuration.
-//! [`McpGateway`] is the same for a program of one's own.
+//! [`McpGateway`] is the same for a program of one's own. [`McpTool`] is a tool of an MCP server that a workflow calls.
 
 mod answer;
 mod approval;
@@ -30,9 +30,11 @@ mod session;
 mod socket;
 mod template;
 mod together;
+mod tool;
 mod upstream;
 
 pub use config::McpConfig;
 pub use error::McpError;
 pub use gateway::McpGateway;
 pub use together::Others;
+pub use tool::{McpLookup, McpServer, McpServerBuilder, McpTool, McpToolBuilder, McpToolError};

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use super::check::Check;
-use super::file::{Approver, Errors, Hint, LookupSection, Offer, ToolSection};
+use super::check::{Check, checked_window};
+use super::file::{Errors, Hint, LookupSection, ToolSection};
 use crate::id::Name;
 use crate::ledger::{
     ApprovalSubject, Contract, ContractClass, EffectClass, LookupOffer, RetryPolicy, ReviewPolicy,
 };
 use crate::rim::policy::plain::{Count, Truth};
 use crate::rim::policy::span::Span;
+use crate::rim::policy::tool_word::{Approver, Effect, Offer};
 use crate::tool::{Done, DynamicTool, Registry};
 
 /// The longest time that a call may take without a sign of progress.
@@ -56,7 +57,7 @@ impl ToolPolicy {
     ) -> Self {
         let path = &format!("servers.{server}.tools.{tool}");
         let usual = Self::usual(format!("{server}/{tool}"), ContractClass::Blind, window);
-        let effect = section.effect.map_or(usual.effect, super::file::Effect::class);
+        let effect = section.effect.map_or(usual.effect, Effect::class);
         let timeout = section.timeout.map_or(TIMEOUT, Span::duration);
         let window = section.window.map_or(window, Span::duration);
         let policy = Self {
@@ -65,7 +66,7 @@ impl ToolPolicy {
             contract: contract(check, path, section),
             timeout,
             key: section.key.iter().flatten().map(|pointer| pointer.as_str().to_owned()).collect(),
-            window: check.window(&format!("{path}.window"), window),
+            window: checked_window(check, &format!("{path}.window"), window),
             reference: section.reference.as_ref().map(|pointer| pointer.as_str().to_owned()),
             id: section.id.as_ref().map(|pointer| pointer.as_str().to_owned()),
             errors: section.errors.unwrap_or(Errors::Recorded),

@@ -18,6 +18,7 @@ use sse_stream::Sse;
 
 use super::file::ServerSection;
 use crate::ledger::ErrorKind;
+use crate::rim::policy::variables::filled;
 use crate::tool::{ToolError, sends_once_on_new_connections};
 
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -40,20 +41,6 @@ pub(super) fn headers(
         Ok((valid, value))
     });
     pairs.collect()
-}
-
-/// The template with the values of environment variables: `Bearer ${NOTES_TOKEN}`.
-fn filled(template: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String, String> {
-    let (mut filled, mut rest) = (String::new(), template);
-    while let Some((before, after)) = rest.split_once("${") {
-        let unclosed = || format!("`${{` without its `}}`: {template:?}");
-        let (name, behind) = after.split_once('}').ok_or_else(unclosed)?;
-        let unset = || format!("the environment variable {name} is not set");
-        filled.push_str(before);
-        filled.push_str(&variable(name).ok_or_else(unset)?);
-        rest = behind;
-    }
-    Ok(filled + rest)
 }
 
 /// The way to a server at this URL.

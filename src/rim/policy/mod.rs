@@ -34,6 +34,8 @@ mod doors;
 mod fence;
 mod file;
 mod finding;
+#[cfg(any(feature = "tool-file", all(feature = "mcp", feature = "sqlite")))]
+pub(super) mod findings;
 mod http;
 pub(super) mod nearest;
 mod nonce;
@@ -46,6 +48,10 @@ mod schema;
 pub(super) mod section;
 mod source;
 pub(super) mod span;
+#[cfg(any(feature = "tool-file", all(feature = "mcp", feature = "sqlite")))]
+pub(super) mod tool_word;
+#[cfg(any(feature = "tool-file", all(feature = "mcp-http", feature = "sqlite")))]
+pub(super) mod variables;
 mod webhook;
 pub(super) mod word;
 

@@ -60,7 +60,7 @@ pub(super) async fn run(invocation: Invocation, limits: Limits) -> Result<Ended,
         (group.child.stdin.take(), group.child.stdout.take(), group.child.stderr.take());
     let (mut kept, mut told) = (Kept::at_most(limits.output), Kept::at_most(TEXT));
     let in_time = {
-        let talk = pin!(join3(feed(input, stdin), kept.fill(output), told.fill(errors)));
+        let talk = pin!(join3(feed(input, &stdin), kept.fill(output), told.fill(errors)));
         let leader = pin!(group.leader_ended());
         let over = async {
             match select(talk, leader).await {
@@ -151,9 +151,9 @@ impl Drop for Group {
 }
 
 /// Writes the input. A process that does not read it to its end has its reason: its exit code says what happened.
-async fn feed(stdin: Option<ChildStdin>, input: Vec<u8>) {
+async fn feed(stdin: Option<ChildStdin>, input: &[u8]) {
     if let Some(mut stdin) = stdin {
-        drop(stdin.write_all(&input).await);
+        drop(stdin.write_all(input).await);
     }
 }
 
@@ -171,7 +171,7 @@ impl Kept {
 
     async fn fill(&mut self, from: Option<impl AsyncRead + Unpin>) {
         let Some(mut from) = from else { return };
-        let mut chunk = [0; 8192];
+        let mut chunk = vec![0; 8192];
         while let Ok(read @ 1..) = from.read(&mut chunk).await {
             let kept = read.min(self.limit - self.bytes.len());
             self.bytes.extend_from_slice(&chunk[..kept]);

@@ -9,4 +9,5 @@ mod http_sink;
 mod mcp;
 mod nonce;
 mod one_send;
+mod tool_file;
 pub(crate) mod webhook;

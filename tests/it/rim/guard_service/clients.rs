@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use counterfoil::api::Role;
+use counterfoil::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -36,6 +37,10 @@ impl Desk {
     }
 
     fn start(&self, cents: u32, how: &str) -> Child {
+        self.start_for("order-9", cents, how)
+    }
+
+    fn start_for(&self, order: &str, cents: u32, how: &str) -> Child {
         let root = env!("CARGO_MANIFEST_DIR");
         let (program, script) = match self.language {
             Language::Python => ("python3", "desk.py"),
@@ -43,11 +48,8 @@ impl Desk {
         };
         let mut desk = Command::new(program);
         desk.arg(format!("{root}/tests/it/rim/guard_service/{script}"));
-        desk.args([&self.served.url, &self.token]).arg(self.book()).args([
-            "order-9",
-            &cents.to_string(),
-            how,
-        ]);
+        desk.args([&self.served.url, &self.token]).arg(self.book());
+        desk.args([order, &cents.to_string(), how]);
         desk.env("PYTHONPATH", format!("{root}/clients/python")).env("PYTHONDONTWRITEBYTECODE", "1");
         desk.env("GUARD_CLIENT", std::env::var("GUARD_CLIENT").expect("`./test` builds the client"));
         desk.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
@@ -66,6 +68,26 @@ impl Desk {
         came(self.start(cents, how)).await
     }
 
+    /// The answer for an order whose process was killed. The killed one may have begun its call only now.
+    async fn finished(&self, order: &str) -> Value {
+        loop {
+            let next = came(self.start_for(order, 1200, "lookup"));
+            tokio::pin!(next);
+            let answer = tokio::select! {
+                biased;
+                answer = &mut next => answer,
+                () = self.served.clock.slept(SETTLE) => {
+                    self.served.clock.advance(SETTLE);
+                    next.await
+                }
+            };
+            if answer != json!({ "stopped": "in_flight" }) {
+                return answer;
+            }
+            self.served.clock.advance(ATTEMPT);
+        }
+    }
+
     /// A process that is killed when it says that it has come to a place. The time of its attempt is over then.
     async fn killed(&self, place: &str) {
         let mut desk = self.start(1200, &format!("lookup,{place}"));
@@ -74,6 +96,11 @@ impl Desk {
         desk.kill().await.unwrap();
         self.served.clock.advance(ATTEMPT);
     }
+}
+
+/// The number of processes that are killed at random in each language.
+fn rounds() -> u64 {
+    if std::env::var_os("COUNTERFOIL_FULL").is_some() { 100 } else { 5 }
 }
 
 async fn came(desk: Child) -> Value {
@@ -108,6 +135,7 @@ in_each_language! {
     a_call_that_needs_an_approval_sends_nothing_before_it,
     a_process_that_is_killed_after_the_effect_leaves_no_second_one,
     a_process_that_is_killed_before_the_effect_loses_nothing,
+    processes_that_are_killed_at_random_make_each_refund_once,
     a_token_without_the_right_to_call_is_refused_before_the_function_runs,
 }
 
@@ -183,6 +211,24 @@ async fn a_process_that_is_killed_before_the_effect_loses_nothing(language: Lang
     desk.served.clock.advance(SETTLE);
     assert_eq!(came(next).await["done"]["refund"], "order-9");
     assert_eq!(desk.refunds(), 1);
+    desk.served.end().await;
+}
+
+// Each refund has a process that is killed at a moment that nobody chose, and others after it until one has the answer.
+async fn processes_that_are_killed_at_random_make_each_refund_once(language: Language) {
+    let desk = Desk::new(language).await;
+    for round in 0..rounds() {
+        let order = format!("order-{round:03}");
+        let mut killed = desk.start_for(&order, 1200, "lookup");
+        SystemClock.sleep(Duration::from_millis(round * 67 % 401)).await;
+        killed.kill().await.unwrap();
+        desk.served.clock.advance(ATTEMPT);
+        assert_eq!(desk.finished(&order).await["done"]["refund"], order);
+    }
+    let book = std::fs::read_to_string(desk.book()).unwrap();
+    let orders: Vec<_> = (0..rounds()).map(|round| format!("order-{round:03}")).collect();
+    assert_eq!(book.lines().collect::<Vec<_>>(), orders, "each once, and none is missing");
+    assert!(!desk.served.asks().await, "nobody is asked");
     desk.served.end().await;
 }
 

@@ -40,6 +40,11 @@ impl Served {
         (answer.status().as_u16(), answer.json().await.unwrap())
     }
 
+    /// True if the tenant `acme` has an open question.
+    pub(super) async fn asks(&self) -> bool {
+        !self.engine.executor().questions(&crate::world::acme()).await.unwrap().is_empty()
+    }
+
     pub(super) async fn end(self) {
         self.engine.shutdown(Duration::ZERO).await;
     }

@@ -151,15 +151,21 @@ on_both_stores! {
         }
     }
 
-    // The gateway is killed at moments that nobody chose, and its server dies by itself in between. Each round is a payment of its own.
+    // The gateway and its server are killed at moments that nobody chose, and the server dies by itself in between. Each round is a
+    // payment of its own.
     async fn calls_through_a_gateway_that_is_killed_at_random_are_made_once(place) {
         let desk = Desk::on(place);
         for (round, fault) in (0..rounds()).zip(["die_after", "", "twice"].into_iter().cycle()) {
             desk.fault(fault);
+            server::forget(desk.folder.path());
             let mut child = desk.gateway(None);
             let mut client = Client::of_process(&mut child).await.unwrap();
             client.send("tools/call", json!({ "name": "pay", "arguments": pay(round) })).await.unwrap();
             SystemClock.sleep(Duration::from_millis(round * 67 % 401)).await;
+            if round % 2 == 1 {
+                server::kill(desk.folder.path());
+                SystemClock.sleep(Duration::from_millis(round * 41 % 199)).await;
+            }
             child.kill().await.unwrap();
         }
         desk.fault("");

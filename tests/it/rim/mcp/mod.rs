@@ -10,8 +10,9 @@ mod identity;
 mod kill;
 mod passing;
 mod remote;
-mod server;
+pub(in crate::rim) mod server;
 mod together;
+mod tool;
 
 use std::path::Path;
 

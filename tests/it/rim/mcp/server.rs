@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 /// The way to start the server.
-pub(super) struct Notes {
-    pub(super) command: String,
-    pub(super) args: Value,
-    pub(super) env: Value,
+pub(in crate::rim) struct Notes {
+    pub(in crate::rim) command: String,
+    pub(in crate::rim) args: Value,
+    pub(in crate::rim) env: Value,
 }
 
 const FOLDER: &str = "COUNTERFOIL_TEST_NOTES";
 
 impl Notes {
-    pub(super) fn started_in(folder: &Path) -> Self {
+    pub(in crate::rim) fn started_in(folder: &Path) -> Self {
         let program = std::env::current_exe().unwrap().display().to_string();
         let args = json!(["rim::mcp::server::child", "--exact", "--nocapture"]);
         Self { command: program, args, env: json!({ FOLDER: folder }) }
@@ -24,14 +24,28 @@ impl Notes {
 }
 
 /// The effects that were made in this folder: a line each.
-pub(super) fn effects(folder: &Path) -> Vec<Value> {
+pub(in crate::rim) fn effects(folder: &Path) -> Vec<Value> {
     let lines = fs::read_to_string(folder.join("effects")).unwrap_or_default();
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Lets the server do this at its next call of a tool that writes.
-pub(super) fn fault(folder: &Path, fault: &str) {
+pub(in crate::rim) fn fault(folder: &Path, fault: &str) {
     fs::write(folder.join("fault"), fault).unwrap();
+}
+
+/// Forgets the server that was started last, which has ended.
+pub(super) fn forget(folder: &Path) {
+    drop(fs::remove_file(folder.join("pid")));
+}
+
+/// Kills the server that was started last, if there is one.
+pub(super) fn kill(folder: &Path) {
+    use rustix::process::{Pid, Signal, kill_process};
+    let Ok(pid) = fs::read_to_string(folder.join("pid")) else { return };
+    forget(folder);
+    let pid = pid.parse().ok().and_then(Pid::from_raw);
+    let _ = pid.map(|pid| kill_process(pid, Signal::KILL)); // it may have ended meanwhile
 }
 
 /// Not a test: the server, when a gateway has started this program as one. The first line that it writes is the test
@@ -40,6 +54,7 @@ pub(super) fn fault(folder: &Path, fault: &str) {
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let server = Server { folder: folder.into() };
+    fs::write(server.folder.join("pid"), std::process::id().to_string()).unwrap();
     while let Some(message) = next() {
         server.answer(&message);
     }
@@ -177,7 +192,7 @@ impl Server {
         });
         let mut file =
             fs::OpenOptions::new().create(true).append(true).open(self.folder.join("effects")).unwrap();
-        writeln!(file, "{effect}").unwrap();
+        file.write_all(format!("{effect}\n").as_bytes()).unwrap(); // at once, because it may be killed
         file.sync_all().unwrap();
         match fault.as_str() {
             "die_after" => std::process::exit(1),

@@ -1,0 +1,218 @@
+//! The tools of a file: their common part, and the check of all of it.
+
+use super::file::{File, LookupSection, ToolSection};
+use super::{command, http};
+use crate::ledger::{ApprovalSubject, Contract, EffectClass, LookupOffer, RetryPolicy, ReviewPolicy};
+use crate::payload::Secret;
+use crate::rim::policy::PolicyRule;
+use crate::rim::policy::findings::Findings;
+use crate::rim::policy::plain::{Count, Truth};
+use crate::rim::policy::tool_word::{Approver, Effect, Offer};
+use crate::rim::policy::variables::filled;
+use crate::rim::policy::word::Pointer;
+use crate::tool::{DynamicTool, Registry};
+
+/// The values of environment variables.
+pub(super) type Variables<'v> = dyn Fn(&str) -> Option<String> + 'v;
+
+/// A tool of the file, with what its transport is to know.
+pub(super) struct Part<'s> {
+    /// The path of the tool's section.
+    pub(super) path: String,
+    pub(super) name: &'s str,
+    pub(super) section: &'s ToolSection,
+    pub(super) effect: EffectClass,
+    pub(super) contract: Contract,
+    pub(super) variables: &'s Variables<'s>,
+}
+
+/// All tools, each with its path. What is wrong is a finding, and its tool is left out.
+pub(super) fn tools(
+    findings: &mut Findings,
+    file: &File,
+    variables: &Variables<'_>,
+) -> Vec<(String, DynamicTool)> {
+    if file.tools.as_ref().is_none_or(std::collections::BTreeMap::is_empty) {
+        let instead = "`tools: { refund: { http: { post: 'https://pay.example/refunds' } } }`";
+        findings.finding("tools", "there is no tool", instead);
+    }
+    #[cfg(all(feature = "mcp", feature = "sqlite"))]
+    let servers = super::mcp::servers(findings, file, variables);
+    let mut tools = Vec::new();
+    for (name, section) in file.tools.iter().flatten() {
+        let part = part(findings, name, section, variables);
+        let declared = match (&section.http, &section.command, &section.mcp) {
+            (Some(declared), None, None) => http::tool(findings, &part, declared),
+            (None, Some(declared), None) => command::tool(findings, &part, declared),
+            #[cfg(all(feature = "mcp", feature = "sqlite"))]
+            (None, None, Some(declared)) => super::mcp::tool(findings, &part, (declared, &servers)),
+            #[cfg(not(all(feature = "mcp", feature = "sqlite")))]
+            (None, None, Some(_)) => {
+                let why = "this program is built without the feature `mcp`";
+                findings.finding(&format!("{}.mcp", part.path), why, "`http` or `command`");
+                None
+            }
+            _ => {
+                let why = "a tool is one HTTP request, one process or one call of an MCP tool";
+                findings.finding(&part.path, why, "one of `http`, `command` and `mcp`");
+                None
+            }
+        };
+        tools.extend(declared.map(|tool| (part.path.clone(), finished(findings, &part, tool))));
+    }
+    tools
+}
+
+fn part<'s>(
+    findings: &mut Findings,
+    name: &'s str,
+    section: &'s ToolSection,
+    variables: &'s Variables<'s>,
+) -> Part<'s> {
+    let path = format!("tools.{name}");
+    if section.key.as_ref().is_some_and(Vec::is_empty) {
+        let why = "an empty key would make all calls one";
+        findings.finding(&format!("{path}.key"), why, "`key: [/order]`, or no `key`");
+    }
+    let effect = section.effect.map_or(EffectClass::InternalMutation, Effect::class);
+    Part { contract: contract(findings, &path, section), path, name, section, effect, variables }
+}
+
+fn contract(findings: &mut Findings, path: &str, section: &ToolSection) -> Contract {
+    let usual = if section.lookup.is_some() { Offer::Lookup } else { Offer::Blind };
+    let offer = section.contract.unwrap_or(usual);
+    if section.lookup.is_none() && offer.class().needs_lookup() {
+        let why = "the outcome of such a call is looked up, and there is no lookup";
+        findings.finding(&format!("{path}.contract"), why, "a `lookup`, or `contract: blind`");
+    }
+    let mut contract = Contract::new(offer.class());
+    if let Some(lookup) = &section.lookup {
+        let lags = lookup.lags.is_some_and(Truth::is_true);
+        contract.lookup = if lags { LookupOffer::Eventual } else { LookupOffer::Strong };
+    }
+    if section.contract == Some(Offer::Blind) {
+        contract = contract.allow_blind_notices();
+    }
+    match section.settle {
+        Some(settle) => contract.settle(settle.duration()),
+        None => contract,
+    }
+}
+
+/// The tool with its retries, its approval and its description.
+fn finished(findings: &mut Findings, part: &Part<'_>, tool: DynamicTool) -> DynamicTool {
+    let Part { section, contract, path, .. } = part;
+    let mut retry = RetryPolicy::of(contract);
+    if let Some(attempts) = section.attempts {
+        retry.attempts = attempts.get();
+    }
+    if let Some(timeout) = section.timeout {
+        retry.attempt_timeout = timeout.duration();
+    }
+    let mut tool = tool.retry(retry);
+    tool = match review(findings, part) {
+        Some(review) => {
+            let name = part.name.to_owned();
+            tool.review(review).package(move |input| ApprovalSubject::of(&name, input))
+        }
+        None => tool.without_approval(),
+    };
+    match (&section.description, &section.input) {
+        (Some(description), Some(schema)) => tool.describe(description, schema.clone()),
+        (None, None) => tool,
+        _ => {
+            let why = "a model needs the description of a tool and the schema of its input";
+            findings.finding(path, why, "both `description` and `input`, or neither");
+            tool
+        }
+    }
+}
+
+/// The people who approve the calls of a tool, if somebody must.
+fn review(findings: &mut Findings, part: &Part<'_>) -> Option<ReviewPolicy> {
+    let Part { section, path, effect, .. } = part;
+    let usual = if effect.needs_approval() { Approver::Person } else { Approver::Nobody };
+    if section.approval.unwrap_or(usual) == Approver::Nobody {
+        return None;
+    }
+    let people = section.reviewers.clone().unwrap_or_default();
+    if people.is_empty() || people.iter().any(|name| crate::id::Name::new(name).is_err()) {
+        let why = "a person must approve each call, and nobody is named who may";
+        findings.finding(&format!("{path}.reviewers"), why, "`reviewers: [ann]`, or `approval: nobody`");
+    }
+    Some(ReviewPolicy::by(people).quorum(section.quorum.map_or(1, Count::get)))
+}
+
+/// Finds what a registry refuses.
+pub(super) fn register(findings: &mut Findings, tools: Vec<(String, DynamicTool)>) {
+    let mut registry = Registry::default();
+    for (path, tool) in tools {
+        if let Err(error) = tool.register(&mut registry) {
+            findings.finding(&path, &error.to_string(), "a `lookup`, or another `contract` or `effect`");
+        }
+    }
+}
+
+impl Part<'_> {
+    /// The pointers of the key's fields.
+    pub(super) fn key(&self) -> Vec<String> {
+        self.section.key.iter().flatten().map(|pointer| pointer.as_str().to_owned()).collect()
+    }
+
+    /// A secret of a field: a text with the values of environment variables.
+    pub(super) fn secret(
+        &self,
+        findings: &mut Findings,
+        path: &str,
+        template: &str,
+    ) -> Option<Secret<String>> {
+        secret(findings, (path, template), self.variables)
+    }
+
+    /// Refuses fields of a lookup that its transport does not have.
+    pub(super) fn only(&self, findings: &mut Findings, lookup: &LookupSection, known: &[&str]) {
+        let given: [(&str, bool); 10] = [
+            ("get", lookup.get.is_some()),
+            ("run", lookup.run.is_some()),
+            ("tool", lookup.tool.is_some()),
+            ("arguments", lookup.arguments.is_some()),
+            ("list", lookup.list.is_some()),
+            ("missing_exit", lookup.missing_exit.is_some()),
+            ("missing_is_error", lookup.missing_is_error.is_some()),
+            ("contains", lookup.contains.is_some()),
+            ("newest_first", lookup.newest_first.is_some()),
+            ("timeout", lookup.timeout.is_some()),
+        ];
+        for (field, _) in given.into_iter().filter(|(field, is_given)| *is_given && !known.contains(field)) {
+            let why = "a lookup of such a tool has no such field";
+            let known = known.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", ");
+            findings.finding(&format!("{}.lookup.{field}", self.path), why, &format!("one of {known}"));
+        }
+    }
+}
+
+/// A secret, which must come from an environment variable.
+pub(super) fn secret(
+    findings: &mut Findings,
+    (path, template): (&str, &str),
+    variables: &Variables<'_>,
+) -> Option<Secret<String>> {
+    if !template.contains("${") {
+        let why = "a secret comes from an environment variable and is never written here; if this is the secret, it is known to \
+                   others now, and is to be replaced";
+        findings.of_rule(PolicyRule::SecretInFile, path, (why, "`${PAY_KEY}`"));
+        return None;
+    }
+    match filled(template, variables) {
+        Ok(value) => Some(Secret::new(value)),
+        Err(why) => {
+            findings.finding(path, &why, "`${PAY_KEY}`, with a variable that is set");
+            None
+        }
+    }
+}
+
+/// The text of a pointer; empty if there is none.
+pub(super) fn pointer(pointer: Option<&Pointer>) -> String {
+    pointer.map(|pointer| pointer.as_str().to_owned()).unwrap_or_default()
+}

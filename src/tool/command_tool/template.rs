@@ -230,7 +230,7 @@ mod tests {
         for name in ["", "A=B", "A\0"] {
             let secrets = vec![(name.into(), Secret::new("sk_12345678".to_owned()))];
             let parts = Parts { program: "pay".into(), secrets, ..Parts::default() };
-            let error = CommandTemplate::read(&parts).unwrap_err();
+            let Err(error) = CommandTemplate::read(&parts) else { panic!("{name:?} is no name") };
             assert!(!format!("{error} {error:?}").contains("sk_"), "{error}");
         }
     }

@@ -139,8 +139,8 @@ fn runs_are_labelled_listed_and_erased_by_their_label() {
             runs.iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(ids(&["--label", "customer=c-7"]), [run.clone(), waiting.clone()]);
-        assert_eq!(ids(&["--label", "customer=c-7", "--after", &run]), [waiting.clone()]);
-        assert_eq!(ids(&["--label", "case=a=b"]), [run.clone()]);
+        assert_eq!(ids(&["--label", "customer=c-7", "--after", &run]), std::slice::from_ref(&waiting));
+        assert_eq!(ids(&["--label", "case=a=b"]), std::slice::from_ref(&run));
         assert_eq!(line.run(&["runs", "--label", "customer"]).status.code(), Some(2));
         assert_eq!(line.json(&["run", &run])[0]["labels"], json!({ "case": "a=b", "customer": "c-7" }));
         assert!(line.text(&["run", &run]).contains("label customer=c-7"));
@@ -156,7 +156,7 @@ fn runs_are_labelled_listed_and_erased_by_their_label() {
             "{said}"
         );
         assert!(kept.status.code() == Some(1) && error.contains("erase again"), "{error}");
-        assert_eq!(ids(&["--label", "customer=c-7"]), [waiting.clone()]);
+        assert_eq!(ids(&["--label", "customer=c-7"]), std::slice::from_ref(&waiting));
         line.json(&["signal", &waiting, "paid", "7"]);
         process.on(process.state(waiting.parse().unwrap(), "succeeded"));
         let report: Value = serde_json::from_slice(&erase(&["--json"]).stdout).unwrap();

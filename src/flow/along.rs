@@ -19,7 +19,7 @@ pub(crate) struct Along {
 }
 
 enum Asked {
-    Start(Box<Run>, NewRun),
+    Start(Box<Run>, Box<NewRun>),
     Signal(Signal),
 }
 
@@ -29,7 +29,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         let (inner, new) = self.checked().await?;
         inner.core.group.room().await;
         let (run, change) = new.row(&inner.core, None);
-        Ok(Along { inner, asked: Asked::Start(run, new), change })
+        Ok(Along { inner, asked: Asked::Start(run, Box::new(new)), change })
     }
 }
 

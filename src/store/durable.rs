@@ -33,10 +33,10 @@ pub(crate) fn note(change: &Change, meter: &Meter, spans: &Spans) {
     for question in &change.escalations {
         note_question(change, question, meter);
     }
-    if let Some(run) = &change.run {
-        if let Some(event) = note_run(change, run, meter) {
-            spans.record(run.trace(), |context| span(context, run, event));
-        }
+    if let Some(run) = &change.run
+        && let Some(event) = note_run(change, run, meter)
+    {
+        spans.record(run.trace(), |context| span(context, run, event));
     }
 }
 

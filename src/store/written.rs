@@ -58,10 +58,17 @@ impl Change {
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(super) fn must_be_judged(&self) -> bool {
         use Written::{Admission, Erased, ExpiredSignal, Forgotten, Retired, RetiredRun, Worker};
-        let is_judged = |row| match row {
-            Worker(_) | Admission(_) | Forgotten(_) | Erased(_) => true,
-            Retired(_) | RetiredRun(_) | ExpiredSignal(_) => true,
-            _ => false,
+        let is_judged = |row| {
+            matches!(
+                row,
+                Worker(_)
+                    | Admission(_)
+                    | Forgotten(_)
+                    | Erased(_)
+                    | Retired(_)
+                    | RetiredRun(_)
+                    | ExpiredSignal(_)
+            )
         };
         self.compared().is_some() || self.written().any(is_judged) || !self.copied().is_empty()
     }

@@ -153,7 +153,7 @@ fn the_time_of_a_run_counts_from_its_end_and_from_nothing_else() {
 }
 
 /// Waits for two words, however long that takes.
-async fn diary(ctx: Ctx, _: ()) -> Result<String, Failure> {
+async fn diary(ctx: Ctx, (): ()) -> Result<String, Failure> {
     let first: String = ctx.signal("word").await?;
     let second: String = ctx.signal("word").await?;
     Ok(format!("{first}, {second}"))

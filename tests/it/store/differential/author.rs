@@ -119,7 +119,7 @@ pub(super) fn writes(change: &Change) -> Vec<&'static str> {
 }
 
 /// The names of all writes.
-pub(super) const WRITES: [&str; 33] = [
+pub(super) const WRITES: [&str; 34] = [
     "enrol",
     "attach",
     "renew",

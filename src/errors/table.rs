@@ -46,6 +46,9 @@ use crate::tool::command_tool::CommandToolError;
 #[cfg(feature = "tool-http")]
 use crate::tool::http_tool::HttpToolError;
 use crate::tool::{RegisterError, ToolError, UnstableKey};
+#[cfg(feature = "otel")]
+use crate::trace::OtlpError;
+use crate::trace::TraceContextError;
 
 /// Gives each error its `code()`. Of an error there are first the variants with a code of their own, then those that hold
 /// another error and have its code, and last those whose code has to be looked for.
@@ -120,6 +123,11 @@ coded! {
             | NoCompensation | NoCall | NoPackage => Declaration,
         ; Name
         ; Self::Contract { source, .. } => source.code()
+    }
+
+    #[cfg(feature = "otel")]
+    OtlpError {
+        Endpoint | NoRuntime => Configuration,
     }
 
     #[cfg(feature = "tool-http")]
@@ -360,6 +368,7 @@ macro_rules! always {
 always! {
     ResponseTooLarge => ResponseTooLarge,
     ToolError => ToolFailed,
+    TraceContextError => Input,
     UnstableKey => Key,
 }
 

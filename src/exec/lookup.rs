@@ -39,7 +39,7 @@ pub(super) async fn ask(
     Inquiry { op, call, record }: Inquiry<'_>,
 ) -> Option<Result<LookupResult<Payload>, ToolError>> {
     let began = core.now();
-    let call = &Call { trace: traced::lookup(op, began), ..call.clone() };
+    let call = &Call { trace: Some(Arc::new(traced::lookup(op, began))), ..call.clone() };
     let spec = op.tool.spec();
     let within = spec.lookups.timeout.unwrap_or(spec.retry.attempt_timeout);
     let found = tool_code::run(core, within, "the lookup timed out", || op.tool.reconcile(call)).await?;

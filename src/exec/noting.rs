@@ -8,7 +8,6 @@ use futures_util::future::BoxFuture;
 use super::core::Core;
 use super::declared::Settling;
 use super::operation::Operation;
-use super::traced;
 use crate::clock::{Boot, Timestamp};
 use crate::ledger::{Declaration, Event, OperationKey, Record, apply};
 use crate::store::{OrderingKey, StoreError, Verdict};
@@ -154,8 +153,7 @@ pub(super) fn call(core: &Core, op: &Operation, declaration: &Arc<Declaration>, 
     // The sends of a lost ledger are older than this record.
     let is_known = attempt > 0 && !core.may_be_older();
     let first_sent = is_known.then_some(record.created_at);
-    let trace = traced::attempt(op, attempt);
-    Call { attempt, external_ref, first_sent, trace, ..unsent(op, declaration) }
+    Call { attempt, external_ref, first_sent, ..unsent(op, declaration) }
 }
 
 /// The call for a lookup before anything is sent.
@@ -168,7 +166,7 @@ pub(super) fn unsent(op: &Operation, declaration: &Arc<Declaration>) -> Call {
         attempt: 0,
         external_ref: None,
         first_sent: None,
-        trace: op.trace(),
+        trace: op.run_trace(),
         noting: None,
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Operation {
     /// True if the key is the operation's place in one run, so that no other caller requests it.
     unshared: bool,
     /// The span of the run. `None` for a call outside of runs.
-    trace: Option<TraceContext>,
+    trace: Option<Arc<TraceContext>>,
     /// True if the operation was rebuilt from its record, because its caller is gone.
     pub(super) rebuilt: bool,
     /// The reason why a rebuilt operation has no usable tool. Only evidence or a person can settle it.
@@ -157,14 +157,19 @@ pub(crate) struct Asker {
     /// True if the key is the call's place in the run.
     pub(crate) unshared: bool,
     /// The span of the run. `None` for a call outside of runs.
-    pub(crate) trace: Option<TraceContext>,
+    pub(crate) trace: Option<Arc<TraceContext>>,
 }
 
 impl Operation {
     /// The span within which the operation's attempts and lookups are: that of its run, or one that stands for the operation itself.
     pub(super) fn trace(&self) -> TraceContext {
-        let own = || TraceContext::first(&[self.tenant.as_str().as_bytes(), self.key.as_str().as_bytes()]);
-        self.trace.unwrap_or_else(own)
+        let own = || TraceContext::of_operation(self.tenant.as_str(), self.key.as_str());
+        self.trace.as_deref().copied().unwrap_or_else(own)
+    }
+
+    /// The span of the run, for the call that the tool gets.
+    pub(super) fn run_trace(&self) -> Option<Arc<TraceContext>> {
+        self.trace.clone()
     }
 
     /// The name of the tool.
@@ -188,7 +193,7 @@ impl Operation {
             deadline: self.deadline,
             over: self.over.clone(),
             unshared: self.unshared,
-            trace: self.trace,
+            trace: self.trace.clone(),
             rebuilt: self.rebuilt,
             gone: self.gone.clone(),
             slot: Mutex::default(),

@@ -46,10 +46,10 @@ pub(super) async fn recorded(
 }
 
 /// The span of the record's run, if it has one.
-pub(super) async fn trace_of(core: &Core, record: &Record) -> Result<Option<TraceContext>, ExecError> {
+pub(super) async fn trace_of(core: &Core, record: &Record) -> Result<Option<Arc<TraceContext>>, ExecError> {
     let Some(run) = record.owner.run else { return Ok(None) };
     let run = core.group.run_find(&record.tenant, run).await.map_err(|source| failed(&record.key, source))?;
-    Ok(run.map(|run| run.trace()))
+    Ok(run.map(|run| Arc::new(run.trace())))
 }
 
 /// The operation of a record without its tool. It can be settled by evidence, and a person can be asked about it.

@@ -14,7 +14,7 @@ use crate::trace::{Span, SpanKind, TraceContext};
 
 /// The span of an operation's attempt.
 pub(super) fn attempt(op: &Operation, number: u32) -> TraceContext {
-    op.trace().within(&[b"attempt", op.key.as_str().as_bytes(), &number.to_be_bytes()])
+    op.trace().attempt(op.key.as_str(), number)
 }
 
 /// The span of a lookup that begins now.

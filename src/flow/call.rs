@@ -223,7 +223,7 @@ fn asker(live: &Live, turn: u32, open: &Open, approval: Option<Box<Approval>>) -
     let over = Some(live.over.clone());
     let approval = approval.map(|approval| *approval);
     let (purse, deadline) = (live.purse(), live.deadline());
-    let (lane, trace) = (Some(live.lane), Some(live.trace));
+    let (lane, trace) = (Some(live.lane), Some(live.trace.clone()));
     Asker { owner, approval, lane, purse, deadline, over, trace, ..Asker::default() }
 }
 

@@ -24,8 +24,8 @@ pub struct Call {
     pub(crate) attempt: u32,
     pub(crate) external_ref: Option<String>,
     pub(crate) first_sent: Option<Timestamp>,
-    /// The span of the attempt or of the lookup.
-    pub(crate) trace: TraceContext,
+    /// The span of the attempt's run, or of the lookup. `None` for an attempt outside of runs.
+    pub(crate) trace: Option<Arc<TraceContext>>,
     /// The note of the attempt. Absent during a lookup, which notes nothing.
     pub(crate) noting: Option<Arc<dyn Noting>>,
 }
@@ -88,7 +88,11 @@ impl Call {
     /// # }
     /// ```
     pub fn traceparent(&self) -> TraceContext {
-        self.trace
+        // Derived at its use, because not every tool sends it.
+        let key = self.operation_key.as_str();
+        let own = || TraceContext::of_operation(self.tenant.as_str(), key);
+        let within = self.trace.as_deref().copied().unwrap_or_else(own);
+        if self.noting.is_some() { within.attempt(key, self.attempt) } else { within }
     }
 
     /// The instant before which a request of this attempt must have left: the earliest of the attempt's timeout, the

@@ -29,7 +29,9 @@ pub struct TraceContext {
 
 /// The text is not a `traceparent` of W3C Trace Context. The run was not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no traceparent: pass the header of the caller's request as it came, or leave it out")]
+#[error(
+    "{text:?} is no traceparent: pass the header of the caller's request as it came, or leave it out [input]"
+)]
 pub struct TraceContextError {
     /// The beginning of the text.
     text: String,
@@ -74,6 +76,16 @@ impl TraceContext {
         let (trace, rest) = digest.split_first_chunk().unwrap_or((&[1; 16], &[]));
         let span = rest.first_chunk().unwrap_or(&[1; 8]);
         Self { trace: *trace, span: *span, is_sampled: true }
+    }
+
+    /// The context that stands for an operation outside of runs.
+    pub(crate) fn of_operation(tenant: &str, key: &str) -> Self {
+        Self::first(&[tenant.as_bytes(), key.as_bytes()])
+    }
+
+    /// The span of an attempt of the operation under this key.
+    pub(crate) fn attempt(self, key: &str, number: u32) -> Self {
+        self.within(&[b"attempt", key.as_bytes(), &number.to_be_bytes()])
     }
 
     /// A span of the same trace, about what these parts name.

@@ -59,7 +59,7 @@ impl fmt::Debug for OpenTelemetry {
 pub enum OtlpError {
     /// The exporter refused its configuration.
     #[error(
-        "spans cannot be sent to {endpoint:?}: {reason}. Give the whole URL, such as http://collector:4318/v1/traces"
+        "spans cannot be sent to {endpoint:?}: {reason}. Give the whole URL, such as http://collector:4318/v1/traces [configuration]"
     )]
     Endpoint {
         /// The URL of the collector.
@@ -68,7 +68,7 @@ pub enum OtlpError {
         reason: String,
     },
     /// There is no Tokio runtime that could send.
-    #[error("spans are sent in the background: call this inside of a Tokio runtime")]
+    #[error("spans are sent in the background: call this inside of a Tokio runtime [configuration]")]
     NoRuntime,
 }
 

@@ -81,7 +81,7 @@ fn to_be_written(
         deadline: workflow.deadline,
         input,
         input_hash,
-        traceparent: Some(live.trace),
+        traceparent: Some(*live.trace),
     };
     let run = row.at(core, now);
     let value = Payload::of(&run.id).unwrap_or_else(|_| Payload::stored(run.id.0.to_string()));

@@ -42,7 +42,7 @@ pub(super) struct Live {
     pub(super) id: RunId,
     number: RunNumber,
     /// The span of the run.
-    pub(super) trace: TraceContext,
+    pub(super) trace: Arc<TraceContext>,
     pub(super) lane: OrderingKey,
     pub(super) waker: Arc<RunWaker>,
     /// The turn number under which everything outside of loops is recorded.
@@ -84,7 +84,7 @@ impl Live {
             tenant: run.tenant.clone(),
             id: run.id,
             number: run.number,
-            trace: run.trace(),
+            trace: Arc::new(run.trace()),
             lane,
             core,
             waker: Arc::default(),

@@ -403,5 +403,5 @@ fn no_table_is_left_out() {
             }
         }
     }
-    assert_eq!(count, 18);
+    assert_eq!(count, 19);
 }

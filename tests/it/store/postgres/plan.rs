@@ -84,7 +84,7 @@ const HOT: [(&str, &[&str]); 69] = [
         &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
     ),
     (
-        "deadline FROM run WHERE tenant = $1 AND workflow = $2",
+        "traceparent FROM run WHERE tenant = $1 AND workflow = $2",
         &["run_key on run", "(tenant = $1) AND (workflow = $2) AND (key = $3)"],
     ),
     ("FROM run WHERE state = 1 AND id", &["run_active on run", "id > $1", "worker_"]),

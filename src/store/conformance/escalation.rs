@@ -135,9 +135,8 @@ pub async fn open_ones_are_listed_for_all_tenants(store: &dyn Store) {
         of_kind(&theirs, QuestionKind::Ambiguous),
         of_kind(&sample, QuestionKind::Ambiguous),
     ];
-    let mut change = sample.change();
-    change.escalations = all.iter().rev().cloned().collect();
-    admit(store, &[change]).await;
+    let opened: Vec<_> = all.iter().rev().map(|one| sample.change().escalation(one.clone())).collect();
+    admit(store, &opened).await;
     admit(store, &[sample.change().escalation(answered(&all[3], "bob"))]).await;
     let [first, second, _, _, last] = all;
     let everywhere = async |after, limit| store.escalation_open_everywhere(after, limit).await.unwrap();

@@ -26,12 +26,15 @@ pub async fn the_first_key_stays(store: &dyn Store) {
 pub async fn those_with_rows_are_listed(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let of = |name: &str| sample.for_tenant(name);
-    let mut change = sample.change();
-    change.tenant_key = Some((sample::tenant("key-only"), DigestKey::new([1; 32])));
-    change.run = Some(of("b-run").run("a").into());
-    change.escalations = vec![of("C-question").escalation("?")];
-    change.record = Some(of("a-record").record("k").into());
-    admit(store, &[change]).await;
+    let mut key_only = sample.change();
+    key_only.tenant_key = Some((sample::tenant("key-only"), DigestKey::new([1; 32])));
+    let changes = [
+        key_only,
+        sample.change().run(of("b-run").run("a")),
+        sample.change().escalation(of("C-question").escalation("?")),
+        sample.change().record(of("a-record").record("k")),
+    ];
+    admit(store, &changes).await;
     let list = async |after, limit| {
         let listed = store.tenant_list(after, limit).await.unwrap();
         listed.iter().map(|tenant| tenant.as_str().to_owned()).collect::<Vec<_>>()

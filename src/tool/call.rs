@@ -20,7 +20,7 @@ pub struct Call {
     /// The declaration from which the wire key is derived.
     pub(crate) declaration: Arc<Declaration>,
     /// The wire key, derived at its first use, because not every tool sends it.
-    pub(crate) wire_key: OnceLock<String>,
+    pub(crate) wire_key: OnceLock<Box<str>>,
     pub(crate) attempt: u32,
     pub(crate) external_ref: Option<String>,
     pub(crate) first_sent: Option<Timestamp>,
@@ -51,7 +51,7 @@ impl Call {
     /// The key as it goes to the provider: the same in every attempt, `[0-9a-z]`, within the length that the contract
     /// declares. For an `Idempotency-Key` header, a client reference, or the provider's own field.
     pub fn key(&self) -> &str {
-        self.wire_key.get_or_init(|| self.declaration.wire_key(&self.operation_key, &self.tenant))
+        self.wire_key.get_or_init(|| self.declaration.wire_key(&self.operation_key, &self.tenant).into())
     }
 
     /// The readable key, for metadata and for people.

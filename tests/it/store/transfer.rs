@@ -162,7 +162,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     let engine = engine.workflow("asks", 1, asks);
     let second = Process::start(&world, engine);
     second.on(async {
-        second.acme().run(flow.clone(), LARGE).queue("post").await.unwrap();
+        second.acme().run(flow.clone(), LARGE).queue("post").label("customer", "c-7").await.unwrap();
         let yearly = second.acme().schedule("yearly").cron("0 0 1 1 *");
         yearly.run(flow.clone(), LARGE).await.unwrap();
         second.acme().schedule("yearly").pause().await.unwrap();
@@ -403,7 +403,7 @@ async fn the_command_moves_and_says_so() {
     let copied = json!({"stage": "copy", "table": "step", "rows": 5000, "of": 5000});
     assert!(lines.contains(&copied), "{lines:?}");
     let (last, _) = lines.split_last().unwrap();
-    assert_eq!(last["moved"].as_array().unwrap().len(), 21);
+    assert_eq!(last["moved"].as_array().unwrap().len(), 22);
     let (succeeded, lines, trouble) = command(false);
     assert!(!succeeded && lines.is_empty() && trouble.contains("has been moved already"), "{trouble}");
 }

@@ -67,7 +67,7 @@ fn large(sample: &Sample, name: &str, bytes: usize) -> Change {
 async fn a_full_disk_loses_nothing() {
     let Some(folder) = inside("a_full_disk_loses_nothing") else { return };
     for step in [100, 5_000, 60_000] {
-        mount(&["-t", "tmpfs", "-o", "size=1200k", "tmpfs"], &folder); // over the last one
+        mount(&["-t", "tmpfs", "-o", "size=1500k", "tmpfs"], &folder); // over the last one
         let ballast = folder.join("ballast");
         std::fs::write(&ballast, vec![0; 400 * 1024]).unwrap();
         let path = folder.join("test.db");
@@ -129,7 +129,7 @@ async fn assert_found(store: &Sqlite, sample: &Sample, changes: &[Change], found
 #[tokio::test]
 async fn a_full_disk_stops_no_queue() {
     let Some(folder) = inside("a_full_disk_stops_no_queue") else { return };
-    mount(&["-t", "tmpfs", "-o", "size=1200k", "tmpfs"], &folder);
+    mount(&["-t", "tmpfs", "-o", "size=1500k", "tmpfs"], &folder);
     let ballast = folder.join("ballast");
     std::fs::write(&ballast, vec![0; 400 * 1024]).unwrap();
     let store = Arc::new(Sqlite::open(folder.join("test.db")).await.unwrap());

@@ -65,7 +65,8 @@ impl<D: Reader> Queries<D> {
     /// All open questions are sorted: an index of them over all tenants would be written for each question.
     pub(super) async fn escalation_open_everywhere(&self, after: QuestionId, limit: u32) -> Listed<Question> {
         let index = D::either("INDEXED BY escalation_open ", "");
-        let behind = format!("{index}WHERE answer IS NULL AND id > $1 AND kind <> $2 ORDER BY id LIMIT $3");
+        let behind =
+            format!("{index}WHERE answer IS NULL AND id > $1 AND kind <> $2 ORDER BY id, tenant LIMIT $3");
         self.page(&behind, after.0, &[QuestionKind::Pending.code().into(), limit.into()]).await
     }
 

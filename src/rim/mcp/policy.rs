@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use super::check::{Check, checked_window};
 use super::file::{Errors, Hint, LookupSection, ToolSection};
-use crate::id::Name;
-use crate::ledger::{
-    ApprovalSubject, Contract, ContractClass, EffectClass, LookupOffer, RetryPolicy, ReviewPolicy,
-};
-use crate::rim::policy::plain::{Count, Truth};
+use crate::ledger::{ApprovalSubject, Contract, ContractClass, EffectClass, RetryPolicy, ReviewPolicy};
+use crate::rim::policy::plain::Truth;
 use crate::rim::policy::span::Span;
-use crate::rim::policy::tool_word::{Approver, Effect, Offer};
+use crate::rim::policy::tool_terms::{ApprovalTerms, ContractTerms};
+use crate::rim::policy::tool_word::Effect;
 use crate::tool::{Done, DynamicTool, Registry};
 
 /// The longest time that a call may take without a sign of progress.
@@ -63,14 +61,14 @@ impl ToolPolicy {
         let policy = Self {
             tool: Some(tool.to_owned()),
             effect,
-            contract: contract(check, path, section),
+            contract: contract(section).contract(check, path),
             timeout,
             key: section.key.iter().flatten().map(|pointer| pointer.as_str().to_owned()).collect(),
             window: checked_window(check, &format!("{path}.window"), window),
             reference: section.reference.as_ref().map(|pointer| pointer.as_str().to_owned()),
             id: section.id.as_ref().map(|pointer| pointer.as_str().to_owned()),
             errors: section.errors.unwrap_or(Errors::Recorded),
-            review: review(check, path, section, client),
+            review: approval(section, client).review(check, path),
             elicit: section.elicit.is_some_and(Truth::is_true),
             lookup: section.lookup.clone(),
             ..usual
@@ -153,41 +151,18 @@ pub(super) fn trusts(trust: Option<&Vec<Hint>>, hint: Hint) -> bool {
     trust.is_some_and(|trust| trust.contains(&hint))
 }
 
-fn contract(check: &mut Check, path: &str, section: &ToolSection) -> Contract {
-    let usual = if section.lookup.is_some() { Offer::Lookup } else { Offer::Blind };
-    let offer = section.contract.unwrap_or(usual);
-    if section.lookup.is_none() && offer.class().needs_lookup() {
-        let why = "the outcome of such a call is looked up, and there is no lookup";
-        check.finding(&format!("{path}.contract"), why, "a `lookup`, or `contract: blind`");
-    }
-    let mut contract = Contract::new(offer.class());
-    if let Some(lookup) = &section.lookup {
-        let lags = lookup.lags.is_some_and(Truth::is_true);
-        contract.lookup = if lags { LookupOffer::Eventual } else { LookupOffer::Strong };
-    }
-    if section.contract == Some(Offer::Blind) {
-        contract = contract.allow_blind_notices();
-    }
-    match section.settle {
-        Some(settle) => contract.settle(settle.duration()),
-        None => contract,
-    }
+/// The contract, as the section tells it.
+fn contract(section: &ToolSection) -> ContractTerms {
+    let lags = section.lookup.as_ref().map(|lookup| lookup.lags.is_some_and(Truth::is_true));
+    ContractTerms { offer: section.contract, lags, settle: section.settle }
 }
 
-/// The people who approve the calls of a tool, if somebody must.
-fn review(check: &mut Check, path: &str, section: &ToolSection, client: &str) -> Option<ReviewPolicy> {
-    let needs = section.effect.is_some_and(|effect| effect.class().needs_approval());
-    let usual = if needs { Approver::Person } else { Approver::Nobody };
-    if section.approval.unwrap_or(usual) == Approver::Nobody {
-        return None;
-    }
+/// The approval, as the section tells it.
+fn approval(section: &ToolSection, client: &str) -> ApprovalTerms {
     let mut people = section.reviewers.clone().unwrap_or_default();
     if section.elicit.is_some_and(Truth::is_true) {
         people.push(client.to_owned());
     }
-    if people.is_empty() || people.iter().any(|name| Name::new(name).is_err()) {
-        let why = "a person must approve each call, and nobody is named who may";
-        check.finding(&format!("{path}.reviewers"), why, "`reviewers: [ann]`, or `approval: nobody`");
-    }
-    Some(ReviewPolicy::by(people).quorum(section.quorum.map_or(1, Count::get)))
+    let is_needed = section.effect.is_some_and(|effect| effect.class().needs_approval());
+    ApprovalTerms { approver: section.approval, is_needed, people, quorum: section.quorum }
 }

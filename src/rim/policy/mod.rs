@@ -49,6 +49,8 @@ pub(super) mod section;
 mod source;
 pub(super) mod span;
 #[cfg(any(feature = "tool-file", all(feature = "mcp", feature = "sqlite")))]
+pub(super) mod tool_terms;
+#[cfg(any(feature = "tool-file", all(feature = "mcp", feature = "sqlite")))]
 pub(super) mod tool_word;
 #[cfg(any(feature = "tool-file", all(feature = "mcp-http", feature = "sqlite")))]
 pub(super) mod variables;

@@ -2,12 +2,13 @@
 
 use super::file::{File, LookupSection, ToolSection};
 use super::{command, http};
-use crate::ledger::{ApprovalSubject, Contract, EffectClass, LookupOffer, RetryPolicy, ReviewPolicy};
+use crate::ledger::{ApprovalSubject, Contract, EffectClass, RetryPolicy};
 use crate::payload::Secret;
 use crate::rim::policy::PolicyRule;
 use crate::rim::policy::findings::Findings;
-use crate::rim::policy::plain::{Count, Truth};
-use crate::rim::policy::tool_word::{Approver, Effect, Offer};
+use crate::rim::policy::plain::Truth;
+use crate::rim::policy::tool_terms::{ApprovalTerms, ContractTerms};
+use crate::rim::policy::tool_word::Effect;
 use crate::rim::policy::variables::filled;
 use crate::rim::policy::word::Pointer;
 use crate::tool::{DynamicTool, Registry};
@@ -75,33 +76,20 @@ fn part<'s>(
         findings.finding(&format!("{path}.key"), why, "`key: [/order]`, or no `key`");
     }
     let effect = section.effect.map_or(EffectClass::InternalMutation, Effect::class);
-    Part { contract: contract(findings, &path, section), path, name, section, effect, variables }
-}
-
-fn contract(findings: &mut Findings, path: &str, section: &ToolSection) -> Contract {
-    let usual = if section.lookup.is_some() { Offer::Lookup } else { Offer::Blind };
-    let offer = section.contract.unwrap_or(usual);
-    if section.lookup.is_none() && offer.class().needs_lookup() {
-        let why = "the outcome of such a call is looked up, and there is no lookup";
-        findings.finding(&format!("{path}.contract"), why, "a `lookup`, or `contract: blind`");
-    }
-    let mut contract = Contract::new(offer.class());
-    if let Some(lookup) = &section.lookup {
-        let lags = lookup.lags.is_some_and(Truth::is_true);
-        contract.lookup = if lags { LookupOffer::Eventual } else { LookupOffer::Strong };
-    }
-    if section.contract == Some(Offer::Blind) {
-        contract = contract.allow_blind_notices();
-    }
-    match section.settle {
-        Some(settle) => contract.settle(settle.duration()),
-        None => contract,
-    }
+    let lags = section.lookup.as_ref().map(|lookup| lookup.lags.is_some_and(Truth::is_true));
+    let contract = ContractTerms { offer: section.contract, lags, settle: section.settle };
+    Part { contract: contract.contract(findings, &path), path, name, section, effect, variables }
 }
 
 /// The tool with its retries, its approval and its description.
 fn finished(findings: &mut Findings, part: &Part<'_>, tool: DynamicTool) -> DynamicTool {
-    let Part { section, contract, path, .. } = part;
+    let Part { section, contract, path, effect, .. } = part;
+    let approval = ApprovalTerms {
+        approver: section.approval,
+        is_needed: effect.needs_approval(),
+        people: section.reviewers.clone().unwrap_or_default(),
+        quorum: section.quorum,
+    };
     let mut retry = RetryPolicy::of(contract);
     if let Some(attempts) = section.attempts {
         retry.attempts = attempts.get();
@@ -110,7 +98,7 @@ fn finished(findings: &mut Findings, part: &Part<'_>, tool: DynamicTool) -> Dyna
         retry.attempt_timeout = timeout.duration();
     }
     let mut tool = tool.retry(retry);
-    tool = match review(findings, part) {
+    tool = match approval.review(findings, path) {
         Some(review) => {
             let name = part.name.to_owned();
             tool.review(review).package(move |input| ApprovalSubject::of(&name, input))
@@ -126,21 +114,6 @@ fn finished(findings: &mut Findings, part: &Part<'_>, tool: DynamicTool) -> Dyna
             tool
         }
     }
-}
-
-/// The people who approve the calls of a tool, if somebody must.
-fn review(findings: &mut Findings, part: &Part<'_>) -> Option<ReviewPolicy> {
-    let Part { section, path, effect, .. } = part;
-    let usual = if effect.needs_approval() { Approver::Person } else { Approver::Nobody };
-    if section.approval.unwrap_or(usual) == Approver::Nobody {
-        return None;
-    }
-    let people = section.reviewers.clone().unwrap_or_default();
-    if people.is_empty() || people.iter().any(|name| crate::id::Name::new(name).is_err()) {
-        let why = "a person must approve each call, and nobody is named who may";
-        findings.finding(&format!("{path}.reviewers"), why, "`reviewers: [ann]`, or `approval: nobody`");
-    }
-    Some(ReviewPolicy::by(people).quorum(section.quorum.map_or(1, Count::get)))
 }
 
 /// Finds what a registry refuses.

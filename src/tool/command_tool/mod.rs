@@ -24,8 +24,7 @@ use process::{Limits, run};
 use template::CommandTemplate;
 
 use super::declared::template::{Json, Values};
-use super::declared::{DeclaredTool, dynamic, read_output, relies_on_key, without_secrets};
-use super::lookup::Expected;
+use super::declared::{Declaration, dynamic, expected, find, relies_on_key, send, without_secrets};
 use super::{Call, Done, DynamicTool, ToolError};
 use crate::ledger::{Contract, EffectClass, LookupResult};
 
@@ -96,11 +95,7 @@ impl CommandTool {
         I: Serialize + ?Sized,
         O: DeserializeOwned,
     {
-        let (tool, call, input) = (self.0.clone(), call.clone(), serde_json::to_value(input));
-        async move {
-            let input = input.map_err(|error| ToolError::refused(format!("not started: {error}")))?;
-            read_output(tool.send(&call, &input).await?)
-        }
+        send(&self.0, call, input)
     }
 
     /// Looks for the effect of a call, by the declared lookup.
@@ -116,11 +111,7 @@ impl CommandTool {
         I: Serialize + ?Sized,
         O: DeserializeOwned + Send,
     {
-        let (tool, call, input) = (self.0.clone(), call.clone(), serde_json::to_value(input));
-        async move {
-            let input = input.map_err(|error| ToolError::unknown(format!("not looked up: {error}")))?;
-            tool.find(&call, &input).await
-        }
+        find(&self.0, call, input)
     }
 
     /// The tool under this name, for [`Engine::dynamic_tool`](crate::flow::EngineBuilder::dynamic_tool) or
@@ -139,37 +130,13 @@ impl CommandTool {
         if relies_on_key(&contract) && !self.0.command.has_token() {
             return Err(CommandToolError::KeyNotSent { tool: name });
         }
-        Ok(dynamic(self, name, effect, contract))
+        Ok(dynamic(&self.0, name, effect, contract))
     }
 }
 
-impl DeclaredTool for CommandTool {
-    fn send_value(
-        self,
-        call: Call,
-        input: Value,
-    ) -> impl Future<Output = Result<Done<Value>, ToolError>> + Send + 'static {
-        self.send(&call, &input)
-    }
+impl Declaration for Declared {
+    const NOT_SENT: &'static str = "not started";
 
-    fn find_value(
-        self,
-        call: Call,
-        input: Value,
-    ) -> impl Future<Output = Result<LookupResult<Value>, ToolError>> + Send + 'static {
-        self.find(&call, &input)
-    }
-
-    fn key_fields(&self) -> &[String] {
-        &self.0.keys
-    }
-
-    fn blind_spots(&self) -> Option<&'static [&'static str]> {
-        self.0.lookup.as_ref().map(|_| CommandLookup::SIGHT.blind_spots)
-    }
-}
-
-impl Declared {
     async fn send(&self, call: &Call, input: &Value) -> Result<Done<Value>, ToolError> {
         let invocation = self.command.fill(Values { input, token: call.key() })?;
         call.claim_send()?;
@@ -186,16 +153,20 @@ impl Declared {
     where
         O: DeserializeOwned + Send,
     {
-        let unclear = |error: ToolError| ToolError::unknown(error.message);
         let Some(lookup) = &self.lookup else {
             return Err(ToolError::unknown("the command tool declares no lookup"));
         };
         let values = Values { input, token: call.key() };
-        let mut expected = Expected::new();
-        for (pointer, value) in &self.expected {
-            expected = expected.field(pointer, value.fill(values).map_err(unclear)?);
-        }
+        let expected = expected(&self.expected, values)?;
         lookup.find(call, values, &expected, serde_json::from_value).await
+    }
+
+    fn key_fields(&self) -> &[String] {
+        &self.keys
+    }
+
+    fn blind_spots(&self) -> Option<&'static [&'static str]> {
+        self.lookup.as_ref().map(|_| CommandLookup::SIGHT.blind_spots)
     }
 }
 

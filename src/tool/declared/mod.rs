@@ -7,7 +7,7 @@ mod tool;
 pub use meaning::Meaning;
 #[cfg(any(feature = "tool-http", feature = "tool-command"))]
 pub(crate) use tool::relies_on_key;
-pub(crate) use tool::{DeclaredTool, dynamic, read_output};
+pub(crate) use tool::{Declaration, dynamic, expected, find, send};
 
 use serde_json::Value;
 

@@ -22,8 +22,8 @@ use request::RequestTemplate;
 use url::UrlTemplate;
 
 use super::declared::template::{Json, Values};
-use super::declared::{DeclaredTool, dynamic, read_output, relies_on_key};
-use super::lookup::{Expected, HttpGet};
+use super::declared::{Declaration, dynamic, expected, find, relies_on_key, send};
+use super::lookup::HttpGet;
 use super::{Call, Done, DynamicTool, ToolError};
 use crate::ledger::{Contract, EffectClass, LookupResult};
 
@@ -113,11 +113,7 @@ impl HttpTool {
         I: Serialize + ?Sized,
         O: DeserializeOwned,
     {
-        let (tool, call, input) = (self.0.clone(), call.clone(), serde_json::to_value(input));
-        async move {
-            let input = input.map_err(|error| ToolError::refused(format!("not sent: {error}")))?;
-            read_output(tool.send(&call, &input).await?)
-        }
+        send(&self.0, call, input)
     }
 
     /// Looks for the effect of a call, by the declared lookup.
@@ -133,11 +129,7 @@ impl HttpTool {
         I: Serialize + ?Sized,
         O: DeserializeOwned + Send,
     {
-        let (tool, call, input) = (self.0.clone(), call.clone(), serde_json::to_value(input));
-        async move {
-            let input = input.map_err(|error| ToolError::unknown(format!("not looked up: {error}")))?;
-            tool.find(&call, &input).await
-        }
+        find(&self.0, call, input)
     }
 
     /// The tool under this name, for [`Engine::dynamic_tool`](crate::flow::EngineBuilder::dynamic_tool) or
@@ -156,37 +148,13 @@ impl HttpTool {
         if relies_on_key(&contract) && !self.0.request.has_token() {
             return Err(HttpToolError::KeyNotSent { tool: name });
         }
-        Ok(dynamic(self, name, effect, contract))
+        Ok(dynamic(&self.0, name, effect, contract))
     }
 }
 
-impl DeclaredTool for HttpTool {
-    fn send_value(
-        self,
-        call: Call,
-        input: Value,
-    ) -> impl Future<Output = Result<Done<Value>, ToolError>> + Send + 'static {
-        self.send(&call, &input)
-    }
+impl Declaration for Declared {
+    const NOT_SENT: &'static str = "not sent";
 
-    fn find_value(
-        self,
-        call: Call,
-        input: Value,
-    ) -> impl Future<Output = Result<LookupResult<Value>, ToolError>> + Send + 'static {
-        self.find(&call, &input)
-    }
-
-    fn key_fields(&self) -> &[String] {
-        &self.0.keys
-    }
-
-    fn blind_spots(&self) -> Option<&'static [&'static str]> {
-        self.0.lookup.as_ref().map(|_| HttpGet::SIGHT.blind_spots)
-    }
-}
-
-impl Declared {
     async fn send(&self, call: &Call, input: &Value) -> Result<Done<Value>, ToolError> {
         let mut request = self.request.fill(Values { input, token: call.key() })?;
         if !request.method().is_safe() {
@@ -211,12 +179,17 @@ impl Declared {
             return Err(ToolError::unknown("the HTTP tool declares no lookup"));
         };
         let values = Values { input, token: call.key() };
-        let mut expected = Expected::new();
-        for (pointer, value) in &self.expected {
-            expected = expected.field(pointer, value.fill(values).map_err(unclear)?);
-        }
+        let expected = expected(&self.expected, values)?;
         let get = get.at(url.fill(values).map_err(unclear)?);
         get.find(call, &expected, serde_json::from_value).await
+    }
+
+    fn key_fields(&self) -> &[String] {
+        &self.keys
+    }
+
+    fn blind_spots(&self) -> Option<&'static [&'static str]> {
+        self.lookup.as_ref().map(|_| HttpGet::SIGHT.blind_spots)
     }
 }
 

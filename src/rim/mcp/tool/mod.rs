@@ -22,8 +22,7 @@ use super::call::{put, request, written};
 use super::lookup::{content, text};
 use crate::ledger::{Contract, EffectClass, ErrorKind, LookupResult};
 use crate::tool::declared::template::{Json, Values};
-use crate::tool::declared::{DeclaredTool, dynamic, holds_secret, id_at, read_output};
-use crate::tool::lookup::Expected;
+use crate::tool::declared::{Declaration, dynamic, expected, find, holds_secret, id_at, send};
 use crate::tool::{Call, Done, DynamicTool, Meaning, ToolError};
 
 /// A tool of an MCP server: its arguments, the meaning of its errors, and the lookup by another tool of the server.
@@ -87,11 +86,7 @@ impl McpTool {
         I: Serialize + ?Sized,
         O: DeserializeOwned,
     {
-        let (tool, call, input) = (self.0.clone(), call.clone(), serde_json::to_value(input));
-        async move {
-            let input = input.map_err(|error| ToolError::refused(format!("not sent: {error}")))?;
-            read_output(tool.send(&call, &input).await?)
-        }
+        send(&self.0, call, input)
     }
 
     /// Looks for the effect of a call, by the declared lookup.
@@ -107,13 +102,7 @@ impl McpTool {
         I: Serialize + ?Sized,
         O: DeserializeOwned + Send,
     {
-        let (tool, call, input) = (self.0.clone(), call.clone(), serde_json::to_value(input));
-        async move {
-            let input = input.map_err(|error| ToolError::unknown(format!("not looked up: {error}")))?;
-            let misread =
-                |error| ToolError::unknown(format!("what was found is of an unknown form: {error}"));
-            tool.find(&call, &input).await?.try_map(serde_json::from_value).map_err(misread)
-        }
+        find(&self.0, call, input)
     }
 
     /// The tool under this name, for [`Engine::dynamic_tool`](crate::flow::EngineBuilder::dynamic_tool) or
@@ -132,37 +121,13 @@ impl McpTool {
         if name.is_empty() {
             return Err(McpToolError::Name { part: "tool" });
         }
-        Ok(dynamic(self, name, effect, contract.into()))
+        Ok(dynamic(&self.0, name, effect, contract.into()))
     }
 }
 
-impl DeclaredTool for McpTool {
-    fn send_value(
-        self,
-        call: Call,
-        input: Value,
-    ) -> impl Future<Output = Result<Done<Value>, ToolError>> + Send + 'static {
-        self.send(&call, &input)
-    }
+impl Declaration for Declared {
+    const NOT_SENT: &'static str = "not sent";
 
-    fn find_value(
-        self,
-        call: Call,
-        input: Value,
-    ) -> impl Future<Output = Result<LookupResult<Value>, ToolError>> + Send + 'static {
-        self.find(&call, &input)
-    }
-
-    fn key_fields(&self) -> &[String] {
-        &self.0.keys
-    }
-
-    fn blind_spots(&self) -> Option<&'static [&'static str]> {
-        self.0.lookup.as_ref().map(|_| McpLookup::SIGHT.blind_spots)
-    }
-}
-
-impl Declared {
     async fn send(&self, call: &Call, input: &Value) -> Result<Done<Value>, ToolError> {
         if holds_secret(input) {
             return Err(ToolError::refused(
@@ -201,17 +166,27 @@ impl Declared {
         Ok(Done::found(output, external_ref))
     }
 
-    async fn find(&self, call: &Call, input: &Value) -> Result<LookupResult<Value>, ToolError> {
+    async fn find<O>(&self, call: &Call, input: &Value) -> Result<LookupResult<O>, ToolError>
+    where
+        O: DeserializeOwned + Send,
+    {
         let unclear = |error: ToolError| ToolError::unknown(error.message);
         let Some(lookup) = &self.lookup else {
             return Err(ToolError::unknown("the MCP tool declares no lookup"));
         };
         let values = Values { input, token: call.key() };
-        let mut expected = Expected::new();
-        for (pointer, value) in &self.expected {
-            expected = expected.field(pointer, value.fill(values).map_err(unclear)?);
-        }
-        lookup.find(&self.server.0, values, expected).await.map_err(unclear)
+        let expected = expected(&self.expected, values)?;
+        let found = lookup.find(&self.server.0, values, expected).await.map_err(unclear)?;
+        let misread = |error| ToolError::unknown(format!("what was found is of an unknown form: {error}"));
+        found.try_map(serde_json::from_value).map_err(misread)
+    }
+
+    fn key_fields(&self) -> &[String] {
+        &self.keys
+    }
+
+    fn blind_spots(&self) -> Option<&'static [&'static str]> {
+        self.lookup.as_ref().map(|_| McpLookup::SIGHT.blind_spots)
     }
 }
 

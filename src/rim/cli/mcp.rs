@@ -85,9 +85,9 @@ async fn at_an_address(config: McpConfig, listen: SocketAddr, options: &Http) ->
     let others = gateway.accept_others().map_err(|error| error.to_string())?;
     let hosts: Vec<&str> = options.host.iter().map(String::as_str).collect();
     let served = async {
-        let listener = super::serve::bound(listen).await?;
+        let bound = super::serve::Bound::at(listen).await?;
         let over = CancellationToken::new();
-        super::serve::serve(listener, gateway.router(&hosts), options.patience, &over).await
+        super::serve::serve(bound, gateway.router(&hosts), options.patience, &over).await
     };
     let served = served.await;
     drop(others);

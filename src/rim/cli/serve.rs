@@ -101,39 +101,51 @@ pub(super) fn not_in_the_clear(at: SocketAddr, behind_tls: bool) -> Result<(), S
 
 /// Serves the API, and the dashboard and other routes beside it.
 async fn serve_api(options: &Options, api: Api, beside: Router) -> io::Result<()> {
-    let listener = bound(options.listen).await?;
+    let bound = Bound::at(options.listen).await?;
     let over = api.streams().over.clone();
     let router = Router::new();
     #[cfg(feature = "dashboard")]
     let router = {
-        writeln!(io::stdout(), "the dashboard is at http://{}/ui", listener.local_addr()?)?;
+        writeln!(io::stdout(), "the dashboard is at http://{}/ui", bound.listener.local_addr()?)?;
         router.nest_service("/ui", api.dashboard().router())
     };
-    serve(listener, router.merge(api.router()).merge(beside), options.patience, &over).await
+    serve(bound, router.merge(api.router()).merge(beside), options.patience, &over).await
 }
 
-/// Listens at an address, and says which one it is.
-pub(super) async fn bound(listen: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(listen).await?;
-    let mut stdout = io::stdout();
-    writeln!(stdout, "listening at http://{}", listener.local_addr()?)?;
-    stdout.flush()?;
-    Ok(listener)
+/// A server that listens at an address, and can be told to end.
+pub(super) struct Bound {
+    listener: TcpListener,
+    end: EndSignals,
+}
+
+impl Bound {
+    /// Listens at an address, and prints which one it is.
+    pub(super) async fn at(listen: SocketAddr) -> io::Result<Self> {
+        // The signals come first: whoever reads the address may send one at once, and without a handler it would end the
+        // process in the middle of its requests.
+        let end = EndSignals::handled()?;
+        let listener = TcpListener::bind(listen).await?;
+        let mut stdout = io::stdout();
+        writeln!(stdout, "listening at http://{}", listener.local_addr()?)?;
+        stdout.flush()?;
+        Ok(Self { listener, end })
+    }
 }
 
 /// Serves until the process is told to end. Then `over` ends the streams that would keep the server.
 pub(super) async fn serve(
-    listener: TcpListener,
+    bound: Bound,
     app: Router,
     patience: Patience,
     over: &CancellationToken,
 ) -> io::Result<()> {
+    let Bound { listener, mut end } = bound;
     let stop = CancellationToken::new();
     let mut serving = tokio::spawn(listen(listener, app, patience, stop.clone()));
     tokio::select! {
         biased;
         ended = &mut serving => return Ok(ended?),
-        told = told_to_end() => told?,
+        told = end.received() => told?,
     }
     stop.cancel();
     over.cancel(); // a page that is open somewhere does not keep the server
@@ -146,20 +158,43 @@ pub(super) async fn serve(
     Ok(())
 }
 
+/// The signals that tell the process to end. From now on they end the process only through `received`.
 #[cfg(unix)]
-async fn told_to_end() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        biased;
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
+struct EndSignals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
 }
 
+#[cfg(unix)]
+impl EndSignals {
+    fn handled() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn received(&mut self) -> io::Result<()> {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+        Ok(())
+    }
+}
+
+/// The interruption from the keyboard.
 #[cfg(not(unix))]
-async fn told_to_end() -> io::Result<()> {
-    tokio::signal::ctrl_c().await
+struct EndSignals;
+
+#[cfg(not(unix))]
+impl EndSignals {
+    #[allow(clippy::unnecessary_wraps, reason = "signals of Unix may fail to be handled")]
+    fn handled() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn received(&mut self) -> io::Result<()> {
+        tokio::signal::ctrl_c().await
+    }
 }

@@ -6,7 +6,7 @@ use counterfoil::exec::ExecutorBuilder;
 use counterfoil::flow::EngineBuilder;
 use tempfile::TempDir;
 
-use crate::server::{Schema, url};
+use crate::server::{LEASE, Schema, url};
 
 /// A file or a schema, gone with the test.
 pub(crate) enum Place {
@@ -35,7 +35,7 @@ impl Place {
     pub(crate) fn executor(&self) -> ExecutorBuilder {
         match self {
             Self::Sqlite(dir) => Executor::sqlite(dir.path().join("agents.db")),
-            Self::Postgres(schema) => ExecutorBuilder::postgres_with(url(), schema.options()),
+            Self::Postgres(schema) => ExecutorBuilder::postgres_with(url(), schema.options()).lease(LEASE),
         }
     }
 
@@ -43,7 +43,7 @@ impl Place {
     pub(crate) fn engine(&self) -> EngineBuilder {
         match self {
             Self::Sqlite(dir) => Engine::sqlite(dir.path().join("agents.db")),
-            Self::Postgres(schema) => Engine::postgres_with(url(), schema.options()),
+            Self::Postgres(schema) => Engine::postgres_with(url(), schema.options()).lease(LEASE),
         }
     }
 }

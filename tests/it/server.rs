@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
 
 use counterfoil::store::postgres::Options;
 use sqlx::postgres::PgConnectOptions;
@@ -22,6 +23,9 @@ pub(crate) fn url() -> String {
 pub(crate) fn schema() -> String {
     format!("test_{}", Uuid::now_v7().simple())
 }
+
+/// The lease of a worker whose process a test kills: its work is taken over so long after it, and the test waits for that.
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 /// A schema for one test, dropped with it.
 pub(crate) struct Schema {

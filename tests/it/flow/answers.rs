@@ -29,7 +29,9 @@ impl Place {
     fn bare(&self, world: &World) -> EngineBuilder {
         match self {
             Self::File => Engine::sqlite(world.path()),
-            Self::Schema(schema) => Engine::postgres_with(crate::server::url(), schema.options()),
+            Self::Schema(schema) => {
+                Engine::postgres_with(crate::server::url(), schema.options()).lease(crate::server::LEASE)
+            }
         }
     }
 

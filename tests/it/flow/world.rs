@@ -82,7 +82,10 @@ impl World {
     /// The same on either store: in this schema of PostgreSQL, if it is shared.
     pub(crate) fn engine_in(self: &Arc<Self>, schema: &Schema, shared: bool) -> EngineBuilder {
         if shared {
-            self.equip(Engine::postgres_with(crate::server::url(), schema.options()), &self.tap)
+            self.equip(
+                Engine::postgres_with(crate::server::url(), schema.options()).lease(crate::server::LEASE),
+                &self.tap,
+            )
         } else {
             self.engine()
         }

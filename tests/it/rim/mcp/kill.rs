@@ -32,7 +32,7 @@ async fn child() {
     let mut executor = match std::env::var(SCHEMA) {
         Ok(schema) => {
             let options = Options { schema: Some(schema), ..Options::default() };
-            ExecutorBuilder::postgres_with(crate::server::url(), options)
+            ExecutorBuilder::postgres_with(crate::server::url(), options).lease(crate::server::LEASE)
         }
         Err(_) => Executor::sqlite(config.ledger()),
     };

@@ -92,7 +92,7 @@ pub(super) async fn wait(
     };
     let look = match escalate::to_come(core, record).await? {
         Some(look) => look.too_early(Duration::ZERO, core.now()),
-        None => Look::beside_question(record, reason, core.now()),
+        None => Look::for_answer(record, reason, core.now()),
     };
     (asked.question, asked.waiting) = (beside(&asked.question, &words), Some(answer));
     let written = write(core, record, &asked, core.change(None).look(look.clone())).await;

@@ -155,6 +155,11 @@ impl Look {
         }
     }
 
+    /// The same for an answer of a person: it is due at once, for the answer waits for a worker and not for the provider.
+    pub fn for_answer(record: &Record, reason: Reason, at: Timestamp) -> Self {
+        Self { due_at: Some(at), ..Self::beside_question(record, reason, at) }
+    }
+
     /// The first look at a record whose call the provider has accepted at `at` and not finished.
     pub fn while_pending(record: &Record, look_again: Duration, contract: &Contract, at: Timestamp) -> Self {
         let first = Self::beside_question(record, Reason::Pending, at);

@@ -14,6 +14,7 @@ use crate::flow::store::Tap;
 use crate::flow::tools::Ring;
 use crate::flow::world::{Process, World};
 use crate::store::postgres::Schema;
+use crate::world::TestClock;
 
 /// Where a world's runs are stored.
 pub(crate) enum Place {
@@ -47,9 +48,13 @@ impl Place {
 
     /// A process that knows the workflow and none of its tools.
     fn without_tools<W: WorkflowFn<(), u32>>(&self, world: &Arc<World>, code: W) -> Process {
+        Process::start(world, self.toolless(world).workflow(NAME, 1, code))
+    }
+
+    /// An engine that knows no tool.
+    fn toolless(&self, world: &Arc<World>) -> EngineBuilder {
         let tap = world.tap.clone();
-        let engine = self.bare(world).wrap_store(move |store| Tap::around(&tap, store));
-        Process::start(world, engine.workflow(NAME, 1, code))
+        self.bare(world).wrap_store(move |store| Tap::around(&tap, store))
     }
 
     /// A run that nobody can tell of whether it rang: its process died behind the effect.
@@ -99,6 +104,37 @@ fn a_result_that_does_not_fit_is_refused() {
         assert_eq!(world.effects("ring").len(), 1);
         process.shut_down();
     }
+}
+
+// The answer waits for a worker alone. Looks at the provider begin some seconds later.
+#[test]
+fn an_answer_that_waits_for_a_worker_is_read_without_a_pause() {
+    let (world, place, standing) = (World::new(), Place::File, TestClock::breathing());
+    let code = flow!(world, |ctx, _input: ()| ctx.call::<Ring>("door".into()).await);
+    let life = |engine: EngineBuilder| {
+        Process::start(&world, engine.clock(standing.clone()).workflow(NAME, 1, code.clone()))
+    };
+    world.hold("ring after");
+    let process = life(place.engine(&world));
+    let run = process.on(async {
+        let run = process.acme().run(code.clone(), ()).start().await.unwrap();
+        world.reached("ring after").await;
+        run.id()
+    });
+    process.crash();
+    world.release("ring after");
+    let process = life(place.engine(&world));
+    process.on(process.until(async |acme| !acme.questions().await.unwrap().is_empty()));
+    process.shut_down();
+    let process = life(place.toolless(&world));
+    process.on(async {
+        let question = process.question(QuestionKind::Ambiguous).await;
+        answer(&process, &question, json!(7)).await.unwrap();
+    });
+    process.shut_down();
+    let process = life(place.engine(&world));
+    assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 7);
+    process.shut_down();
 }
 
 // The person's process may be one that knows no tool: the answer waits for one that does.

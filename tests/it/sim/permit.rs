@@ -131,9 +131,9 @@ fn a_key_that_expires_while_its_sender_is_stopped_is_not_sent_again() {
 // A request that dawdles for longer than its key is remembered is a duplicate that nobody can prevent; it is marked.
 #[test]
 fn no_key_is_sent_again_when_it_may_be_forgotten_wherever_it_is_crashed() {
-    forgetful(Offer::ReplaysKey, Gated).random(100).explore().assert_ok();
-    forgetful(Offer::ReplaysKeyAndLookup, Patient).random(100).explore().assert_ok();
-    forgetful(Offer::ReplaysKey, Plain).random(100).explore().assert_ok();
+    crate::sim::quick(forgetful(Offer::ReplaysKey, Gated)).random(100).explore().assert_ok();
+    crate::sim::quick(forgetful(Offer::ReplaysKeyAndLookup, Patient)).random(100).explore().assert_ok();
+    crate::sim::quick(forgetful(Offer::ReplaysKey, Plain)).random(100).explore().assert_ok();
 }
 
 tool!(Asked: contract::Blind {});

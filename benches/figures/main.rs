@@ -26,7 +26,7 @@
 mod child;
 mod disk;
 mod finished;
-#[cfg(feature = "guard-service")]
+#[cfg(all(feature = "api", feature = "guard-service"))]
 mod guard_service;
 #[cfg(feature = "http")]
 mod http;
@@ -105,7 +105,7 @@ const ROWS: &[Row] = &[
     ("sweep", sweep::sqlite),
     ("finished", finished::sqlite),
     ("lists", lists::sqlite),
-    #[cfg(feature = "guard-service")]
+    #[cfg(all(feature = "api", feature = "guard-service"))]
     ("guard-service", guard_service::calls),
     ("start", process::start),
     ("memory", process::memory),

@@ -19,6 +19,8 @@ pub(crate) fn run(task: &ChildTask) -> Result<(), Box<dyn Error>> {
         "plain" => in_run(task, subject::plain),
         "asynchronous" => in_run(task, subject::asynchronous),
         "waiting" => waiting(task),
+        #[cfg(feature = "postgres")]
+        "dies" => crate::takeover::die(task, || done().expect("an output")),
         "raw-inserts" => multi_thread().block_on(async {
             let mut raw = raw::open(&task.db.clone().into()).await;
             raw.inserts(task.n).await;

@@ -7,7 +7,8 @@
 //! .ci/with-postgres --durable cargo bench --features postgres -- --only postgres
 //! ```
 //!
-//! `--rounds N` (5), `--dir PATH` (a folder beside the binary: never a RAM disk), `--json`.
+//! `--rounds N` (5), `--dir PATH` (a folder beside the binary: never a RAM disk), `--json`. `--small` fills in a
+//! hundredth of the rows, also in a debug build: it shows that a row can be measured, and its figures mean nothing.
 //!
 //! Each round measures the subject and its raw line one after the other, and takes their ratio. The printed value is
 //! the median of the rounds with the least and the greatest. A figure that misses its `must` in every round fails the
@@ -24,9 +25,13 @@
 
 mod child;
 mod disk;
+mod finished;
+#[cfg(all(feature = "api", feature = "guard-service"))]
+mod guard_service;
 #[cfg(feature = "http")]
 mod http;
 mod idle;
+mod lists;
 mod messages;
 #[cfg(feature = "nats")]
 mod nats;
@@ -50,6 +55,8 @@ mod simulator;
 mod speed;
 mod subject;
 mod sweep;
+#[cfg(feature = "postgres")]
+mod takeover;
 mod timers;
 mod tree;
 mod waiting;
@@ -70,6 +77,9 @@ const ROWS: &[Row] = &[
     ("plain", speed::plain),
     ("async", speed::asynchronous),
     ("queries", speed::queries),
+    #[cfg(feature = "prometheus")]
+    ("metrics", speed::metered),
+    ("spans", speed::traced),
     ("runs-64", speed::runs_64),
     ("runs-1000", speed::runs_1000),
     ("mixed", speed::mixed),
@@ -93,6 +103,10 @@ const ROWS: &[Row] = &[
     #[cfg(feature = "nats")]
     ("nats", nats::sqlite),
     ("sweep", sweep::sqlite),
+    ("finished", finished::sqlite),
+    ("lists", lists::sqlite),
+    #[cfg(all(feature = "api", feature = "guard-service"))]
+    ("guard-service", guard_service::calls),
     ("start", process::start),
     ("memory", process::memory),
     ("memory-waiting", waiting::memory),
@@ -140,6 +154,12 @@ const ROWS: &[Row] = &[
     #[cfg(feature = "postgres")]
     ("postgres-sweep", sweep::postgres),
     #[cfg(feature = "postgres")]
+    ("postgres-finished", finished::postgres),
+    #[cfg(feature = "postgres")]
+    ("postgres-lists", lists::postgres),
+    #[cfg(feature = "postgres")]
+    ("takeover", takeover::killed),
+    #[cfg(feature = "postgres")]
     ("postgres-idle", postgres::idle),
 ];
 
@@ -148,7 +168,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         options::Task::Child(task) => return child::run(&task),
         options::Task::Measure(options) => options,
     };
-    if cfg!(debug_assertions) {
+    if cfg!(debug_assertions) && !options.small {
         eprintln!("nothing measured: this is a debug build; use `cargo bench`");
         return Ok(());
     }

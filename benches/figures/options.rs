@@ -14,6 +14,8 @@ pub(crate) enum Task {
 pub(crate) struct Options {
     pub(crate) rounds: usize,
     pub(crate) json: bool,
+    /// True to see that a row can be measured: no figure counts.
+    pub(crate) small: bool,
     only: Vec<String>,
     dir: PathBuf,
 }
@@ -30,6 +32,11 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(|wanted| row.starts_with(wanted.as_str()))
     }
 
+    /// The number of rows to fill in: a hundredth with `--small`.
+    pub(crate) const fn number(&self, rows: u32) -> u32 {
+        if self.small { rows / 100 } else { rows }
+    }
+
     /// A new folder on the measured disk, removed when dropped.
     pub(crate) fn folder(&self) -> TempDir {
         tempfile::Builder::new()
@@ -44,7 +51,8 @@ impl Options {
 }
 
 pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Task, String> {
-    let mut options = Options { rounds: 5, json: false, only: Vec::new(), dir: beside_the_binary() };
+    let mut options =
+        Options { rounds: 5, json: false, small: false, only: Vec::new(), dir: beside_the_binary() };
     let mut child = ChildTask { name: String::new(), db: PathBuf::new(), n: 0 };
     let mut arguments = arguments;
     while let Some(argument) = arguments.next() {
@@ -53,6 +61,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Task, Str
         match argument.as_str() {
             "--bench" => {} // cargo adds it
             "--json" => options.json = true,
+            "--small" => options.small = true,
             "--only" => options.only.push(value()?),
             "--rounds" => options.rounds = number(value()?)?.max(1) as usize,
             "--dir" => options.dir = value()?.into(),

@@ -88,7 +88,7 @@ pub(crate) fn child(name: &str, db: &Path, n: u32) -> Result<Done, String> {
     }
 }
 
-fn command(name: &str, db: &Path, n: u32) -> Command {
+pub(crate) fn command(name: &str, db: &Path, n: u32) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("the path of this binary"));
     command.args(["--child", name, "--n", &n.to_string(), "--db"]).arg(db);
     command

@@ -1,14 +1,17 @@
 //! Rows about speed and processor time: a subject and a raw line in turn, on one runtime, on each runtime.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use counterfoil::Engine;
+use counterfoil::flow::EngineBuilder;
+use counterfoil::trace::{Span, SpanSink};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::options::Options;
 #[cfg(feature = "postgres")]
 use crate::pgbench::{CONNECTIONS, Pgbench};
-use crate::place::{Database, Home};
+use crate::place::{Database, Home, Place};
 use crate::raw::{self, Raw};
 use crate::report::{Finding, Values};
 use crate::subject::{self, TENANT};
@@ -30,6 +33,11 @@ pub(crate) enum Work {
         rows: u32,
     },
     Guarded(u32),
+    /// The same with a recorder of metrics.
+    #[cfg(feature = "prometheus")]
+    Metered(u32),
+    /// The same with a receiver of spans.
+    Traced(u32),
     Payments(u32),
     Queries(u32),
     Plain(u32),
@@ -122,6 +130,34 @@ pub(crate) fn queries(options: &Options) -> Findings {
         let measure = format!("sequential calls of a read-only tool ÷ asynchronous steps, {runtime}");
         Finding::ratio("queries", measure, per_second(subject), per_second(raw)).at_least(0.95, 1.0)
     })
+}
+
+/// Measures the cost of the metrics of a call, which Prometheus scrapes.
+#[cfg(feature = "prometheus")]
+pub(crate) fn metered(options: &Options) -> Findings {
+    on_each_runtime(options, SQLITE, Work::Metered(200), Work::Guarded(200), |runtime, subject, raw| {
+        let measure = format!("sequential guarded calls with metrics ÷ without, {runtime}");
+        Finding::ratio("metrics", measure, per_second(subject), per_second(raw)).at_least(0.95, 0.98)
+    })
+}
+
+/// Measures the cost of the spans of a call, which are counted and dropped.
+pub(crate) fn traced(options: &Options) -> Findings {
+    on_each_runtime(options, SQLITE, Work::Traced(200), Work::Guarded(200), |runtime, subject, raw| {
+        let measure = format!("sequential guarded calls with spans ÷ without, {runtime}");
+        Finding::ratio("spans", measure, per_second(subject), per_second(raw)).at_least(0.80, 0.90)
+    })
+}
+
+/// Receives spans, and counts them.
+#[derive(Default)]
+struct Counted(AtomicU64);
+
+impl SpanSink for Counted {
+    fn record(&self, span: Span) {
+        drop(span);
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 pub(crate) const RAW_GROUP: Work = Work::RawGroup { tasks: 64, rows: 6400 };
@@ -268,9 +304,20 @@ fn open(runtime: &Runtime, home: &Home, name: &str, work: Work) -> Result<Bench,
                 raw::open(&place).await.close().await; // for its table
                 Pgbench::of(&place).map(Bench::Pgbench)
             }
-            _ => Ok(Bench::Engine(subject::engine(&place).await)),
+            _ => Ok(Bench::Engine(watched(&place, work).start().await.expect("an engine"))),
         }
     })
+}
+
+/// The engine for this work, with whatever watches it.
+fn watched(place: &Place, work: Work) -> EngineBuilder {
+    let builder = subject::builder(place);
+    match work {
+        #[cfg(feature = "prometheus")]
+        Work::Metered(_) => builder.metrics(counterfoil::metrics::Prometheus::default().metrics()),
+        Work::Traced(_) => builder.spans(Counted::default()),
+        _ => builder,
+    }
 }
 
 fn measure(runtime: &Runtime, bench: &mut Bench, work: Work, taken: &mut Taken) -> Result<(), String> {
@@ -321,7 +368,9 @@ fn drive(runtime: &Runtime, engine: Engine, work: Work) -> u32 {
     let driven = runtime.spawn(async move {
         let tenant = engine.tenant(TENANT).expect("a tenant");
         let (bytes, n) = match work {
-            Work::Guarded(n) => (tenant.run(subject::guarded, n).await, n),
+            Work::Guarded(n) | Work::Traced(n) => (tenant.run(subject::guarded, n).await, n),
+            #[cfg(feature = "prometheus")]
+            Work::Metered(n) => (tenant.run(subject::guarded, n).await, n),
             Work::Payments(n) => (tenant.run(subject::payments, n).await, n),
             Work::Queries(n) => (tenant.run(subject::queries, n).await, n),
             Work::Plain(n) => (tenant.run(subject::plain, n).await, n),

@@ -24,6 +24,7 @@ pub(in crate::rim) enum Problem {
     NotFound,
     Method,
     TooLarge,
+    TooSlow,
     Malformed,
     /// The library's own error.
     Code(ErrorCode),
@@ -38,6 +39,7 @@ impl Kind for Problem {
             Self::NotFound => ErrorCode::NotFound.as_str(),
             Self::Method => "method_not_allowed",
             Self::TooLarge => "request_too_large",
+            Self::TooSlow => "request_timeout",
             Self::Malformed => "malformed",
             Self::Code(code) => code.as_str(),
         }
@@ -51,6 +53,7 @@ impl Kind for Problem {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Malformed => StatusCode::BAD_REQUEST,
             Self::Code(code) => status(code),
         }

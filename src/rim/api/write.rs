@@ -1,6 +1,7 @@
 //! A write: who makes it, under which key, for which reason, and what it says.
 
 use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
 use http::StatusCode;
 use serde::Deserialize;
@@ -72,12 +73,23 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Failed> {
         let bytes = Bytes::from_request(request, state).await.map_err(|cut| match cut.status() {
             StatusCode::PAYLOAD_TOO_LARGE => Failed::of(Problem::TooLarge, "A body has 1 MiB at most."),
+            _ if is_late(&cut) => {
+                Failed::of(Problem::TooSlow, "The body did not come in time. Nothing was done.")
+            }
             _ => Failed::malformed(cut),
         })?;
         let text = std::str::from_utf8(&bytes).map_err(Failed::malformed)?;
         let body = payload::parse(text).map_err(Failed::malformed)?;
         serde_json::from_value(body).map(Self).map_err(Failed::malformed)
     }
+}
+
+/// True if the server has given up waiting for a body: the error of the connection says so, beneath those of the framework.
+fn is_late(cut: &BytesRejection) -> bool {
+    let first: &(dyn std::error::Error + 'static) = cut;
+    std::iter::successors(Some(first), |error| error.source())
+        .filter_map(|error| error.downcast_ref::<std::io::Error>())
+        .any(|error| error.kind() == std::io::ErrorKind::TimedOut)
 }
 
 impl<S: Send + Sync, T: Reasoned> FromRequest<S> for Write<T> {

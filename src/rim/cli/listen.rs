@@ -2,6 +2,7 @@
 //! all connections.
 
 use std::convert::Infallible;
+use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -112,7 +113,9 @@ impl HttpBody for Timed {
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         ready!(self.late.as_mut().poll(context));
-        Poll::Ready(Some(Err("the body did not come in time".into())))
+        // The kind tells the routes that the client was slow, and not that its request was malformed.
+        let late = io::Error::new(io::ErrorKind::TimedOut, "the body did not come in time");
+        Poll::Ready(Some(Err(late.into())))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -16,8 +16,6 @@ mod events;
 pub mod fence;
 #[cfg(feature = "guard-service")]
 pub mod guard_service;
-#[cfg(any(feature = "cli", feature = "dashboard"))]
-mod harmless;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "sink-http")]

@@ -12,6 +12,8 @@ pub mod dashboard;
 pub mod door;
 #[cfg(feature = "api")]
 mod events;
+#[cfg(feature = "html")]
+mod evidence_page;
 #[cfg(feature = "fence")]
 pub mod fence;
 #[cfg(feature = "guard-service")]

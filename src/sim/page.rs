@@ -188,7 +188,7 @@ fn calls(report: &Report) -> Markup {
         report.tools.iter().map(|((tool, class), tally)| tool_row(tool, *class, tally)).collect();
     html! {
         h3 { "What became of the calls" }
-        (table(&heads, &rows, ""))
+        div.numbers { (table(&heads, &rows, "")) }
         p.hint {
             "Each number is a sum over all schedules. A duplicate is marked if a record or a question reports it. "
             "A silent duplicate and a lost call break a rule."

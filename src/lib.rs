@@ -115,6 +115,8 @@ mod id;
 pub mod ledger;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(any(feature = "cli", feature = "html"))]
+mod page;
 mod panics;
 pub mod payload;
 mod rim;

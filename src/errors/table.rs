@@ -350,6 +350,8 @@ coded! {
     #[cfg(feature = "sim")]
     SuiteError {
         Unknown | Refused | Replay => Configuration,
+        #[cfg(feature = "html")]
+        Page => Configuration,
     }
 }
 

@@ -12,12 +12,12 @@ pub mod dashboard;
 pub mod door;
 #[cfg(feature = "api")]
 mod events;
+#[cfg(feature = "html")]
+mod evidence_page;
 #[cfg(feature = "fence")]
 pub mod fence;
 #[cfg(feature = "guard-service")]
 pub mod guard_service;
-#[cfg(any(feature = "cli", feature = "dashboard"))]
-mod harmless;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "sink-http")]

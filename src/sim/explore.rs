@@ -132,7 +132,7 @@ impl Simulation {
             let schedule = self.shrunk(schedule.clone(), &violation.rule);
             let Replay { violations, events, .. } = self.replay(&schedule);
             let timeline = draw(&events);
-            report.add_failure(Failing { seed: self.seed, schedule, violations, timeline });
+            report.add_failure(Failing { seed: self.seed, schedule, violations, timeline, events });
         }
         trial
     }

@@ -25,6 +25,8 @@ mod inbox;
 mod life;
 mod machine;
 mod outbox;
+#[cfg(feature = "html")]
+mod page;
 mod process;
 mod question;
 mod report;

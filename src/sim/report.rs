@@ -12,6 +12,7 @@ use super::machine::{Told, Trial};
 use super::rest;
 use super::schedule::Schedule;
 use super::table;
+use super::timeline::Event;
 use crate::ledger::{Basis, ContractClass, EffectClass, State};
 
 /// The maximum number of failures that are kept, at most one for each rule.
@@ -28,6 +29,9 @@ pub struct Failing {
     pub violations: Vec<Violation>,
     /// The events of the simulation, drawn as a timeline.
     pub timeline: String,
+    /// All events of the simulation.
+    #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
+    pub events: Vec<Event>,
 }
 
 /// The findings of an exploration. `Display` draws a table of at most 100 columns (timelines are wider), the
@@ -85,7 +89,7 @@ pub struct Report {
 /// The effect class and the contract class of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Class {
-    effect: &'static str,
+    pub(super) effect: &'static str,
     /// The name of the contract class; empty if no engine lived long enough to declare it.
     pub(super) contract: &'static str,
 }

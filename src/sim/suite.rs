@@ -4,13 +4,15 @@
 use std::cell::Cell;
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal as _;
+#[cfg(feature = "html")]
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::explore::Replay;
-use super::report::Report;
+use super::report::{Failing, Report};
 use super::schedule::Schedule;
 use super::simulation::Simulation;
 use super::table;
@@ -78,6 +80,10 @@ pub struct Options {
     /// Prints JSON
     #[cfg_attr(feature = "cli", arg(long))]
     pub json: bool,
+    /// Writes the findings to this file, too, as one page of HTML
+    #[cfg(feature = "html")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE"))]
+    pub html: Option<PathBuf>,
 }
 
 /// The reason why the options do not fit this suite. Nothing was tried.
@@ -100,6 +106,15 @@ pub enum SuiteError {
         /// The reason of the refusal.
         reason: String,
     },
+    /// The page of the findings cannot be written.
+    #[cfg(feature = "html")]
+    #[error("the page {file} cannot be written: {reason} [configuration]")]
+    Page {
+        /// The path of the file as given.
+        file: String,
+        /// The reason of the operating system.
+        reason: String,
+    },
     /// A schedule needs exactly one simulation.
     #[error("a schedule is replayed in one simulation: name one of {known} [configuration]")]
     Replay {
@@ -111,26 +126,26 @@ pub enum SuiteError {
 /// The results of a suite: a report for each simulation.
 #[derive(Debug)]
 pub struct Results {
-    explored: Vec<Explored>,
-    command: Option<String>,
+    pub(super) explored: Vec<Explored>,
+    pub(super) command: Option<String>,
 }
 
 /// The results of one simulation.
 #[derive(Debug)]
 pub struct Explored {
-    name: String,
-    report: Report,
-    first_seed: u64,
-    seeds: u64,
-    failing: Vec<FailingSeed>,
+    pub(super) name: String,
+    pub(super) report: Report,
+    pub(super) first_seed: u64,
+    pub(super) seeds: u64,
+    pub(super) failing: Vec<FailingSeed>,
 }
 
 /// A seed under which a rule is broken.
 #[derive(Clone, Debug)]
-struct FailingSeed {
-    seed: u64,
+pub(super) struct FailingSeed {
+    pub(super) seed: u64,
     schedule: Schedule,
-    what: String,
+    pub(super) what: String,
 }
 
 impl Suite {
@@ -154,13 +169,10 @@ impl Suite {
 
     /// Explores or replays as the options say, with progress on standard error and the results on standard output.
     ///
-    /// The exit code is 0 if no rule was broken, 1 if one was, and 2 if the options do not fit the suite.
+    /// The exit code is 0 if no rule was broken, 1 if one was, and 2 if the options do not fit the suite or the page of
+    /// the findings cannot be written.
     pub fn run(&self, options: &Options) -> ExitCode {
-        let ran = match &options.replay {
-            Some(schedule) => self.replay(schedule, options).map(|replay| tell_replay(&replay, options.json)),
-            None => self.explore(options).map(|results| tell(&results, options.json)),
-        };
-        match ran {
+        match self.ran(options) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
             Err(error) => {
@@ -168,6 +180,28 @@ impl Suite {
                 ExitCode::from(2)
             }
         }
+    }
+
+    /// True if no rule was broken.
+    fn ran(&self, options: &Options) -> Result<bool, SuiteError> {
+        #[cfg(feature = "html")]
+        options.check_page()?;
+        Ok(match &options.replay {
+            Some(schedule) => {
+                let replay = self.replay(schedule, options)?;
+                tell_replay(&replay, options.json);
+                #[cfg(feature = "html")]
+                options.write_page(|| replay.html())?;
+                replay.violations.is_empty()
+            }
+            None => {
+                let results = self.explore(options)?;
+                tell(&results, options.json);
+                #[cfg(feature = "html")]
+                options.write_page(|| results.html())?;
+                results.is_ok()
+            }
+        })
     }
 
     /// Explores the named simulations, one after the other; then, if time is left, again and again under new seeds,
@@ -252,16 +286,15 @@ impl Suite {
     }
 }
 
-fn tell(results: &Results, json: bool) -> bool {
+fn tell(results: &Results, json: bool) {
     if json {
         table::say(format_args!("{}", results.json()));
     } else {
         table::show(results);
     }
-    results.is_ok()
 }
 
-fn tell_replay(replay: &Replay, json: bool) -> bool {
+fn tell_replay(replay: &Replay, json: bool) {
     let violations: Vec<_> = replay.violations.iter().map(ToString::to_string).collect();
     let (schedule, timeline) = (replay.schedule.to_string(), replay.timeline());
     if json {
@@ -272,7 +305,6 @@ fn tell_replay(replay: &Replay, json: bool) -> bool {
             if violations.is_empty() { "no rule is broken".to_owned() } else { violations.join("\n") };
         table::say(format_args!("{schedule}\n{timeline}\n{found}"));
     }
-    violations.is_empty()
 }
 
 impl Explored {
@@ -320,18 +352,21 @@ impl Explored {
 impl FailingSeed {
     fn all(seed: u64, report: &Report) -> Vec<Self> {
         let clean = report.clean.iter().map(|what| (Schedule::default(), what.clone()));
-        let broken = report.failures().iter().map(|failing| {
-            let what = failing.violations.first().map(ToString::to_string);
-            (failing.schedule.clone(), what.unwrap_or_default())
-        });
-        clean.chain(broken).map(|(schedule, what)| Self { seed, schedule, what }).collect()
+        let clean = clean.map(|(schedule, what)| Self { seed, schedule, what });
+        clean.chain(report.failures().iter().map(Self::of)).collect()
+    }
+
+    pub(super) fn of(failing: &Failing) -> Self {
+        let what = failing.violations.first().map(ToString::to_string).unwrap_or_default();
+        Self { seed: failing.seed, schedule: failing.schedule.clone(), what }
     }
 
     fn line(&self, name: &str, command: Option<&str>) -> String {
         format!("seed {}: {}\n  replay it: {}", self.seed, self.what, self.replay(name, command))
     }
 
-    fn replay(&self, name: &str, command: Option<&str>) -> String {
+    /// The command or the code that replays the schedule.
+    pub(super) fn replay(&self, name: &str, command: Option<&str>) -> String {
         let incidents: Vec<_> = self.schedule.incidents().iter().map(ToString::to_string).collect();
         let (seed, schedule) = (self.seed, incidents.join(" "));
         match command {

@@ -181,7 +181,7 @@ fn draw_failing(failing: &Failing, pen: &mut Pen) {
 }
 
 /// The names of the boundaries of these points: `seal` for `before-seal` and `after-seal`.
-fn boundaries(points: &[CrashPoint]) -> Vec<String> {
+pub(super) fn boundaries(points: &[CrashPoint]) -> Vec<String> {
     let mut names = Vec::new();
     for point in points {
         let partner = |before: &str| points.iter().any(|other| other.name() == format!("after-{before}"));

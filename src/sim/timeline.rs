@@ -88,6 +88,8 @@ pub enum Happened {
         reference: String,
         /// The provider's id for the effect.
         id: String,
+        /// The number of the effect among those of its operation, from 1: each beyond the first is a duplicate.
+        number: usize,
     },
     /// A lookup was answered.
     LookedUp {
@@ -149,7 +151,9 @@ impl fmt::Display for Happened {
             Self::Sent { operation, attempt, fault: Some(fault) } => {
                 write!(f, "{operation} sent, attempt {attempt}: {}", fault.name())
             }
-            Self::Effect { system, reference, id } => write!(f, "● {system}: {reference} happens as {id}"),
+            Self::Effect { system, reference, id, .. } => {
+                write!(f, "● {system}: {reference} happens as {id}")
+            }
             Self::LookedUp { operation, found } => write!(f, "{operation} looked up: {found}"),
             Self::NotLookedUp => f.write_str("a lookup has no answer"),
             Self::StoreFailed { written: true } => f.write_str("the store writes, its answer is lost"),
@@ -162,7 +166,8 @@ impl fmt::Display for Happened {
 }
 
 impl Happened {
-    const fn is_outside(&self) -> bool {
+    /// True for what happens in the world, and not in the process or its records.
+    pub(super) const fn is_outside(&self) -> bool {
         matches!(self, Self::Effect { .. } | Self::LookedUp { .. } | Self::NotLookedUp | Self::Sent { .. })
     }
 }

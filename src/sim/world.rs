@@ -141,9 +141,11 @@ impl World {
     fn add(&self, tenant: &Tenant, operation: &OperationKey, target: Target<'_>) -> String {
         let Target { system, account, reference } = target;
         let at = self.clock.elapsed();
-        let id = {
+        let (id, number) = {
             let mut state = self.state();
             let id = format!("{system}-{}", state.effects.len() + 1);
+            let its = |effect: &&Effect| (&effect.tenant, &effect.operation) == (tenant, operation);
+            let number = state.effects.iter().filter(its).count() + 1;
             state.effects.push(Effect {
                 system: system.to_owned(),
                 reference: reference.to_owned(),
@@ -153,10 +155,11 @@ impl World {
                 account: account.to_owned(),
                 at,
             });
-            id
+            (id, number)
         };
         let system = if account.is_empty() { system.to_owned() } else { format!("{system} ({account})") };
-        self.note(Happened::Effect { system, reference: reference.to_owned(), id: id.clone() });
+        let (reference, shown) = (reference.to_owned(), id.clone());
+        self.note(Happened::Effect { system, reference, id: shown, number });
         id
     }
 

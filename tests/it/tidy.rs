@@ -15,7 +15,7 @@ use paths::{library, named};
 /// The layers from the ground up. A file may import from its own layer and from those below. Not listed are `lib`, which only passes
 /// on what the layers have, and `main`, which is another crate.
 const LAYERS: [&[&str]; 10] = [
-    &["clock", "crash", "id", "log", "meter", "metrics", "panics", "trace", "unstable", "payload"],
+    &["clock", "crash", "id", "log", "meter", "metrics", "page", "panics", "trace", "unstable", "payload"],
     &["ledger"],
     &["store"],
     &["tool"],

@@ -155,7 +155,7 @@ pub(super) fn block_on(command: impl Future<Output = Done>) -> ExitCode {
     match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", crate::rim::harmless::harmless(&error.to_string()));
+            eprintln!("error: {}", crate::page::harmless::harmless(&error.to_string()));
             ExitCode::FAILURE
         }
     }

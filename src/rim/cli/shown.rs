@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
-use crate::rim::harmless::harmless;
+use crate::page::harmless::harmless;
 
 /// Prints a text.
 pub(super) fn text(text: &str) -> io::Result<()> {

@@ -7,6 +7,7 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use sha2::{Digest as _, Sha256};
 
+use crate::page::alone::STYLE as STYLE_SHEET;
 use crate::payload::hex;
 
 /// A file of the dashboard.
@@ -24,7 +25,7 @@ impl Asset {
 }
 
 pub(super) static STYLE: LazyLock<Asset> =
-    LazyLock::new(|| Asset::of("app", "css", "text/css; charset=utf-8", include_str!("app.css")));
+    LazyLock::new(|| Asset::of("app", "css", "text/css; charset=utf-8", STYLE_SHEET));
 pub(super) static SCRIPT: LazyLock<Asset> =
     LazyLock::new(|| Asset::of("app", "js", "text/javascript; charset=utf-8", include_str!("app.js")));
 pub(super) static ICON: LazyLock<Asset> =

@@ -7,14 +7,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Shown, page};
-use super::pieces::{run_link, state, table, time};
+use super::pieces::{run_link, time};
 use super::site::Site;
-use crate::exec::{CallHistory, Evidence, PastAttempt, PastLookup};
+use crate::clock::Timestamp;
 use crate::flow::TenantClient;
-use crate::id::checked;
-use crate::ledger::{ErrorKind, Key};
+use crate::id::{QuestionId, RunId, checked};
+use crate::ledger::Key;
 use crate::rim::api::{Failed, Problem};
-use crate::store::ContactResult;
+use crate::rim::evidence_page::{Around, told};
 
 /// The key that is asked about.
 #[derive(Deserialize)]
@@ -49,107 +49,16 @@ pub(super) async fn show(
     Ok(page(&site, "Evidence", &body))
 }
 
-fn told(site: &Site, evidence: &Evidence) -> Markup {
-    html! {
-        h2.key { (evidence.key) " " (state(evidence.outcome.state)) }
-        dl.facts {
-            dt { "Tool" } dd { (evidence.tool) " (" (evidence.effect) ")" }
-            dt { "Search the provider by" } dd { code { (evidence.wire_key) } }
-            dt { "Provider's id" }
-            dd { @match &evidence.outcome.external_ref { Some(id) => { code { (id) } } None => { "unknown" } } }
-            dt { "Asked" }
-            dd {
-                (time(site, evidence.asked_by.at))
-                @if let Some(run) = evidence.asked_by.run { ", by " (run_link(site, run)) }
-                @if let Some(step) = &evidence.asked_by.step { ", step " (step) }
-            }
-            @if !evidence.used_by.is_empty() {
-                dt { "Used by" } dd { @for run in &evidence.used_by { (run_link(site, *run)) " " } }
-            }
-            @if let Some(approval) = &evidence.approval { dt { "Approved" } dd { pre.plain { (approval) } } }
-            dt { "Outcome" } dd { (outcome(site, evidence)) }
-            dt { "Kept" }
-            dd { @match evidence.kept_until { Some(until) => { "until " (time(site, until)) } None => { "for ever" } } }
-        }
-        (contacts(site, &evidence.history))
-        @if !evidence.late_answers.is_empty() {
-            h3 { "Late answers" }
-            ul { @for late in &evidence.late_answers { li { (late) } } }
-        }
-        @if !evidence.questions.is_empty() {
-            h3 { "Questions" }
-            ul {
-                @for asked in &evidence.questions {
-                    li {
-                        a href=(site.of_tenant(&format!("/questions/{}", asked.id))) { (asked.question) }
-                        " " (state(asked.kind.name())) " " (time(site, asked.opened_at))
-                        @if let Some(answer) = &asked.answer {
-                            ", answered " (answer.resolution.name()) " by " (answer.by)
-                        }
-                    }
-                }
-            }
-        }
-        details { summary { "As text" } pre tabindex="0" { (evidence) } }
+impl Around for Site {
+    fn time(&self, at: Timestamp) -> Markup {
+        time(self, at)
     }
-}
 
-fn outcome(site: &Site, evidence: &Evidence) -> Markup {
-    let outcome = &evidence.outcome;
-    html! {
-        (state(outcome.state))
-        @if let Some(basis) = outcome.basis { " by " (basis) }
-        ", " (time(site, outcome.settled_at.unwrap_or(outcome.updated_at)))
-        @if let Some(failure) = &outcome.failure { ", " (failure.kind.name()) ": " (failure.message) }
-        @if let Some(reason) = &outcome.abandoned { ", " (reason) }
-        @match outcome.undone { Some(true) => { ", undone" } Some(false) => { ", undone in part" } None => {} }
+    fn run(&self, run: RunId) -> Markup {
+        run_link(self, run)
     }
-}
 
-/// The attempts and lookups of a call.
-pub(super) fn contacts(site: &Site, history: &CallHistory) -> Markup {
-    let attempts: Vec<_> = history.attempts.iter().map(|attempt| attempt_row(site, attempt)).collect();
-    let lookups: Vec<_> = history.lookups.iter().map(|lookup| lookup_row(site, lookup)).collect();
-    let heads = ["Number", "Worker", "Began", "Ended", "Result", "Details"];
-    html! {
-        h3 { "Attempts" }
-        (table(&heads, &attempts, "Nothing was sent."))
-        @if history.attempts_left_out > 0 { p.hint { (history.attempts_left_out) " attempts between are not kept." } }
-        @if !lookups.is_empty() {
-            h3 { "Lookups" }
-            (table(&heads, &lookups, ""))
-            @if history.lookups_left_out > 0 { p.hint { (history.lookups_left_out) " lookups between are not kept." } }
-        }
-    }
-}
-
-fn attempt_row(site: &Site, attempt: &PastAttempt) -> Markup {
-    let result = attempt.result.map_or("no answer yet", ContactResult::name);
-    html! { tr {
-        td.number { (attempt.number) }
-        td.number { (attempt.worker) }
-        td { @match attempt.began { Some(at) => { (time(site, at)) } None => { "not known" } } }
-        td { @if let Some(at) = attempt.ended { (time(site, at)) } }
-        td { (state(result)) }
-        td { (details(attempt.error.map(ErrorKind::name), attempt.message.as_deref(), attempt.external_ref.as_deref())) }
-    } }
-}
-
-fn lookup_row(site: &Site, lookup: &PastLookup) -> Markup {
-    html! { tr {
-        td.number { (lookup.number) }
-        td.number { (lookup.worker) }
-        td { @match lookup.began { Some(at) => { (time(site, at)) } None => { "not known" } } }
-        td { (time(site, lookup.ended)) }
-        td { (state(lookup.result.name())) }
-        td { (details(lookup.error.map(ErrorKind::name), lookup.message.as_deref(), lookup.external_ref.as_deref())) }
-    } }
-}
-
-fn details(error: Option<&str>, message: Option<&str>, id: Option<&str>) -> Markup {
-    html! {
-        @if let Some(error) = error { (error) " " }
-        @if let Some(message) = message { (message) " " }
-        @if let Some(id) = id { "id " code { (id) } }
+    fn question(&self, id: QuestionId, words: &str) -> Markup {
+        html! { a href=(self.of_tenant(&format!("/questions/{id}"))) { (words) } }
     }
 }

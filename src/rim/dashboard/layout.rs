@@ -6,8 +6,8 @@ use maud::{DOCTYPE, Markup, html};
 use super::assets::{ICON, SCRIPT, STYLE};
 use super::site::Site;
 use crate::id::Tenant;
+use crate::page::harmless::harmless;
 use crate::rim::api::Failed;
-use crate::rim::harmless::harmless;
 
 /// The answer with a page.
 pub(super) type Shown = Result<Html<String>, Failed>;

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::site::{Site, escaped};
 use crate::clock::Timestamp;
 use crate::id::RunId;
+pub(super) use crate::page::pieces::{state, table};
 
 /// The longest value that a page shows, in bytes.
 const VALUE: usize = 16 * 1024;
@@ -56,18 +57,6 @@ pub(super) fn span(micros: i64) -> String {
     }
 }
 
-/// A state as a word with a sign of its own: colour alone says nothing.
-pub(super) fn state(name: &str) -> Markup {
-    let (kind, sign) = match name {
-        "succeeded" | "committed" | "approved" | "answered" | "effect" => ("good", "✓"),
-        "failed" | "rejected" | "blocked" | "worker lost" | "several effects" => ("bad", "✕"),
-        "ambiguous" | "unknown" | "expired" | "withdrawn" | "abandoned" | "open" | "paused" => ("doubt", "?"),
-        "active" | "started" | "running" => ("busy", "▸"),
-        _ => ("calm", "○"),
-    };
-    html! { span.state.(kind) { span aria-hidden="true" { (sign) } " " (name) } }
-}
-
 /// A link to a run.
 pub(super) fn run_link(site: &Site, run: RunId) -> Markup {
     html! { a.run href=(site.of_tenant(&format!("/runs/{run}"))) { (run) } }
@@ -85,22 +74,6 @@ pub(super) fn value(value: &Value) -> Markup {
     html! {
         pre tabindex="0" { (shown) }
         @if shown.len() < text.len() { p.hint { "This is the beginning. The value has " (text.len()) " bytes." } }
-    }
-}
-
-/// A table with these heads. The words say what is missing if it has no rows.
-pub(super) fn table(heads: &[&str], rows: &[Markup], none: &str) -> Markup {
-    html! {
-        @if rows.is_empty() {
-            p.none { (none) }
-        } @else {
-            div.wide tabindex="0" role="group" aria-label=(heads.join(", ")) {
-                table {
-                    thead { tr { @for head in heads { th scope="col" { (head) } } } }
-                    tbody { @for row in rows { (row) } }
-                }
-            }
-        }
     }
 }
 

@@ -9,7 +9,6 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::evidence::contacts;
 use super::gate::see;
 use super::layout::{Shown, page, secret};
 use super::pieces::{evidence_link, next_page, run_link, state, table, time, value};
@@ -20,6 +19,7 @@ use crate::flow::TenantClient;
 use crate::id::{QuestionId, checked};
 use crate::payload;
 use crate::rim::api::{Caller, Failed, Problem, Role, answered};
+use crate::rim::evidence_page::contacts;
 use crate::store::{PossibleAnswer, Question, QuestionKind, Resolution};
 
 /// The number of questions on a page.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use counterfoil::api::{Api, Caller, Role, TenantScope};
 use counterfoil::clock::{Clock as _, SystemClock};
+use counterfoil::exec::Evidence;
 use counterfoil::flow::EngineBuilder;
 use counterfoil::ledger::{
     Contract, ContractClass, EffectClass, ErrorKind, LookupResult, Rate, RetryPolicy, ReviewPolicy,
@@ -156,6 +157,11 @@ impl Desk {
     pub(super) async fn thank(&self, run: RunId) {
         let handle = self.client.tenant("acme").unwrap().handle::<Value>(run);
         handle.signal("thanks", json!("a pleasure")).await.unwrap();
+    }
+
+    /// The evidence of a call of acme.
+    pub(super) async fn evidence(&self, key: &str) -> Evidence {
+        self.client.tenant("acme").unwrap().evidence(key).await.unwrap().unwrap()
     }
 
     pub(super) async fn close(self) {

@@ -3,6 +3,7 @@
 
 mod desk;
 mod driver;
+mod files;
 
 use serde_json::{Value, json};
 

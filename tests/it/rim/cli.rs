@@ -3,6 +3,7 @@
 mod backup;
 mod doctor;
 mod inspect;
+mod pages;
 mod probes;
 mod slow;
 mod watch;

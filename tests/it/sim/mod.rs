@@ -29,6 +29,7 @@ mod mutants_inbox;
 mod mutants_request;
 mod nightly;
 mod outbox;
+mod page;
 mod pending;
 mod permit;
 mod policy;

@@ -2,7 +2,7 @@
 //! direction of writing, which would hide what it says.
 
 /// A text with control characters, and those that turn the direction of writing, in their escaped form. Ends of lines stay.
-pub(in crate::rim) fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for one in text.chars() {
         let turns =

@@ -1,7 +1,8 @@
 //! All findings about a file that was read, in the order in which they were made.
 
+use super::finding::Written;
 use super::place::Places;
-use super::{PolicyFinding, PolicyRule, Written};
+use super::{PolicyFinding, PolicyRule};
 
 /// The findings about a file so far.
 pub(in crate::rim) struct Findings {

@@ -60,8 +60,6 @@ pub(super) mod word;
 pub use check::check_guarantees;
 pub use choice::{BrokerKind, FenceRole, FenceStore, LedgerStore, OnUnknown, TenantFrom, WebhookScheme};
 pub use fence::FencePolicy;
-#[cfg(feature = "mcp")]
-pub(super) use finding::Written;
 pub use finding::{PolicyFinding, PolicyRule, Severity};
 pub use http::HttpPolicy;
 pub use nonce::NoncePolicy;

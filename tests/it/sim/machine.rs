@@ -7,7 +7,7 @@ use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Key};
 use serde_json::json;
 
-use crate::sim::{Blind, Looks, quick, simulation, twice};
+use crate::sim::{Blind, Looks, simulation, twice};
 
 fn replayed(simulation: &Simulation, schedule: &str) -> Replay {
     let replay = simulation.replay(&schedule.parse().unwrap());
@@ -70,7 +70,7 @@ fn each_tenant_has_its_own() {
 // REC-7: with a person who goes and looks, nothing stays open, and nothing happens twice, wherever it is crashed.
 #[test]
 fn a_person_who_tells_the_truth_gets_every_run_to_its_end() {
-    let report = quick(simulation(Offer::Blind, Blind))
+    let report = simulation(Offer::Blind, Blind)
         .operator(truthful)
         .check("nothing is left open", |end| match end.questions().as_slice() {
             [] => Ok(()),

@@ -138,7 +138,7 @@ impl Store for Tampered {
 /// Every pair only where there is time for it (`COUNTERFOIL_FULL=1`); else every single incident, and some mixtures.
 pub(crate) fn quick(simulation: Simulation) -> Simulation {
     let full = std::env::var_os("COUNTERFOIL_FULL").is_some();
-    if full { simulation.random(300) } else { simulation.single_crashes().random(25) }
+    if full { simulation.random(300) } else { simulation.single_crashes().random(50) }
 }
 
 /// A step, an effect, a step on its result, and a second effect.

@@ -101,15 +101,20 @@ pub(crate) fn dynamic<D: Declaration>(
         contract.blind_spots = blind_spots;
     }
     let sends = declared.clone();
-    let mut dynamic =
-        DynamicTool::new(name.clone(), effect, contract).call(move |call, input| send(&sends, &call, &input));
+    let mut dynamic = DynamicTool::new(name.clone(), effect, contract).call(move |call, input| {
+        let sends = sends.clone();
+        async move { sends.send(&call, &input).await }
+    });
     if !declared.key_fields().is_empty() {
         let keyed = declared.clone();
         dynamic = dynamic.key(move |input| Some(key(&name, keyed.key_fields(), input)));
     }
     if blind_spots.is_some() {
         let finds = declared.clone();
-        dynamic = dynamic.reconcile(move |call, input| find(&finds, &call, &input));
+        dynamic = dynamic.reconcile(move |call, input| {
+            let finds = finds.clone();
+            async move { finds.find(&call, &input).await }
+        });
     }
     dynamic
 }

@@ -9,7 +9,7 @@ use counterfoil::{Engine, RunId};
 use serde_json::json;
 
 use crate::flow;
-use crate::flow::lives::NAME;
+use crate::flow::lives::{NAME, died_in};
 use crate::flow::store::Tap;
 use crate::flow::tools::Ring;
 use crate::flow::world::{Process, World};
@@ -58,17 +58,8 @@ impl Place {
     }
 
     /// A run that nobody can tell of whether it rang: its process died behind the effect.
-    fn rang<W: WorkflowFn<(), u32> + Clone>(&self, world: &Arc<World>, code: W) -> RunId {
-        world.hold("ring after");
-        let process = self.life(world, code.clone());
-        let run = process.on(async {
-            let run = process.acme().run(code, ()).start().await.unwrap();
-            world.reached("ring after").await;
-            run.id()
-        });
-        process.crash();
-        world.release("ring after");
-        run
+    pub(super) fn rang<W: WorkflowFn<(), u32> + Clone>(&self, world: &Arc<World>, code: W) -> RunId {
+        died_in(world, self.life(world, code.clone()), "ring after", code)
     }
 }
 
@@ -114,15 +105,7 @@ fn an_answer_that_waits_for_a_worker_is_read_without_a_pause() {
     let life = |engine: EngineBuilder| {
         Process::start(&world, engine.clock(standing.clone()).workflow(NAME, 1, code.clone()))
     };
-    world.hold("ring after");
-    let process = life(place.engine(&world));
-    let run = process.on(async {
-        let run = process.acme().run(code.clone(), ()).start().await.unwrap();
-        world.reached("ring after").await;
-        run.id()
-    });
-    process.crash();
-    world.release("ring after");
+    let run = died_in(&world, life(place.engine(&world)), "ring after", code.clone());
     let process = life(place.engine(&world));
     process.on(process.until(async |acme| !acme.questions().await.unwrap().is_empty()));
     process.shut_down();

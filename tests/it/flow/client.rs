@@ -170,15 +170,7 @@ fn an_answer_of_a_client_counts_once_a_worker_has_read_it() {
     for place in Place::both() {
         let world = World::new();
         let code = flow!(world, |ctx, _input: ()| ctx.call::<Ring>("door".into()).await);
-        world.hold("ring after");
-        let process = place.life(&world, code.clone());
-        let run = process.on(async {
-            let run = process.acme().run(code.clone(), ()).start().await.unwrap();
-            world.reached("ring after").await;
-            run.id()
-        });
-        process.crash();
-        world.release("ring after");
+        let run = place.rang(&world, code.clone());
         let process = place.life(&world, code);
         let acme = place.acme(&world, &process);
         process.on(async {

@@ -28,8 +28,17 @@ pub(crate) fn died_at<W>(world: &Arc<World>, point: &str, code: W) -> RunId
 where
     W: WorkflowFn<(), u32> + Clone,
 {
+    died_in(world, life(world, code.clone()), point, code)
+}
+
+/// The same in this process.
+pub(crate) fn died_in<W: WorkflowFn<(), u32>>(
+    world: &World,
+    process: Process,
+    point: &str,
+    code: W,
+) -> RunId {
     world.hold(point);
-    let process = life(world, code.clone());
     let run = process.on(async {
         let run = process.acme().run(code, ()).start().await.unwrap();
         world.reached(point).await;

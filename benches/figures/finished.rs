@@ -7,7 +7,7 @@ use counterfoil::Engine;
 use crate::messages::Own;
 use crate::options::Options;
 use crate::place::{Database, Home, Place};
-use crate::report::{Finding, Values};
+use crate::report::{Finding, Values, median};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT};
 
@@ -114,6 +114,5 @@ async fn run_by_run(place: &Place) -> f64 {
         took.push(start.elapsed().as_secs_f64() * 1e6);
     }
     engine.shutdown(subject::DRAIN).await;
-    took.sort_by(f64::total_cmp);
-    took[took.len() / 2]
+    median(&took)
 }

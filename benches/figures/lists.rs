@@ -9,7 +9,7 @@ use crate::finished::{self, Filled};
 use crate::messages::Own;
 use crate::options::Options;
 use crate::place::{Database, Home};
-use crate::report::{Finding, Values};
+use crate::report::{Finding, Values, p99};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT};
 
@@ -96,9 +96,4 @@ async fn p99_of_rows(tenant: &TenantClient, runs: u32) -> f64 {
         took.push(start.elapsed().as_secs_f64() * 1e6);
     }
     p99(took)
-}
-
-fn p99(mut took: Vec<f64>) -> f64 {
-    took.sort_by(f64::total_cmp);
-    took[took.len() * 99 / 100]
 }

@@ -195,6 +195,12 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The time below which 99 of 100 of these lie.
+pub(crate) fn p99(mut took: Vec<f64>) -> f64 {
+    took.sort_by(f64::total_cmp);
+    took[took.len() * 99 / 100]
+}
+
 fn spread(values: &[f64]) -> String {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);

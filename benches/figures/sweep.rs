@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use crate::messages::Own;
 use crate::options::Options;
 use crate::place::{Database, Home, Place};
-use crate::report::{Finding, Values};
+use crate::report::{Finding, Values, p99};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT, text};
 
@@ -93,8 +93,5 @@ async fn p99_of_calls(engine: &Engine, round: (usize, bool)) -> f64 {
         }
     };
     let callers = (0..CALLERS).map(|nth| tokio::spawn(caller(nth)));
-    let mut took: Vec<f64> =
-        join_all(callers).await.into_iter().flat_map(|took| took.expect("a caller")).collect();
-    took.sort_by(f64::total_cmp);
-    took[took.len() * 99 / 100]
+    p99(join_all(callers).await.into_iter().flat_map(|took| took.expect("a caller")).collect())
 }

@@ -10,7 +10,7 @@ use counterfoil::{ApprovalSubject, Executor, Outcome};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::world::{Keys, Process, Reply, TestClock, World, acme, brief, executor, settle, soon};
+use crate::world::{Keys, Process, Reply, TestClock, World, acme, brief, executor, settle, until};
 
 /// A ticket of the case, with a lookup of the provider.
 fn ticket(executor: &Executor, world: &Arc<World>, case: &str, title: &str) -> InlineEffect<Value, Value> {
@@ -65,17 +65,6 @@ impl Scene {
     ) -> JoinHandle<Result<Outcome, ExecError>> {
         process.spawn(open_ticket(process.executor(), self.world.clone(), case, title))
     }
-}
-
-/// Waits until this is so. A wait for something that does not come fails the test.
-async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
-    let comes = async {
-        while !is_so().await {
-            tokio::task::yield_now().await;
-        }
-        Ok::<_, std::convert::Infallible>(())
-    };
-    soon(format!("waited for {what}"), comes).await;
 }
 
 #[tokio::test]

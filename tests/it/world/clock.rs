@@ -120,6 +120,17 @@ pub async fn soon<E: std::fmt::Debug>(otherwise: String, what: impl Future<Outpu
     came.unwrap_or_else(|_| panic!("{otherwise}")).unwrap();
 }
 
+/// Waits until this is so. A wait for something that does not come fails the test.
+pub async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let comes = async {
+        while !is_so().await {
+            tokio::task::yield_now().await;
+        }
+        Ok::<_, std::convert::Infallible>(())
+    };
+    soon(format!("waited for {what}"), comes).await;
+}
+
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
         self.face.borrow().wall

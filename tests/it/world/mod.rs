@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub use clock::{Chance, TestClock, soon};
+pub use clock::{Chance, TestClock, soon, until};
 pub use log::{Listener, Log};
 pub use process::Process;
 

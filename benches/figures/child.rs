@@ -21,6 +21,8 @@ pub(crate) fn run(task: &ChildTask) -> Result<(), Box<dyn Error>> {
         "waiting" => waiting(task),
         #[cfg(feature = "postgres")]
         "dies" => crate::takeover::die(task, || done().expect("an output")),
+        #[cfg(feature = "mcp")]
+        "mcp-server" => crate::gateway::server(),
         "raw-inserts" => multi_thread().block_on(async {
             let mut raw = raw::open(&task.db.clone().into()).await;
             raw.inserts(task.n).await;

@@ -16,7 +16,7 @@ use crate::speed::multi_thread;
 use crate::subject::{self, TENANT};
 
 /// The number of concurrent clients, and the calls of each in a round.
-const CLIENTS: usize = 16;
+const CLIENTS: usize = 64;
 const CALLS: usize = 50;
 
 pub(crate) fn calls(options: &Options) -> Result<Vec<Finding>, String> {

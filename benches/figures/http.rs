@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::options::Options;
-use crate::place::{Database, Home, Place};
+use crate::place::{Database, Home};
 use crate::report::{Finding, Values};
 use crate::speed::multi_thread;
 use crate::subject::TENANT;
@@ -24,14 +24,6 @@ use crate::subject::TENANT;
 const CONNECTIONS: usize = 64;
 const REQUESTS: usize = 50;
 const BODY: &str = r#"{"cents": 100, "to": "ann"}"#;
-
-fn file(place: &Place) -> std::path::PathBuf {
-    match place {
-        Place::File(path) => path.clone(),
-        #[cfg(feature = "postgres")]
-        Place::Schema { .. } => panic!("these rows are measured on SQLite"),
-    }
-}
 
 async fn serve(app: Router) -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -103,11 +95,12 @@ async fn reading(State(pool): State<SqlitePool>, request: Request) -> String {
 pub(crate) fn replay(options: &Options) -> Result<Vec<Finding>, String> {
     let home = Home::of(Database::Sqlite, options)?;
     let (subjects, raws) = multi_thread().block_on(async {
-        let (subject, raw) = (file(&home.place("subject")), file(&home.place("raw")));
-        let executor = Executor::sqlite(subject).open().await.expect("an executor");
+        let (subject, raw) = (home.place("subject"), home.place("raw"));
+        let executor = Executor::sqlite(subject.file()).open().await.expect("an executor");
         let ours = serve(layered(&executor)).await;
-        let pool =
-            SqlitePool::connect_with(SqliteConnectOptions::new().filename(raw).create_if_missing(true));
+        let pool = SqlitePool::connect_with(
+            SqliteConnectOptions::new().filename(raw.file()).create_if_missing(true),
+        );
         let pool = pool.await.expect("a file");
         pool.execute("CREATE TABLE reply (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
             .await
@@ -136,8 +129,8 @@ pub(crate) fn replay(options: &Options) -> Result<Vec<Finding>, String> {
 pub(crate) fn first(options: &Options) -> Result<Vec<Finding>, String> {
     let home = Home::of(Database::Sqlite, options)?;
     let (subjects, raws) = multi_thread().block_on(async {
-        let executor = Executor::sqlite(file(&home.place("subject"))).open().await.expect("an executor");
-        let alone = Arc::new(Executor::sqlite(file(&home.place("raw"))).open().await.expect("an executor"));
+        let executor = Executor::sqlite(home.place("subject").file()).open().await.expect("an executor");
+        let alone = Arc::new(Executor::sqlite(home.place("raw").file()).open().await.expect("an executor"));
         let ours = serve(layered(&executor)).await;
         let (mut subjects, mut raws) = (Vec::new(), Vec::new());
         for round in 0..=options.rounds {

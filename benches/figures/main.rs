@@ -26,6 +26,8 @@
 mod child;
 mod disk;
 mod finished;
+#[cfg(feature = "mcp")]
+mod gateway;
 #[cfg(all(feature = "api", feature = "guard-service"))]
 mod guard_service;
 #[cfg(feature = "http")]
@@ -107,6 +109,8 @@ const ROWS: &[Row] = &[
     ("lists", lists::sqlite),
     #[cfg(all(feature = "api", feature = "guard-service"))]
     ("guard-service", guard_service::calls),
+    #[cfg(feature = "mcp")]
+    ("gateway", gateway::latency),
     ("start", process::start),
     ("memory", process::memory),
     ("memory-waiting", waiting::memory),

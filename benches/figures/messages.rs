@@ -105,8 +105,7 @@ pub(crate) trait Own: OwnConnection + 'static {
 
 impl Own for SqliteConnection {
     async fn open(place: &Place) -> Self {
-        let Place::File(db) = place else { panic!("it is a file") };
-        raw::sqlite::connect(db).await
+        raw::sqlite::connect(place.file()).await
     }
 
     fn run<'c>(&'c mut self, sql: &'static str) -> BoxFuture<'c, Result<(), sqlx::Error>> {

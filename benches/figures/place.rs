@@ -1,6 +1,6 @@
 //! The places of measured databases.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
@@ -24,6 +24,17 @@ pub(crate) enum Place {
         url: String,
         name: String,
     },
+}
+
+impl Place {
+    /// The file of a row that is measured on SQLite alone.
+    pub(crate) fn file(&self) -> &Path {
+        match self {
+            Self::File(file) => file,
+            #[cfg(feature = "postgres")]
+            Self::Schema { .. } => panic!("this row is measured on SQLite"),
+        }
+    }
 }
 
 impl From<PathBuf> for Place {

@@ -9,8 +9,7 @@ use super::connect::within;
 use super::pool::Trouble;
 use super::{Postgres as Store, StoreError, failure};
 use crate::id::Tenant;
-use crate::store::sql::retention::retire;
-use crate::store::sql::worker;
+use crate::store::sql::{retention, worker};
 use crate::store::{Change, Refusal, Verdict};
 
 /// Retires records and runs beside other writes and without waiting for the disk: rows that a crash brings back are
@@ -56,7 +55,15 @@ async fn write(connection: &mut PgConnection, change: &Change) -> Result<bool, s
         None => false,
     };
     if alive {
-        retire(connection, change).await?;
+        for retired in &change.retired {
+            retention::retire_record(connection, retired).await?;
+        }
+        for retired in &change.retired_runs {
+            retention::retire_run(connection, retired).await?;
+        }
+        for expired in &change.expired_signals {
+            retention::expire_signal(connection, expired).await?;
+        }
         connection.execute("COMMIT").await?;
     }
     Ok(alive)

@@ -8,7 +8,7 @@ use crate::store::cell::Declared as _;
 use crate::store::row::{Given, Take as _};
 use crate::store::signal::EXPIRED;
 use crate::store::table::Kind;
-use crate::store::{Change, ExpiredSignal, Retired, RetiredRun, Run, Signal, record};
+use crate::store::{ExpiredSignal, Retired, RetiredRun, Run, Signal, record};
 
 /// The condition that no run rests on a record and no question asks about it, for SQLite. A run that is under way
 /// rests on all that it did since it last went on as new.
@@ -176,26 +176,12 @@ const UNLABELLED: &str = "DELETE FROM run_label WHERE tenant = $1 AND run = $2";
 const EXPIRED_RUN: &str = "UPDATE run SET outcome = '#' || substr(outcome, 2) WHERE tenant = $1 AND id = $2";
 const FORGOTTEN: &str = "DELETE FROM run WHERE tenant = $1 AND id = $2";
 
-/// Retires records, runs and signals, after checking again that no run rests on them: since they were listed, a run may have
-/// been answered from a record. (A run that is answered from a record at this very moment learns of the retirement
-/// when it is replayed.)
-pub(in crate::store) async fn retire<S: Session>(
+/// Retires a record, after checking again that no run rests on it: since it was listed, a run may have been answered from it. (A
+/// run that is answered from a record at this very moment learns of the retirement when it is replayed.)
+pub(in crate::store) async fn retire_record<S: Session>(
     session: &mut S,
-    change: &Change,
+    retired: &Retired,
 ) -> Result<(), sqlx::Error> {
-    for retired in &change.retired {
-        retire_record(session, retired).await?;
-    }
-    for retired in &change.retired_runs {
-        retire_run(session, retired).await?;
-    }
-    for expired in &change.expired_signals {
-        expire_signal(session, expired).await?;
-    }
-    Ok(())
-}
-
-pub(super) async fn retire_record<S: Session>(session: &mut S, retired: &Retired) -> Result<(), sqlx::Error> {
     let place: [Given<'_>; 3] =
         [(&retired.tenant).into(), retired.id.0.into(), i64::from(retired.revision).into()];
     let Some(left) = retired.left.as_deref() else {
@@ -232,7 +218,10 @@ async fn go_along<S: Session>(
     Ok(())
 }
 
-pub(super) async fn retire_run<S: Session>(session: &mut S, retired: &RetiredRun) -> Result<(), sqlx::Error> {
+pub(in crate::store) async fn retire_run<S: Session>(
+    session: &mut S,
+    retired: &RetiredRun,
+) -> Result<(), sqlx::Error> {
     let at: [Given<'_>; 3] =
         [(&retired.run.tenant).into(), retired.run.id.0.into(), i64::from(retired.run.revision).into()];
     let place = &at[..2];
@@ -267,7 +256,7 @@ pub(super) async fn retire_run<S: Session>(session: &mut S, retired: &RetiredRun
     Ok(())
 }
 
-pub(super) async fn expire_signal<S: Session>(
+pub(in crate::store) async fn expire_signal<S: Session>(
     session: &mut S,
     expired: &ExpiredSignal,
 ) -> Result<(), sqlx::Error> {

@@ -122,7 +122,11 @@ impl McpServerBuilder {
     }
 
     #[cfg(not(feature = "mcp-http"))]
-    #[allow(clippy::unnecessary_wraps, reason = "a URL may be wrong, and there is none without the feature")]
+    #[allow(
+        clippy::unnecessary_wraps,
+        clippy::unused_self,
+        reason = "a URL may be wrong, and there is none without the feature"
+    )]
     const fn way(&self) -> Result<Way, McpToolError> {
         Ok(Way::Program)
     }

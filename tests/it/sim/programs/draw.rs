@@ -212,7 +212,9 @@ impl Drawing {
             }
             4 | 5 => {
                 let winner = self.ops(place.beside_others().timed(), 3);
-                let losers: Vec<_> = (0..=self.dice.below(2)).map(|_| self.loser(place)).collect();
+                // A run is in one loop at a time, so one of those that race may have one.
+                let rival = |nth| Place { loops: place.loops && nth == 0, ..place };
+                let losers: Vec<_> = (0..=self.dice.below(2)).map(|nth| self.loser(rival(nth))).collect();
                 let place = self.dice.place(losers.len() + 1);
                 Op::Race { place, winner, losers }
             }

@@ -1,5 +1,6 @@
 //! The row about the guard as a service: calls that a client begins and seals over HTTP, beside the executor alone.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use counterfoil::api::{Api, Caller, Role, TenantScope};
@@ -14,6 +15,7 @@ use crate::place::{Database, Home};
 use crate::report::{Finding, Values};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT};
+use crate::wire::Wire;
 
 /// The number of concurrent clients, and the calls of each in a round.
 const CLIENTS: usize = 64;
@@ -24,13 +26,12 @@ pub(crate) fn calls(options: &Options) -> Result<Vec<Finding>, String> {
     let (served, alone) = multi_thread().block_on(async {
         let [ours, raw] = [home.place("subject"), home.place("raw")];
         let (ours, raw) = (subject::engine(&ours).await, subject::engine(&raw).await);
-        let client = Client::of(&ours).await;
+        let service = Service::of(&ours).await;
         let (mut served, mut alone) = (Vec::new(), Vec::new());
         for round in 0..=options.rounds {
-            let (client, engine) = (client.clone(), raw.clone());
             let rates = [
-                rate(move |key| call(client.clone(), format!("{round} {key}"))).await,
-                rate(move |key| execute(engine.clone(), format!("{round} {key}"))).await,
+                rate(|client| through(service.clone(), format!("{round} {client}"))).await,
+                rate(|client| execute(raw.clone(), format!("{round} {client}"))).await,
             ];
             if round > 0 {
                 served.push(rates[0]);
@@ -46,65 +47,64 @@ pub(crate) fn calls(options: &Options) -> Result<Vec<Finding>, String> {
     Ok(vec![Finding::ratio("guard-service", measure, served, alone).at_least(0.4, 0.6)])
 }
 
-/// Calls per second of all clients, each of which makes one call after the other.
-async fn rate<F: Future<Output = ()> + Send + 'static>(
-    call: impl Fn(String) -> F + Clone + Send + 'static,
-) -> f64 {
+/// Calls per second of all clients.
+async fn rate<F: Future<Output = ()> + Send + 'static>(client: impl Fn(usize) -> F) -> f64 {
     let start = Instant::now();
-    let clients = (0..CLIENTS).map(|client| {
-        let call = call.clone();
-        tokio::spawn(async move {
-            for nth in 0..CALLS {
-                call(format!("{client} {nth}")).await;
-            }
-        })
-    });
+    let clients: Vec<_> = (0..CLIENTS).map(|nth| tokio::spawn(client(nth))).collect();
     for ended in join_all(clients).await {
         ended.expect("a client");
     }
     (CLIENTS * CALLS) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// A client of a served guard, as a program in another language is one.
+/// A served guard, and the token of its clients.
 #[derive(Clone)]
-struct Client {
-    http: reqwest::Client,
-    url: String,
-    token: String,
+struct Service {
+    address: SocketAddr,
+    authorization: String,
 }
 
-impl Client {
+impl Service {
     async fn of(engine: &Engine) -> Self {
         // A client has a limit of its own, which is not what is measured.
         let rate = Rate::per_second(1_000_000).burst(1_000_000);
         let api = Api::of_engine(engine).rate(rate).guard(&GuardService::new(&engine.executor()));
         let caller = Caller::new("bench", Role::Call, TenantScope::One(tenant())).expect("a caller");
-        let token = api.tokens().create(caller).await.expect("a token").secret().to_owned();
+        let token = api.tokens().create(caller).await.expect("a token");
+        let authorization = format!("authorization: Bearer {}", token.secret());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}/guard", listener.local_addr().expect("an address"));
+        let address = listener.local_addr().expect("an address");
         tokio::spawn(async move { axum::serve(listener, api.router()).await });
-        Self { http: reqwest::Client::new(), url, token }
-    }
-
-    async fn post(&self, verb: &str, body: Value) -> Value {
-        let request = self.http.post(format!("{}/{verb}", self.url)).bearer_auth(&self.token).json(&body);
-        request.send().await.expect("an answer").json().await.expect("JSON")
+        Self { address, authorization }
     }
 }
 
-async fn call(client: Client, key: String) {
-    let refund = json!({ "tool": "refund", "key": key, "input": { "cents": 1200 } });
-    let begun = client.post("begin", refund).await;
-    let outcome = json!({ "done": { "output": { "id": "re_7" }, "external_ref": "re_7" } });
-    let sealed = client.post("seal", json!({ "permit": begun["permit"], "outcome": outcome })).await;
-    assert!(sealed["step"] == "done", "{begun} {sealed}");
+/// Makes one call after the other as a program in another language does: it begins each, and seals it.
+async fn through(service: Service, client: String) {
+    let mut wire = Wire::to(service.address).await;
+    let mut post = async |verb: &str, body: Value| -> Value {
+        let path = format!("/guard/{verb}");
+        let answer = wire.post(&path, &service.authorization, &body.to_string()).await;
+        serde_json::from_slice(answer).expect("JSON")
+    };
+    for nth in 0..CALLS {
+        let key = format!("{client} {nth}");
+        let refund = json!({ "tool": "refund", "key": key, "input": { "cents": 1200 } });
+        let begun = post("begin", refund).await;
+        let outcome = json!({ "done": { "output": { "id": "re_7" }, "external_ref": "re_7" } });
+        let sealed = post("seal", json!({ "permit": begun["permit"], "outcome": outcome })).await;
+        assert!(sealed["step"] == "done", "{begun} {sealed}");
+    }
 }
 
-async fn execute(engine: Engine, key: String) {
-    let (executor, tenant, key) = (engine.executor(), tenant(), Key::given("refund", key));
-    let input = json!({ "cents": 1200 });
-    let done = executor.execute_once(&tenant, key, &input, || async { Ok(json!({ "id": "re_7" })) });
-    assert!(done.await.expect("an outcome").answer().is_some(), "it is done");
+async fn execute(engine: Engine, client: String) {
+    let (executor, tenant) = (engine.executor(), tenant());
+    for nth in 0..CALLS {
+        let key = Key::given("refund", format!("{client} {nth}"));
+        let input = json!({ "cents": 1200 });
+        let done = executor.execute_once(&tenant, key, &input, || async { Ok(json!({ "id": "re_7" })) });
+        assert!(done.await.expect("an outcome").answer().is_some(), "it is done");
+    }
 }
 
 fn tenant() -> Tenant {

@@ -11,14 +11,13 @@ use counterfoil::{Executor, Key, Tenant};
 use futures_util::future::join_all;
 use sqlx::Executor as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use crate::options::Options;
 use crate::place::{Database, Home};
 use crate::report::{Finding, Values};
 use crate::speed::multi_thread;
 use crate::subject::TENANT;
+use crate::wire::Wire;
 
 /// The number of concurrent connections, and the requests of each in a round.
 const CONNECTIONS: usize = 64;
@@ -32,36 +31,12 @@ async fn serve(app: Router) -> std::net::SocketAddr {
     address
 }
 
-/// Sends requests one after the other over one connection. The client does no more than that, so that the server is
-/// measured.
+/// Sends requests one after the other over one connection.
 async fn connection(address: std::net::SocketAddr, keys: Vec<String>) {
-    let mut stream = TcpStream::connect(address).await.expect("the server");
-    stream.set_nodelay(true).expect("a socket");
-    let mut answer = vec![0; 4096];
+    let mut wire = Wire::to(address).await;
     for key in keys {
-        let length = BODY.len();
-        let request = format!(
-            "POST /orders HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nidempotency-key: {key}\r\n\
-             content-length: {length}\r\n\r\n{BODY}"
-        );
-        stream.write_all(request.as_bytes()).await.expect("a connection");
-        let mut read = 0;
-        while !is_whole(&answer[..read]) {
-            let more = stream.read(&mut answer[read..]).await.expect("a connection");
-            assert!(more > 0, "the server has hung up");
-            read += more;
-        }
-        let status = &answer[9..12];
-        assert!(status == b"200" || status == b"201", "{}", String::from_utf8_lossy(&answer[..read]));
+        wire.post("/orders", &format!("idempotency-key: {key}"), BODY).await;
     }
-}
-
-/// True if the answer has its headers, and a body of the announced length.
-fn is_whole(answer: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(answer);
-    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    length.is_some_and(|length| length.parse() == Ok(body.len()))
 }
 
 /// Requests per second over all connections.

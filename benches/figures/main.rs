@@ -64,6 +64,8 @@ mod tree;
 mod waiting;
 #[cfg(feature = "webhook")]
 mod webhooks;
+#[cfg(feature = "http")]
+mod wire;
 
 use options::Options;
 use report::{Finding, Report};

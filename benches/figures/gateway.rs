@@ -23,9 +23,6 @@ use crate::subject::DRAIN;
 const CALLS: u32 = 100;
 const SLICES: u32 = 5;
 
-/// The policy of the server's tools: `create` is recorded, `list` passes.
-const TOOLS: &str = "{ create: {}, list: { effect: read_only } }";
-
 /// A round's times in milliseconds: what the gateway adds to a call of each tool, and what two durable inserts take.
 struct Round {
     writing: f64,
@@ -39,7 +36,7 @@ pub(crate) fn latency(options: &Options) -> Result<Vec<Finding>, String> {
     let all = |of: fn(&Round) -> f64| Values::new("ms", rounds.iter().map(of).collect());
     let writing =
         "time that the MCP gateway adds to a tool call that writes ÷ two durable inserts".to_owned();
-    let reading = "time that the MCP gateway adds to a tool call that reads, ms".to_owned();
+    let reading = "time that the MCP gateway adds to a tool call that reads".to_owned();
     Ok(vec![
         Finding::ratio("gateway", writing, all(|round| round.writing), all(|round| round.inserts))
             .at_most(3.0, 1.5),
@@ -60,15 +57,10 @@ async fn rounds(options: &Options, home: &Home) -> Result<Vec<Round>, String> {
             took.reading += guarded.calls("list").await - direct.calls("list").await;
             let start = Instant::now();
             raw.inserts(2 * CALLS).await;
-            took.inserts += per_call(start);
+            took.inserts += share(start);
         }
         if round > 0 {
-            let each = |sum: f64| sum / f64::from(SLICES);
-            rounds.push(Round {
-                writing: each(took.writing),
-                reading: each(took.reading),
-                inserts: each(took.inserts),
-            });
+            rounds.push(took);
         }
     }
     raw.close().await;
@@ -77,18 +69,18 @@ async fn rounds(options: &Options, home: &Home) -> Result<Vec<Round>, String> {
     Ok(rounds)
 }
 
-/// The milliseconds of each call since then.
-fn per_call(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e3 / f64::from(CALLS)
+/// The share of a slice that began then in its round's milliseconds per call.
+fn share(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3 / f64::from(CALLS * SLICES)
 }
 
 fn config(ledger: &Place) -> Result<McpConfig, String> {
-    let program = json!(std::env::current_exe().map_err(|e| e.to_string())?);
-    let ledger = ledger.file().display();
-    let text = format!(
-        "ledger: {ledger}\nclient: bench\nservers:\n  notes:\n    command: {program}\n    args: [--child, mcp-server]\n    tools: {TOOLS}\n"
-    );
-    McpConfig::parse(text).map_err(|e| e.to_string())
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    // `create` is recorded, `list` passes.
+    let tools = json!({ "create": {}, "list": { "effect": "read_only" } });
+    let server = json!({ "command": program, "args": ["--child", "mcp-server"], "tools": tools });
+    let text = json!({ "ledger": ledger.file(), "client": "bench", "servers": { "notes": server } });
+    McpConfig::parse(text.to_string()).map_err(|e| e.to_string())
 }
 
 /// A client on the lines of a gateway or a server.
@@ -130,7 +122,7 @@ impl Client {
         client
     }
 
-    /// Makes a slice of calls one after the other, and returns the milliseconds of each.
+    /// Makes a slice of calls one after the other, and returns its share of the round.
     async fn calls(&mut self, tool: &str) -> f64 {
         let start = Instant::now();
         for _ in 0..CALLS {
@@ -139,7 +131,7 @@ impl Client {
             let answer = self.request("tools/call", &json!({ "name": tool, "arguments": arguments })).await;
             assert!(answer["result"]["content"][0]["text"] == "done", "{answer}");
         }
-        per_call(start)
+        share(start)
     }
 
     async fn request(&mut self, method: &str, params: &Value) -> Value {

@@ -15,7 +15,7 @@ use crate::place::{Database, Home};
 use crate::report::{Finding, Values};
 use crate::speed::multi_thread;
 use crate::subject::{self, TENANT};
-use crate::wire::Wire;
+use crate::wire::{Wire, serve};
 
 /// The number of concurrent clients, and the calls of each in a round.
 const CLIENTS: usize = 64;
@@ -72,10 +72,7 @@ impl Service {
         let caller = Caller::new("bench", Role::Call, TenantScope::One(tenant())).expect("a caller");
         let token = api.tokens().create(caller).await.expect("a token");
         let authorization = format!("authorization: Bearer {}", token.secret());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        tokio::spawn(async move { axum::serve(listener, api.router()).await });
-        Self { address, authorization }
+        Self { address: serve(api.router()).await, authorization }
     }
 }
 

@@ -17,19 +17,12 @@ use crate::place::{Database, Home};
 use crate::report::{Finding, Values};
 use crate::speed::multi_thread;
 use crate::subject::TENANT;
-use crate::wire::Wire;
+use crate::wire::{Wire, serve};
 
 /// The number of concurrent connections, and the requests of each in a round.
 const CONNECTIONS: usize = 64;
 const REQUESTS: usize = 50;
 const BODY: &str = r#"{"cents": 100, "to": "ann"}"#;
-
-async fn serve(app: Router) -> std::net::SocketAddr {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    address
-}
 
 /// Sends requests one after the other over one connection.
 async fn connection(address: std::net::SocketAddr, keys: Vec<String>) {

@@ -1,9 +1,18 @@
-//! An HTTP client that does no more than it must, so that the server is measured.
+//! A server on a port of this machine, and an HTTP client that does no more than it must, so that the server is measured.
 
 use std::net::SocketAddr;
 
+use axum::Router;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+
+/// Serves until this program ends.
+pub(crate) async fn serve(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}
 
 /// A connection to a server on this machine.
 pub(crate) struct Wire {

@@ -144,7 +144,7 @@ async fn a_refused_engine_leaves_the_first_one_its_locks() {
     store.commit(&[sample.change().record(sample.record("a"))]).await.unwrap();
 }
 
-/// Whether a descriptor of this process holds one of SQLite's own locks on a file: a lock on the bytes of a connection that
+/// True if a descriptor of this process holds one of SQLite's own locks on a file: a lock on the bytes of a connection that
 /// reads it. `/proc/locks` says so of all processes, but skips lines when another process lets go of a lock meanwhile.
 fn holds_a_lock_on(path: &Path) -> bool {
     let path = path.canonicalize().unwrap();

@@ -175,6 +175,7 @@ pub enum ReviewOutcome {
     Withdrawn,
 }
 
+#[cfg(any(feature = "cli", feature = "dashboard", all(feature = "mcp", feature = "sqlite")))]
 impl Review {
     /// The names of the people who may decide, for a person.
     pub(crate) fn people(&self) -> String {

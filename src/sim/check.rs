@@ -13,6 +13,7 @@ use crate::clock::{Clock as _, Timestamp};
 use crate::id::{QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{ContractClass, OperationKey, Record, State};
 use crate::payload::Stored;
+use crate::store::change::Written;
 use crate::store::{Change, Model, Question, QuestionKind, Resolution, Retired, Run, RunState, WorkerChange};
 use crate::tool::{Call, ToolSpec, Touch};
 
@@ -139,6 +140,8 @@ struct Seen {
     attempts: Attempts,
     /// The operations of which a lookup has shown nothing since they were last sent.
     missing: BTreeSet<(Tenant, OperationKey)>,
+    /// The number of transactions that were more than a run looking again.
+    progress: u32,
     violations: Vec<Violation>,
 }
 
@@ -227,9 +230,15 @@ impl Checker {
         self.seen().violated(Rule::NothingDropped, "it is busy for ever and gets nowhere".to_owned());
     }
 
+    /// The number of transactions that were more than a run looking again.
+    pub(super) fn progress(&self) -> u32 {
+        self.seen().progress
+    }
+
     /// Checks the changes of one transaction, which became durable together.
     pub(super) fn wrote<'a>(&self, life: u32, changes: impl Iterator<Item = &'a Change> + Clone) {
         let mut seen = self.seen();
+        seen.progress += u32::from(changes.clone().any(|change| !only_looks_again(change)));
         for change in changes.clone() {
             seen.wrote(life, &self.clock, change);
         }
@@ -269,6 +278,15 @@ impl Checker {
             Touch::Looked => {}
         }
     }
+}
+
+/// True if the change says no more than that a worker is alive, and that a run was looked at and waits on.
+fn only_looks_again(change: &Change) -> bool {
+    change.written().all(|row| match row {
+        Written::Run(run) => matches!(run.state, RunState::Active | RunState::Waiting { .. }),
+        Written::Worker(worker) => matches!(worker, WorkerChange::Renew { .. }),
+        _ => false,
+    })
 }
 
 impl Seen {

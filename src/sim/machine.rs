@@ -20,7 +20,7 @@ use super::timeline::{Event, Happened};
 use super::world::World;
 use crate::flow::{Engine, EngineBuilder};
 use crate::id::{QuestionId, RecordId};
-use crate::store::{Question, Resolution};
+use crate::store::{Question, QuestionKind, Resolution};
 
 /// The maximum number of lives. A simulation that needs more never comes to rest.
 const MAX_LIVES: u32 = 8;
@@ -29,6 +29,8 @@ const MAX_LIVES: u32 = 8;
 const QUIET: Duration = LEASE.saturating_mul(3);
 /// The maximum number of turns in one life. A simulation that takes more never comes to rest.
 const RESTLESS: u32 = 2_000;
+/// The number of turns without progress after which runs only look again.
+const LOOKS_AGAIN: u32 = 100;
 
 /// The content of every life of the process: an engine, and the runs that it is asked for.
 pub(super) trait Body {
@@ -117,6 +119,8 @@ struct Machine<'a> {
     /// shared ledger all of them serve.
     lives: Vec<Life>,
     turns: u32,
+    /// The progress of the ledger, and the turn in which it was last seen to change.
+    progress: (u32, u32),
     /// The time since which only heartbeats have happened.
     quiet_since: Duration,
     /// The questions that were answered in this life.
@@ -143,6 +147,7 @@ impl<'a> Machine<'a> {
             processes: Vec::new(),
             lives: Vec::new(),
             turns: 0,
+            progress: (0, 0),
             quiet_since: Duration::ZERO,
             answered: BTreeSet::new(),
             lost: 0,
@@ -183,7 +188,7 @@ impl<'a> Machine<'a> {
         let chance = Seeded::new(self.seed.wrapping_add(u64::from(life)));
         self.processes.push(process.clone());
         self.lives.push(Life::new(self.body, process, chance));
-        (self.turns, self.answered) = (0, BTreeSet::new());
+        (self.turns, self.progress, self.answered) = (0, (0, 0), BTreeSet::new());
     }
 
     fn lasting(&self) -> Lasting {
@@ -233,11 +238,27 @@ impl<'a> Machine<'a> {
                 self.checker.is_restless();
                 return false;
             }
-            if !self.passes() {
+            if !self.passes() || self.only_awaits_answers() {
                 self.world.note(Happened::AtRest);
                 return false;
             }
         }
+    }
+
+    /// True if a question is open, and runs have only looked for its answer for hours: nothing more happens until a
+    /// person answers.
+    fn only_awaits_answers(&mut self) -> bool {
+        let progress = self.checker.progress();
+        if self.progress.0 != progress {
+            self.progress = (progress, self.turns);
+        }
+        let looked = self.turns - self.progress.1;
+        let is_for_a_person = |q: &Question| q.answer.is_none() && q.kind != QuestionKind::Pending;
+        let awaits = looked >= LOOKS_AGAIN && self.disk.model.escalations().iter().any(is_for_a_person);
+        if awaits {
+            self.turns -= looked; // they do not count as restless
+        }
+        awaits
     }
 
     /// Lets time pass until something happens. False if nothing is left to do.

@@ -9,7 +9,7 @@ mod aggregate;
     allow(dead_code, reason = "the model has no columns")
 )]
 mod cell;
-mod change;
+pub(crate) mod change;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod contact;

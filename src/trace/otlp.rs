@@ -80,8 +80,8 @@ enum Queued {
 }
 
 impl OpenTelemetry {
-    /// Spans of this service for the collector at this URL, such as `http://collector:4318/v1/traces`. `https` needs a TLS feature of
-    /// reqwest 0.13 among your own dependencies.
+    /// Spans of this service for the collector at this URL, such as `http://collector:4318/v1/traces`. An `https` URL needs
+    /// the feature `https`, or reqwest 0.13 with a TLS feature among your own dependencies.
     ///
     /// # Errors
     /// [`OtlpError`] if the URL is none, or outside of a Tokio runtime. A collector that is away is no error: the log tells of it.

@@ -24,6 +24,7 @@ mod server_own;
 mod sim;
 mod store;
 mod tidy;
+mod tls;
 mod tool;
 mod trace;
 mod wire;

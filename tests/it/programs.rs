@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use counterfoil::sim::truthful;
+use counterfoil::store::QuestionKind;
 use counterfoil::{Ctx, Engine, Failure};
 use serde_json::json;
 
@@ -95,6 +97,29 @@ fn guarding_a_loop_with_three_tools_adds_few_lines() {
 #[test]
 fn what_an_order_and_its_children_did_is_undone_wherever_it_is_crashed() {
     order_with_children::simulation().explore().assert_ok();
+}
+
+// `.ci/full pairs` found it: the parent of a child that cannot be undone looks for a person's answer each minute, and the
+// simulator took that for a run that gets nowhere.
+#[test]
+fn an_order_that_waits_for_an_answer_about_its_child_comes_to_rest_wherever_it_is_crashed() {
+    let alone = order_with_children::simulation();
+    let with_a_person = order_with_children::simulation()
+        .operator(|asked| truthful(asked).filter(|_| asked.question.kind == QuestionKind::Ambiguous));
+    let (mut asked, mut ended) = (0, 0);
+    for schedule in (1..100).map(|point| format!("refused@7 crash@1.{point}").parse().unwrap()) {
+        let [waits, goes_on] = [&alone, &with_a_person].map(|simulation| {
+            let replay = simulation.replay(&schedule);
+            assert_eq!(replay.violations, [], "{schedule}: {}", replay.timeline());
+            replay.timeline()
+        });
+        // The last state that is written is that of the run which a person is asked about, or of its parent.
+        let [waits, goes_on_waiting] = [waits, goes_on]
+            .map(|timeline| timeline.rsplit("the run is ").next().unwrap().starts_with("waiting"));
+        asked += u32::from(waits);
+        ended += u32::from(waits && !goes_on_waiting);
+    }
+    assert!(asked > 0 && asked == ended, "{asked} {ended}");
 }
 
 #[test]

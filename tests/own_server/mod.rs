@@ -12,7 +12,7 @@ pub(crate) mod proxy;
 #[cfg(feature = "rabbitmq")]
 pub(crate) mod rabbitmq;
 #[cfg(feature = "postgres-tls")]
-mod tls;
+pub(crate) mod tls;
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};

@@ -21,7 +21,7 @@ use crate::tool::{retry_after, sends_once};
 /// accepts the event. 408, 429 and 5xx defer the event, for as long as `Retry-After` says (in seconds); any other
 /// answer refuses the event.
 ///
-/// Built without TLS: for `https` add reqwest 0.13 with one of its TLS features to your own dependencies.
+/// An `https` URL needs the feature `https`, or reqwest 0.13 with a TLS feature among your own dependencies.
 ///
 /// ```
 /// # fn engine() -> Result<(), reqwest::Error> {

@@ -154,7 +154,7 @@ fn error(unanswered: Unanswered, not_done: bool) -> ToolError {
     if let ServiceError::TransportSend(failed) = &error
         && let Some(kind) = super::remote::kind(&*failed.error)
     {
-        return ToolError::new(kind, crate::tool::in_full(&*failed.error));
+        return ToolError::new(kind, super::remote::in_full(&*failed.error));
     }
     let kind = match error {
         // Method not found, invalid request, no JSON: the server has not called the tool. "Invalid params" (-32602) does not say so:

@@ -84,6 +84,17 @@ impl Inner {
         }
     }
 
+    /// The error for a tool that no server has. A server that is down may have it.
+    async fn unknown(&self, name: &str) -> ErrorData {
+        let mut told = format!("there is no tool {name:?}");
+        for server in &self.servers {
+            if let Some(why) = server.failure().await {
+                told = format!("{told}; {why}");
+            }
+        }
+        ErrorData::invalid_params(told, None)
+    }
+
     /// A call of a tool by a client.
     pub(super) async fn call(
         &self,
@@ -91,8 +102,7 @@ impl Inner {
         arguments: Option<Map<String, Value>>,
         origin: &Origin<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let unknown = || ErrorData::invalid_params(format!("there is no tool {name:?}"), None);
-        let listing = self.listing(name).await.ok_or_else(unknown)?;
+        let Some(listing) = self.listing(name).await else { return Err(self.unknown(name).await) };
         let mut arguments = arguments.unwrap_or_default();
         if listing.passes() {
             return self.pass(&listing, arguments, origin).await;

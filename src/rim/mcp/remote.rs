@@ -74,6 +74,15 @@ pub(super) fn kind(error: &(dyn Error + Send + Sync + 'static)) -> Option<ErrorK
     })
 }
 
+/// The text of an error and those of its causes. An error of rmcp hides the causes of the error of HTTP that it holds: what is wrong
+/// with a certificate, for one.
+pub(super) fn in_full(error: &(dyn Error + Send + Sync + 'static)) -> String {
+    match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => crate::tool::in_full(error),
+        _ => crate::tool::in_full(error),
+    }
+}
+
 /// True if the error is one of HTTP after which the session still counts.
 pub(super) fn goes_on(error: &(dyn Error + Send + Sync + 'static)) -> bool {
     let error = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();

@@ -9,6 +9,8 @@ use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientNotification, ClientRequest,
     ServerResult,
 };
+#[cfg(feature = "mcp-http")]
+use rmcp::service::ClientInitializeError;
 use rmcp::service::{
     Peer, PeerRequestOptions, RoleClient, RunningService, RunningServiceCancellationToken, ServiceExt as _,
 };
@@ -69,8 +71,8 @@ impl Way {
 #[derive(Default)]
 struct State {
     running: Option<Running>,
-    /// The reading of the clock at which the server could not be started last.
-    failed_at: Option<Boot>,
+    /// The reading of the clock at which the server could not be started last, and the reason.
+    failed: Option<(Boot, String)>,
 }
 
 /// True if the server takes requests after one that could not be sent to its end. A program that reads nothing more has ended.
@@ -146,8 +148,8 @@ impl Upstream {
     /// The server, ready. One that could not be started a moment ago is not started again.
     pub(super) async fn peer_unless_down(&self) -> Option<Peer<RoleClient>> {
         let mut state = self.state.lock().await;
-        let rests = |failed_at: Boot| failed_at.until(SystemClock.boot()) < REST;
-        if state.failed_at.is_some_and(rests) {
+        let rests = |(at, _): &(Boot, String)| at.until(SystemClock.boot()) < REST;
+        if state.failed.as_ref().is_some_and(rests) {
             return None;
         }
         self.ready_in(&mut state).await.ok().map(|ready| ready.peer)
@@ -167,11 +169,17 @@ impl Upstream {
         };
         let started = started.map_err(|why| {
             tracing::warn!(server = self.name(), why, "MCP server not ready");
-            state.failed_at = Some(SystemClock.boot());
-            Unanswered::NotReady(format!("the server {:?} is not ready: {why}", self.name()))
+            let why = format!("the server {:?} is not ready: {why}", self.name());
+            state.failed = Some((SystemClock.boot(), why.clone()));
+            Unanswered::NotReady(why)
         })?;
         tracing::info!(server = self.name(), "MCP server ready");
         Ok(Ready::of(state.running.insert(started)))
+    }
+
+    /// The reason for which the server could not be started, if it is down.
+    pub(super) async fn failure(&self) -> Option<String> {
+        self.state.lock().await.failed.as_ref().map(|(_, why)| why.clone())
     }
 
     /// The tools and prompts of the server. `None` if it does not list them now.
@@ -207,7 +215,11 @@ impl Upstream {
                 handler.serve(transport.map_err(|error| error.to_string())?).await
             }
         };
-        started.map_err(|error| crate::tool::in_full(&error))
+        started.map_err(|error| match &error {
+            #[cfg(feature = "mcp-http")]
+            ClientInitializeError::TransportError { error, .. } => super::remote::in_full(&*error.error),
+            _ => crate::tool::in_full(&error),
+        })
     }
 
     fn program(&self) -> Result<TokioChildProcess, String> {

@@ -4,15 +4,19 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use counterfoil::ledger::{Backoff, Contract, ContractClass, EffectClass, LookupPolicy, RetryPolicy};
+use counterfoil::ledger::{
+    Backoff, Contract, ContractClass, EffectClass, ErrorKind, LookupPolicy, RetryPolicy,
+};
 use counterfoil::tool::http_tool::{HttpTool, HttpToolBuilder, HttpToolError};
 use counterfoil::tool::lookup::HttpGet;
 use counterfoil::tool::{Done, DynamicTool, Meaning};
 use counterfoil::{Executor, Key, Outcome, Secret, Tenant, ToolRequest};
+use reqwest::{Certificate, Client};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::tls::TlsProxy;
 use crate::wire::request;
 
 /// The answer to a request, in bytes, after which the connection is closed or kept. `None`: silence.
@@ -78,8 +82,12 @@ impl Wire {
     }
 
     fn refund(&self) -> HttpToolBuilder {
-        HttpTool::post(format!("{}/charges/{{charge}}/refunds", self.url)).key_header("Idempotency-Key")
+        refund_at(&self.url)
     }
+}
+
+fn refund_at(url: &str) -> HttpToolBuilder {
+    HttpTool::post(format!("{url}/charges/{{charge}}/refunds")).key_header("Idempotency-Key")
 }
 
 fn quick(attempts: u32) -> RetryPolicy {
@@ -148,6 +156,22 @@ async fn a_certain_answer_decides_what_happens_next() {
     assert!(failure.message.contains("HTTP 422: already refunded"), "{failure:?}");
     let empty = meets(vec![says("204 X", "")]).await;
     assert_eq!(empty.answer().unwrap().response.value().unwrap(), Value::Null);
+}
+
+#[tokio::test]
+async fn a_provider_whose_certificate_is_not_trusted_gets_nothing() {
+    let wire = Wire::with([says("200 X", r#"{"id": 7}"#)]).await;
+    let proxy = TlsProxy::of(wire.url.replace("http://", "")).await;
+    let Outcome::Failed(failure) = called(blind(refund_at(&proxy.url)), input()).await else { panic!() };
+    assert_eq!(failure.kind, ErrorKind::Unreachable, "{failure:?}");
+    assert_eq!(wire.arrived().len(), 0);
+
+    let certificate = std::fs::read(proxy.certificate()).unwrap();
+    let certificate = Certificate::from_pem(&certificate).unwrap();
+    let trusting = refund_at(&proxy.url).client(Client::builder().tls_certs_merge([certificate]));
+    let outcome = called(blind(trusting), input()).await;
+    assert_eq!(outcome.answer().unwrap().response.value().unwrap(), json!({ "id": 7 }));
+    assert_eq!(wire.arrived().len(), 1);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The gateway is a process that is killed: no silent duplicate, no silent loss. The server's own file counts the
 //! effects.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,14 @@ async fn child() {
     std::process::exit(0);
 }
 
+/// A gateway as a process of its own, with this configuration.
+pub(super) fn gateway(config: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["rim::mcp::kill::child", "--exact", "--nocapture"]).env(CONFIG, config);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
 /// The notes of a server and the ledger of a gateway, which outlive both.
 struct Desk {
     folder: TempDir,
@@ -59,16 +68,14 @@ impl Desk {
     }
 
     fn gateway(&self, kill: Option<CrashPoint>) -> Child {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["rim::mcp::kill::child", "--exact", "--nocapture"]).kill_on_drop(true);
-        command.env(CONFIG, self.folder.path().join("gateway.yml"));
+        let mut command = gateway(&self.folder.path().join("gateway.yml"));
         if let Place::Postgres(schema) = &self.place {
             command.env(SCHEMA, schema.name());
         }
         if let Some(point) = kill {
             command.env(KILL, point.to_string());
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+        command.spawn().unwrap()
     }
 
     /// One life of the gateway: the answer to a call, unless the gateway dies before it.

@@ -1,6 +1,7 @@
 //! A server at a URL: each attempt is one request on the wire, and what became of a lost one is looked up or asked about.
 
 use std::convert::Infallible;
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -14,6 +15,8 @@ use counterfoil::{Executor, Tenant};
 use serde_json::{Value, json};
 
 use super::client::{Client, first, text};
+use super::kill::gateway;
+use crate::tls::TlsProxy;
 
 /// A server of notes over HTTP, written by hand so that it can misbehave.
 #[derive(Default)]
@@ -134,6 +137,16 @@ async fn elsewhere(State(notes): State<Arc<Notes>>, body: Bytes) -> Response {
     answered(&message["id"], &notes.effect(&message["params"]["arguments"]))
 }
 
+/// Starts the server. Returns its address, too.
+async fn listening() -> (Arc<Notes>, String) {
+    let notes = Arc::<Notes>::default();
+    let app = Router::new().route("/mcp", post(serve)).route("/elsewhere", post(elsewhere));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(tokio::spawn(axum::serve(listener, app.with_state(notes.clone())).into_future()));
+    (notes, address)
+}
+
 struct Bench {
     notes: Arc<Notes>,
     gateway: McpGateway,
@@ -162,11 +175,8 @@ servers:
 
 impl Bench {
     async fn new() -> Self {
-        let notes = Arc::<Notes>::default();
-        let app = Router::new().route("/mcp", post(serve)).route("/elsewhere", post(elsewhere));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        drop(tokio::spawn(axum::serve(listener, app.with_state(notes.clone())).into_future()));
+        let (notes, server) = listening().await;
+        let url = format!("http://{server}/mcp");
         let config = McpConfig::parse(config(&url)).unwrap();
         let gateway = McpGateway::open_on(config, Executor::in_memory()).await.unwrap();
         let client = Client::of(&gateway, &json!({})).await;
@@ -192,6 +202,32 @@ async fn a_call_is_one_request_with_the_headers_of_the_configuration() {
     assert_eq!((bench.effects(), bench.notes.writes_on_the_wire()), (1, 1));
     let headers = bench.notes.headers.lock().unwrap();
     assert!(headers["x-path"].to_str().unwrap().starts_with("path /"), "{headers:?}");
+}
+
+// A process of its own, because the variable that names the certificate is of a process.
+#[tokio::test]
+async fn a_server_at_an_https_url_is_reached_if_its_certificate_is_trusted() {
+    let (notes, server) = listening().await;
+    let proxy = TlsProxy::of(server).await;
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = format!("ledger: {}", folder.path().join("calls.db").display());
+    let written = config(&format!("{}/mcp", proxy.url)).replace("ledger: calls.db", &ledger);
+    let path = folder.path().join("gateway.yml");
+    std::fs::write(&path, written).unwrap();
+
+    let mut stranger = gateway(&path).stderr(Stdio::piped()).spawn().unwrap();
+    let mut client = Client::of_process(&mut stranger).await.unwrap();
+    let refused = client.request("tools/call", json!({ "name": "create_note", "arguments": {} })).await;
+    let told = refused["error"]["message"].as_str().unwrap();
+    assert!(told.contains("the server \"web\" is not ready") && told.contains("certificate"), "{told}");
+    assert_eq!(notes.wire.lock().unwrap().len(), 0);
+    stranger.kill().await.unwrap();
+
+    let mut trusting = gateway(&path).env("SSL_CERT_FILE", proxy.certificate()).spawn().unwrap();
+    let mut client = Client::of_process(&mut trusting).await.unwrap();
+    let made = client.call("create_note", json!({ "title": "Tea" })).await;
+    assert!(first(&made), "{made}");
+    assert_eq!((notes.effects.lock().unwrap().len(), notes.writes_on_the_wire()), (1, 1));
 }
 
 #[tokio::test]

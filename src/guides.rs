@@ -18,6 +18,9 @@ struct CommandTools;
 #[doc = include_str!("../docs/tool-file.md")]
 struct ToolsFromAFile;
 
+#[doc = include_str!("../docs/secrets.md")]
+struct SecretsAndRedaction;
+
 #[doc = include_str!("../docs/approvals.md")]
 struct Approvals;
 

@@ -120,7 +120,7 @@ coded! {
 
     RegisterError {
         Twice | BoundFields | TooFewReviewers | OtherClass | OtherThrottle | NotATools | NothingToUndo
-            | NoCompensation | NoCall | NoPackage => Declaration,
+            | NoCompensation | NoFieldToRedact | NoCall | NoPackage => Declaration,
         ; Name
         ; Self::Contract { source, .. } => source.code()
     }

@@ -62,9 +62,7 @@ impl BoundFields {
             return Err(BoundFieldsError::None);
         }
         for (place, field) in fields.iter().enumerate() {
-            // A `~` begins an escape: `~0` or `~1`.
-            let is_escaped = field.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
-            if !field.starts_with('/') || !is_escaped {
+            if !is_pointer_to_field(field) {
                 return Err(BoundFieldsError::NoPointer { field: field.clone() });
             }
             if fields[..place].contains(field) {
@@ -86,6 +84,12 @@ impl BoundFields {
         }
         Payload::of(&bound).map(Some).map_err(unreadable)
     }
+}
+
+/// True if the text is a JSON pointer (RFC 6901) to a part of a value, and not to the whole of it.
+pub(crate) fn is_pointer_to_field(text: &str) -> bool {
+    // A `~` begins an escape: `~0` or `~1`.
+    text.starts_with('/') && text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
 }
 
 /// An error: the request has no such field.

@@ -42,6 +42,7 @@ mod tests;
 mod verdict;
 
 pub use approval::{Approval, ApprovalError, ApprovalSubject};
+pub(crate) use bound::is_pointer_to_field;
 pub use bound::{BoundFields, BoundFieldsError, UnboundField};
 pub use breaker::Breaker;
 pub use budget::{Budget, BudgetExceeded, BudgetUsage, Price};

@@ -42,6 +42,8 @@ pub use compensate::{Compensate, OriginalCall};
 #[cfg(any(feature = "tool-http", feature = "tool-command", all(feature = "mcp", feature = "sqlite")))]
 pub use declared::Meaning;
 pub use dynamic::DynamicTool;
+#[cfg(all(feature = "mcp", feature = "sqlite"))]
+pub(crate) use dynamic::Redacted;
 pub use error::{Accepted, Done, ToolError};
 pub(crate) use error::{causes, debug_in_full, in_full};
 pub use guarantee::Guarantee;

@@ -474,6 +474,17 @@ pub enum RegisterError {
         /// The name of the tool.
         tool: String,
     },
+    /// The tool names text that is no JSON pointer to a field as one that is not kept.
+    #[error(
+        "the tool {tool:?} cannot be registered: {field:?} is no JSON pointer to a field that can be redacted; write `/card/number` \
+         [declaration]"
+    )]
+    NoFieldToRedact {
+        /// The name of the tool.
+        tool: String,
+        /// The text that is no pointer.
+        field: String,
+    },
     /// The tool has no function that makes the call.
     #[error("the tool {tool:?} has no function that carries it out: give it a `.call(…)` [declaration]")]
     NoCall {

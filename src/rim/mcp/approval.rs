@@ -21,7 +21,7 @@ pub(super) struct Asking<'a> {
     pub(super) tenant: &'a Tenant,
     pub(super) policy: &'a ToolPolicy,
     pub(super) key: &'a OperationKey,
-    pub(super) input: &'a Value,
+    pub(super) arguments: &'a Value,
     /// The name under which the client's own user approves, and the client.
     pub(super) client: (&'a str, &'a Peer<RoleServer>),
 }
@@ -55,7 +55,7 @@ impl Asking<'_> {
     /// The review of the call: the same for the same call, from any process.
     async fn review(&self) -> Result<OpenReview, String> {
         let people = self.policy.review.clone().unwrap_or_default();
-        let package = ApprovalSubject::of(&self.policy.operation, &self.input["arguments"]);
+        let package = ApprovalSubject::of(&self.policy.operation, self.arguments);
         // The key itself may be longer than an id.
         let id = self.key.wire_within("", self.tenant, 32);
         let asked = self.executor.approvals(self.tenant).ask(id, package, people).await;
@@ -71,8 +71,8 @@ impl Asking<'_> {
         if !can {
             return Ok(false);
         }
-        let arguments = &self.input["arguments"];
-        let message = format!("Approve {} with {arguments}? It is done once.", self.policy.operation);
+        let (operation, arguments) = (&self.policy.operation, self.arguments);
+        let message = format!("Approve {operation} with {arguments}? It is done once.");
         let requested_schema = ElicitationSchema::new(BTreeMap::new());
         let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));

@@ -65,6 +65,10 @@ section! {
         reference: Pointer,
         /// The place of the effect's id in the tool's answer.
         id: Pointer,
+        /// The arguments that are not kept: a digest takes the place of each before anything is recorded.
+        redact: Vec<Pointer>,
+        /// The parts of the tool's answer that are not kept, and that the client does not get.
+        redact_output: Vec<Pointer>,
         /// What an answer with `isError` means; `recorded` unless it is said.
         errors: Errors,
         /// The longest time that a call may take without a sign of progress; `5 min` unless it is said.

@@ -1,6 +1,6 @@
 //! The identity of an operation: what makes two calls one.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::policy::ToolPolicy;
 use crate::clock::Timestamp;
@@ -25,7 +25,8 @@ pub(super) struct Called<'c> {
     pub(super) client: &'c str,
     /// The server's own name of the tool.
     pub(super) tool: &'c str,
-    pub(super) arguments: &'c Map<String, Value>,
+    /// The arguments as they are recorded: a key that is made of a secret would be open to guesses.
+    pub(super) arguments: &'c Value,
     /// `idempotencyKey` of the request.
     pub(super) key: Option<&'c str>,
     pub(super) again: u32,
@@ -41,7 +42,7 @@ pub(super) fn identity(policy: &ToolPolicy, called: &Called<'_>) -> Result<(Key,
         let key = Key::given(operation, key).scope(Scope::User(called.client.to_owned()));
         return Ok((key.revision(called.again).hashed(), Rule::Request));
     }
-    let arguments = Value::Object(called.arguments.clone());
+    let arguments = called.arguments;
     if !policy.key.is_empty() {
         let mut fields = Vec::new();
         for pointer in &policy.key {
@@ -53,7 +54,7 @@ pub(super) fn identity(policy: &ToolPolicy, called: &Called<'_>) -> Result<(Key,
         let fields = fields.iter().map(|(pointer, value)| (*pointer, value.as_str()));
         return Ok((Key::derived(operation, fields).revision(called.again), Rule::Arguments));
     }
-    let (arguments, again) = (canonical(&arguments)?, called.again.to_string());
+    let (arguments, again) = (canonical(arguments)?, called.again.to_string());
     let fields = [
         ("client", called.client),
         ("tool", called.tool),

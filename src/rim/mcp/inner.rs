@@ -20,6 +20,7 @@ use super::progress::{Clients, Heard, Waiter};
 use super::upstream::{Unanswered, Upstream};
 use crate::exec::{ExecError, Executor, Outcome, RequestError, ToolRequest};
 use crate::ledger::{ApprovalError, Key};
+use crate::tool::Redacted;
 
 /// The number of times that a server is asked for its lists, if it changes them meanwhile.
 const LISTINGS: u32 = 5;
@@ -160,7 +161,14 @@ impl Inner {
         let Writing { listing, arguments, again, key, origin } = writing;
         let (policy, tenant) = (&listing.policy, &self.config.tenant);
         let client = &**origin.client;
-        let called = Called { client, tool: &listing.tool, arguments, key: *key, again: *again };
+        let input = json!({ "tool": listing.tool, "arguments": arguments });
+        let redacted = Redacted { value: &input["arguments"], fields: &policy.redact };
+        let secret = self.executor.core().tenant_key(tenant).await?;
+        let named = match redacted.keyed(&secret) {
+            Ok(named) => named,
+            Err(error) => return Ok(refused(&format!("the arguments cannot be recorded: {error}"))),
+        };
+        let called = Called { client, tool: &listing.tool, arguments: &named, key: *key, again: *again };
         let (key, rule) = match identity(policy, &called) {
             Ok(identity) => identity,
             Err(why) => return Ok(refused(&why)),
@@ -172,7 +180,6 @@ impl Inner {
             key => key?,
         };
         let rendered = key.render()?;
-        let input = json!({ "tool": listing.tool, "arguments": arguments });
         let request = ToolRequest::new(tenant.clone(), &policy.operation, input.clone()).key(key);
         let _waiting = self.clients.wait(rendered.to_string(), origin.waiter());
         let mut outcome = self.executor.execute(request.clone()).await?;
@@ -182,7 +189,7 @@ impl Inner {
                 tenant,
                 policy,
                 key: &rendered,
-                input: &input,
+                arguments: &redacted.shown(),
                 client: (client, &origin.context.peer),
             };
             let approval = match asking.approval().await {

@@ -9,6 +9,7 @@ use crate::rim::policy::plain::Truth;
 use crate::rim::policy::span::Span;
 use crate::rim::policy::tool_terms::{ApprovalTerms, ContractTerms};
 use crate::rim::policy::tool_word::Effect;
+use crate::rim::policy::word::Pointer;
 use crate::tool::{Done, DynamicTool, Registry};
 
 /// The longest time that a call may take without a sign of progress.
@@ -39,6 +40,10 @@ pub(super) struct ToolPolicy {
     pub(super) window: Duration,
     pub(super) reference: Option<String>,
     pub(super) id: Option<String>,
+    /// The arguments that are not kept.
+    pub(super) redact: Vec<String>,
+    /// The parts of the answer that are not kept.
+    pub(super) redact_output: Vec<String>,
     pub(super) errors: Errors,
     pub(super) review: Option<ReviewPolicy>,
     pub(super) elicit: bool,
@@ -63,7 +68,9 @@ impl ToolPolicy {
             effect,
             contract: contract(section).contract(check, path),
             timeout,
-            key: section.key.iter().flatten().map(|pointer| pointer.as_str().to_owned()).collect(),
+            key: Pointer::texts(section.key.as_ref()),
+            redact: Pointer::texts(section.redact.as_ref()),
+            redact_output: Pointer::texts(section.redact_output.as_ref()),
             window: checked_window(check, &format!("{path}.window"), window),
             reference: section.reference.as_ref().map(|pointer| pointer.as_str().to_owned()),
             id: section.id.as_ref().map(|pointer| pointer.as_str().to_owned()),
@@ -103,6 +110,8 @@ impl ToolPolicy {
             window,
             reference: None,
             id: None,
+            redact: Vec::new(),
+            redact_output: Vec::new(),
             errors: Errors::Recorded,
             review: None,
             elicit: false,
@@ -119,7 +128,10 @@ impl ToolPolicy {
     pub(super) fn declared(&self) -> DynamicTool {
         let mut retry = RetryPolicy::of(&self.contract);
         (retry.attempts, retry.attempt_timeout) = (ATTEMPTS, self.timeout);
-        let declared = DynamicTool::new(&self.operation, self.effect, self.contract.clone()).retry(retry);
+        let declared = DynamicTool::new(&self.operation, self.effect, self.contract.clone())
+            .retry(retry)
+            .redact(self.redact.iter().map(|pointer| format!("/arguments{pointer}")))
+            .redact_output(&self.redact_output);
         let operation = self.operation.clone();
         match &self.review {
             Some(review) => declared

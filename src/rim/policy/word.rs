@@ -112,6 +112,14 @@ checked!(
     })
 );
 
+#[cfg(any(feature = "tool-file", all(feature = "mcp", feature = "sqlite")))]
+impl Pointer {
+    /// The texts of the pointers of a list, which may be missing.
+    pub(in crate::rim) fn texts(list: Option<&Vec<Self>>) -> Vec<String> {
+        list.into_iter().flatten().map(|pointer| pointer.as_str().to_owned()).collect()
+    }
+}
+
 checked!(
     /// The name of a header.
     Header,

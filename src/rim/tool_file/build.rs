@@ -97,7 +97,10 @@ fn finished(findings: &mut Findings, part: &Part<'_>, tool: DynamicTool) -> Dyna
     if let Some(timeout) = section.timeout {
         retry.attempt_timeout = timeout.duration();
     }
-    let mut tool = tool.retry(retry);
+    let mut tool = tool
+        .retry(retry)
+        .redact(Pointer::texts(section.redact.as_ref()))
+        .redact_output(Pointer::texts(section.redact_output.as_ref()));
     tool = match approval.review(findings, path) {
         Some(review) => {
             let name = part.name.to_owned();
@@ -129,7 +132,7 @@ pub(super) fn register(findings: &mut Findings, tools: Vec<(String, DynamicTool)
 impl Part<'_> {
     /// The pointers of the key's fields.
     pub(super) fn key(&self) -> Vec<String> {
-        self.section.key.iter().flatten().map(|pointer| pointer.as_str().to_owned()).collect()
+        Pointer::texts(self.section.key.as_ref())
     }
 
     /// A secret of a field: a text with the values of environment variables.

@@ -36,6 +36,10 @@ section! {
         contract: Offer,
         /// The fields of the input that name the operation.
         key: Vec<Pointer>,
+        /// The fields of the input that are not kept: a digest takes the place of each before anything is recorded.
+        redact: Vec<Pointer>,
+        /// The fields of the output that are not kept, and that the caller does not get.
+        redact_output: Vec<Pointer>,
         /// The meaning of HTTP statuses or exit codes, where it differs from the usual one.
         means: MeansSection,
         /// The place of the effect's id in the answer.

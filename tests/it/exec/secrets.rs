@@ -5,9 +5,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Once};
 
-use counterfoil::ledger::{Basis, ContractClass, LookupResult};
+use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, LookupResult};
+use counterfoil::store::Resolution;
+use counterfoil::tool::approval::Verdict;
 use counterfoil::tool::contract::{Blind, Lookup, ReplaysKey};
-use counterfoil::tool::{Call, Done, Reconcile, Tool, ToolError, effect};
+use counterfoil::tool::{
+    Call, Done, DynamicTool, Reconcile, RegisterError, Registry, Tool, ToolError, effect,
+};
 use counterfoil::{Ctx, Engine, Failure, Key, Outcome, Secret, ToolRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -276,4 +280,101 @@ async fn a_run_keeps_no_secret() {
     scene.nowhere();
     engine.shutdown(std::time::Duration::from_secs(1)).await;
     scene.nowhere();
+}
+
+/// A tool that is put together at run time, and that keeps neither the card nor the token.
+fn redacting(world: Arc<World>, class: ContractClass) -> DynamicTool {
+    DynamicTool::new("charge", EffectClass::InternalMutation, Contract::new(class))
+        .key(|input| Some(Key::of("charge").target(input["case"].as_str()?)))
+        .policy("cards", 1, |input| {
+            if input["card"]["number"].is_string() {
+                Verdict::Allow
+            } else {
+                Verdict::refuse("there is no card")
+            }
+        })
+        .redact(["/card/number"])
+        .redact_output(["/token"])
+        .call(move |call, input| {
+            let world = world.clone();
+            async move {
+                if input["cents"] == 0 {
+                    return Err(ToolError::refused(format!(
+                        "the card {} is declined",
+                        input["card"]["number"]
+                    )));
+                }
+                world.request(call.key(), input).await?;
+                Ok(Done::new(json!({ "id": "r1", "token": CANARY })))
+            }
+        })
+}
+
+fn redacted(case: &str, card: &str, cents: u32) -> ToolRequest {
+    let card = json!({ "number": card, "holder": "Ann" });
+    ToolRequest::new(acme(), "charge", json!({ "case": case, "card": card, "cents": cents }))
+}
+
+// SCALE-7: redaction by field, before anything is stored.
+#[tokio::test]
+async fn a_redacted_field_reaches_the_tool_and_nothing_else() {
+    let scene = Scene::new(Keys::Ignores);
+    let charge = redacting(scene.world.clone(), ContractClass::Blind);
+    let executor = executor(&scene.dir, &scene.clock).dynamic_tool(charge).open().await.unwrap();
+    let call = async |card, cents| executor.execute(redacted("c1", card, cents)).await.unwrap();
+    let first = call(CANARY, 5).await;
+    let output = first.answer().unwrap().response.value().unwrap();
+    assert_eq!(output, json!({ "id": "r1", "token": { "$secret": "redacted" } }));
+    assert_eq!(call(CANARY, 5).await.answer().unwrap().response.value().unwrap(), output);
+    let Outcome::Conflict(diff) = call(OTHER, 5).await else { panic!("another card is another request") };
+    assert_eq!(diff.0, json!([{"op": "replace", "path": "/card/number/$secret", "value": "redacted"}]));
+    assert_eq!(scene.world.requests(), 1);
+
+    let declined = executor.execute(redacted("c2", CANARY, 0)).await.unwrap();
+    let Outcome::Failed(failure) = &declined else { panic!("{declined:?}") };
+    assert_eq!(failure.message, "the card \"…\" is declined");
+    assert!(!format!("{first:?} {declined:?}").contains("canary"), "{first:?} {declined:?}");
+    scene.nowhere();
+}
+
+// The engine alone would send a digest in place of the card.
+#[tokio::test]
+async fn a_call_with_a_redacted_field_is_sent_again_by_its_caller_alone() {
+    let scene = Scene::new(Keys::Honours);
+    scene.world.replies([Reply::EffectThenHang]);
+    let open = || {
+        let charge = redacting(scene.world.clone(), ContractClass::ReplaysKey);
+        executor(&scene.dir, &scene.clock).dynamic_tool(charge)
+    };
+    let process = Process::start(open()).await.unwrap();
+    let executor = process.executor();
+    drop(process.spawn(async move { executor.execute(redacted("c1", CANARY, 5)).await }));
+    scene.world.requested(1).await;
+    scene.nowhere();
+    process.kill();
+    let process = Process::start(open()).await.unwrap();
+    process.spawn(process.executor().shutdown(std::time::Duration::from_secs(1000))).await.unwrap();
+    drop(process);
+    assert_eq!(scene.world.requests(), 1, "nothing is sent without the card");
+    let process = Process::start(open()).await.unwrap();
+    let executor = process.executor();
+    let outcome = executor.execute(redacted("c1", CANARY, 5)).await.unwrap();
+    let Outcome::NeedsDecision { question } = outcome else { panic!("{outcome:?}") };
+    executor.answer(&acme(), question, Resolution::DidNotHappen, "ann").await.unwrap();
+    let outcome = executor.execute(redacted("c1", CANARY, 5)).await.unwrap();
+    assert!(outcome.answer().is_some(), "{outcome:?}");
+    assert_eq!((scene.world.count(), scene.world.requests()), (1, 2));
+    scene.nowhere();
+}
+
+#[test]
+fn a_field_to_redact_is_a_pointer_or_the_tool_is_refused() {
+    for wrong in ["card", "", "/card~2"] {
+        let tool = redacting(World::new(Keys::Ignores), ContractClass::Blind).redact([wrong]);
+        let refused = tool.register(&mut Registry::default()).unwrap_err();
+        assert!(
+            matches!(&refused, RegisterError::NoFieldToRedact { field, .. } if field == wrong),
+            "{refused}"
+        );
+    }
 }

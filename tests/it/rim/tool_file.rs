@@ -102,6 +102,26 @@ async fn the_example_of_the_guide_makes_each_effect_once() {
 }
 
 #[tokio::test]
+async fn a_field_that_the_file_redacts_is_sent_and_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (url, sent) = bank().await;
+    let redacts = "    key: [/charge, /case]\n    redact: [/cents]\n    redact_output: [/id]\n";
+    let file = in_place(&url, folder.path()).replacen("    key: [/charge, /case]\n", redacts, 1);
+    let executor = executor(&file).await;
+    let refund = |cents: u32| json!({ "charge": "ch_1", "case": "c1", "cents": cents });
+    for _ in 0..2 {
+        let kept = made(&executor, "refund", refund(4200)).await;
+        assert_eq!(kept, json!({ "id": { "$secret": "redacted" } }));
+    }
+    let [(_, _, _, body)] = &sent.lock().unwrap()[..] else { panic!("it is sent once") };
+    assert_eq!(body["amount"], 4200);
+    let Outcome::Conflict(diff) = executor.execute(request("refund", refund(4300))).await.unwrap() else {
+        panic!()
+    };
+    assert!(!diff.0.to_string().contains("4200"), "{diff:?}");
+}
+
+#[tokio::test]
 async fn a_tool_of_a_server_in_a_file_is_looked_up_by_another_tool() {
     let folder = tempfile::tempdir().unwrap();
     let file = in_place("http://127.0.0.1:1", folder.path())

@@ -9,6 +9,7 @@ mod http;
 mod identity;
 mod kill;
 mod passing;
+mod redact;
 mod remote;
 pub(in crate::rim) mod server;
 mod together;

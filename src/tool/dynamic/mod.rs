@@ -1,29 +1,33 @@
 //! Tools that are known only at run time: an agent's, an MCP server's, a plain function.
 
-use std::any::Any;
+mod redaction;
+mod registered;
+
 use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
+#[cfg(all(feature = "mcp", feature = "sqlite"))]
+pub(crate) use self::redaction::Redacted;
+use self::redaction::Redaction;
+use self::registered::Dynamic;
 use super::compensate::{ByFunctions, Compensator, FindFn, OriginalCall, UndoFn};
-use super::prepared::{found, written};
-use super::registry::{Unprepared, kept};
+use super::registry::kept;
 use super::schema::Schema;
-use super::{Call, Done, Prepared, RegisterError, Registry, ToolError, ToolSpec};
+use super::{Call, Done, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::{Name, Tenant};
 use crate::ledger::{
     ApprovalRule, ApprovalSubject, BoundFields, Compensation, Contract, Divergence, EffectClass, Key,
     LookupOffer, LookupPolicy, LookupResult, PolicyVersion, Quota, Retention, RetryPolicy, ReviewPolicy,
     Scopes, Undone, Verdict,
 };
-use crate::payload::{DigestKey, Payload, PayloadError};
 
 type CallFn = dyn Fn(Call, Value) -> BoxFuture<'static, Result<Done<Value>, ToolError>> + Send + Sync;
 type UpgradeFn = dyn Fn(u32, Value) -> Option<Value> + Send + Sync;
 type KeyFn = dyn Fn(&Value) -> Option<Key> + Send + Sync;
-pub(super) type ScopesFn = dyn Fn(&Tenant, &Value) -> Option<Scopes> + Send + Sync;
+pub(in crate::tool) type ScopesFn = dyn Fn(&Tenant, &Value) -> Option<Scopes> + Send + Sync;
 type VerdictFn = dyn Fn(&Value) -> Verdict + Send + Sync;
 type PackageFn = dyn Fn(&Value) -> ApprovalSubject + Send + Sync;
 type RefreshFn = dyn Fn() -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync;
@@ -65,6 +69,7 @@ pub struct DynamicTool {
     approval: ApprovalRule,
     compensation: Option<Compensation>,
     bound: BoundFields,
+    redaction: Redaction,
     input_version: u32,
     about: Option<About>,
 }
@@ -106,6 +111,7 @@ impl DynamicTool {
             approval: ApprovalRule::of(effect),
             compensation: None,
             bound: BoundFields::All,
+            redaction: Redaction::default(),
             input_version: 1,
             about: None,
         }
@@ -163,6 +169,52 @@ impl DynamicTool {
     /// Sets the fields of the input that the key is bound to. Default: all.
     pub fn bound(mut self, bound: BoundFields) -> Self {
         self.bound = bound;
+        self
+    }
+
+    /// Names fields of the input that are not kept, as JSON pointers (RFC 6901). The function that makes the call gets them as they
+    /// are. In the record, and before the people who approve, a digest keyed by the tenant takes the place of each: the same
+    /// value is still the same request, and another value a conflict. A field that is absent or null stays so.
+    ///
+    /// A call whose request is read back from the record is not sent, because its fields are unknown: it is looked up, and goes on
+    /// when its caller makes it again. The values are removed from the text of an error, too. They are not removed from the
+    /// key, which the function for it may make of them.
+    ///
+    /// An operation that was recorded before its field was named here conflicts with its repetition.
+    ///
+    /// ```
+    /// use counterfoil::ledger::{Contract, ContractClass, EffectClass};
+    /// use counterfoil::tool::{Done, DynamicTool};
+    /// use counterfoil::{Executor, Key, ToolRequest};
+    /// use serde_json::json;
+    ///
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// let charge = DynamicTool::new("charge", EffectClass::Payment, Contract::new(ContractClass::ReplaysKey))
+    ///     .redact(["/card/number"])
+    ///     .redact_output(["/token"])
+    ///     .call(|_, input| async move {
+    ///         assert_eq!(input["card"]["number"], "4111-1111");
+    ///         Ok(Done::new(json!({ "id": "ch_1", "token": "tok_secret" })))
+    ///     });
+    /// let executor = Executor::in_memory().dynamic_tool(charge).open().await?;
+    /// let input = json!({ "cents": 1200, "card": { "number": "4111-1111", "holder": "Ann" } });
+    /// let request = ToolRequest::new(Default::default(), "charge", input).key(Key::of("charge").target("case-1"));
+    /// let done = executor.execute(request).await?;
+    /// let output = done.answer().expect("it is done").response.value()?;
+    /// assert_eq!(output["id"], "ch_1");
+    /// assert!(!output.to_string().contains("tok_secret"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn redact<F: Into<String>>(mut self, fields: impl IntoIterator<Item = F>) -> Self {
+        redaction::add(&mut self.redaction.input, fields);
+        self
+    }
+
+    /// Names fields of the output that are not kept, as JSON pointers (RFC 6901). A mark takes the place of each before the output
+    /// is recorded, so that nobody but the tool sees them: neither the caller nor a repetition.
+    pub fn redact_output<F: Into<String>>(mut self, fields: impl IntoIterator<Item = F>) -> Self {
+        redaction::add(&mut self.redaction.output, fields);
         self
     }
 
@@ -300,6 +352,9 @@ impl DynamicTool {
         if matches!(self.approval, ApprovalRule::Person(_)) && self.functions.package.is_none() {
             return Err(RegisterError::NoPackage { tool: self.name, effect: self.effect });
         }
+        if let Some(field) = self.redaction.malformed() {
+            return Err(RegisterError::NoFieldToRedact { tool: self.name, field: field.clone() });
+        }
         if self.functions.undo.is_some() && !self.effect.leaves_mark() {
             return Err(RegisterError::NothingToUndo { tool: self.name, effect: self.effect });
         }
@@ -337,118 +392,8 @@ impl DynamicTool {
                 undoes: Arc::new(ByFunctions { undo, find, scopes }),
             }
         });
-        registry.add(Arc::new(Dynamic { spec, call, functions, about: self.about }), compensator)
-    }
-}
-
-struct Dynamic {
-    spec: Arc<ToolSpec>,
-    call: Arc<CallFn>,
-    functions: Functions,
-    about: Option<About>,
-}
-
-impl Functions {
-    /// The present form of an input that was stored with this version.
-    fn upgraded(&self, stored: &Payload, version: u32) -> Option<Payload> {
-        let value = self.upgrade.as_ref()?(version, stored.value().ok()?)?;
-        Payload::of(&value).ok()
-    }
-}
-
-impl Unprepared for Dynamic {
-    fn spec(&self) -> &Arc<ToolSpec> {
-        &self.spec
-    }
-
-    fn prepare(&self, input: &Payload) -> Result<Arc<dyn Prepared>, PayloadError> {
-        Ok(Arc::new(WithValue {
-            spec: self.spec.clone(),
-            call: self.call.clone(),
-            functions: self.functions.clone(),
-            input: input.value()?,
-            payload: input.clone(),
-        }))
-    }
-
-    fn prepare_stored(&self, stored: &Payload, version: u32) -> Result<Arc<dyn Prepared>, PayloadError> {
-        if version == self.spec.input_version {
-            return self.prepare(stored);
-        }
-        let upgraded = self.functions.upgraded(stored, version).ok_or_else(|| PayloadError::Mismatch {
-            expected: "the present version of the tool's input",
-            reason: format!("it was stored as version {version}, and the tool does not upgrade it"),
-        })?;
-        self.prepare(&upgraded)
-    }
-
-    fn typed(&self) -> &dyn Any {
-        self
-    }
-
-    fn about(&self) -> Option<&About> {
-        self.about.as_ref()
-    }
-}
-
-struct WithValue {
-    spec: Arc<ToolSpec>,
-    call: Arc<CallFn>,
-    functions: Functions,
-    input: Value,
-    payload: Payload,
-}
-
-impl Prepared for WithValue {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn key(&self) -> Option<Key> {
-        self.functions.key.as_ref()?(&self.input)
-    }
-
-    fn package(&self) -> Option<ApprovalSubject> {
-        match &self.functions.package {
-            Some(package) => Some(package(&self.input)),
-            None => self
-                .functions
-                .verdict
-                .as_ref()
-                .map(|_| ApprovalSubject::of(self.spec.name.as_str(), &self.input)),
-        }
-    }
-
-    fn verdict(&self) -> Option<Verdict> {
-        Some(self.functions.verdict.as_ref()?(&self.input))
-    }
-
-    fn scopes(&self, tenant: &Tenant) -> Option<Scopes> {
-        self.functions.scopes.as_ref()?(tenant, &self.input)
-    }
-
-    fn request(&self, _: Option<&DigestKey>) -> Result<(Payload, bool), PayloadError> {
-        Ok((self.payload.clone(), false))
-    }
-
-    fn refresh(&self) -> Option<BoxFuture<'_, Result<(), ToolError>>> {
-        self.functions.refresh.as_ref().map(|refresh| refresh() as BoxFuture<'_, _>)
-    }
-
-    fn rewrite(&self, stored: &Payload, version: u32) -> Option<Payload> {
-        self.functions.upgraded(stored, version)
-    }
-
-    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Done<Payload>, ToolError>> {
-        Box::pin(async move { written((self.call)(call.clone(), self.input.clone()).await?) })
-    }
-
-    fn reconcile<'a>(
-        &'a self,
-        call: &'a Call,
-    ) -> Option<BoxFuture<'a, Result<LookupResult<Payload>, ToolError>>> {
-        let finding = self.functions.reconcile.as_ref()?(call.clone(), self.input.clone());
-        Some(Box::pin(async move { found(finding.await?) }))
+        let redaction = Arc::new(self.redaction);
+        registry.add(Arc::new(Dynamic { spec, call, functions, redaction, about: self.about }), compensator)
     }
 }
 
@@ -456,6 +401,7 @@ impl Prepared for WithValue {
 mod tests {
     use super::*;
     use crate::ledger::{ContractClass, Rate, Throttle};
+    use crate::payload::Payload;
 
     fn tool(effect: EffectClass) -> DynamicTool {
         DynamicTool::new("book", effect, Contract::new(ContractClass::ReplaysKey))
@@ -478,6 +424,23 @@ mod tests {
             .find_compensation(|_, _| async { Ok(LookupResult::Unknown) })
             .register(&mut Registry::default());
         assert!(matches!(half, Err(RegisterError::NoCompensation { .. })), "{half:?}");
+    }
+
+    #[test]
+    fn people_who_approve_are_not_shown_what_is_redacted() {
+        let ask = |_: &Value| Verdict::Ask(ReviewPolicy::by(["ann"]));
+        let asks = tool(EffectClass::Payment).policy("cards", 1, ask).redact(["/card"]);
+        let input = Payload::of(&serde_json::json!({ "card": "4111", "cents": 5 })).unwrap();
+        for tool in [
+            asks,
+            tool(EffectClass::Payment).redact(["/card"]).package(|input| ApprovalSubject::of("pay", input)),
+        ] {
+            let mut registry = Registry::default();
+            tool.register(&mut registry).unwrap();
+            let package = registry.find("book").unwrap().prepare(&input).unwrap().package().unwrap();
+            let shown = format!("{package:?}");
+            assert!(shown.contains("redacted") && !shown.contains("4111"), "{shown}");
+        }
     }
 
     #[test]

@@ -55,6 +55,9 @@ pub struct Evidence {
     /// The instant until which the whole record is kept (UTC). Absent: for ever, or the record is a tombstone.
     #[serde(serialize_with = "some_text")]
     pub kept_until: Option<Timestamp>,
+    /// The instant at which the ledger was read (UTC): what happened later is not part of the evidence.
+    #[serde(serialize_with = "text")]
+    pub as_of: Timestamp,
 }
 
 /// The party that asked for an operation first.
@@ -178,6 +181,7 @@ impl Executor {
 
 /// The evidence of the operation under this key.
 pub(crate) async fn of(core: &Arc<Core>, tenant: &Tenant, key: &str) -> Result<Option<Evidence>, ExecError> {
+    let as_of = core.now(); // before the first read, so that nothing is missing that had happened by then
     let Some(record) = core.find(tenant, &OperationKey::stored(key)).await? else { return Ok(None) };
     let store_failed = |source| failed(&record.key, source);
     let declaration = core.declaration(&record).await.map_err(store_failed)?;
@@ -197,6 +201,7 @@ pub(crate) async fn of(core: &Arc<Core>, tenant: &Tenant, key: &str) -> Result<O
         questions: questions.into_iter().map(AskedAbout::from).collect(),
         outcome: outcome(&record),
         kept_until: record.kept_until,
+        as_of,
         tenant: record.tenant,
         key: record.key.to_string(),
         tool: record.operation.to_string(),
@@ -298,10 +303,11 @@ impl fmt::Display for Evidence {
         }
         write!(f, "{}", self.outcome)?;
         match self.kept_until {
-            Some(until) => writeln!(f, "kept          until {until}"),
-            None if self.outcome.state == "gone" => writeln!(f, "kept          a tombstone, for ever"),
-            None => writeln!(f, "kept          for ever"),
+            Some(until) => writeln!(f, "kept          until {until}")?,
+            None if self.outcome.state == "gone" => writeln!(f, "kept          a tombstone, for ever")?,
+            None => writeln!(f, "kept          for ever")?,
         }
+        writeln!(f, "as of         {}", self.as_of)
     }
 }
 

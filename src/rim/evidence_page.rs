@@ -53,7 +53,7 @@ impl Evidence {
     pub fn html(&self) -> String {
         let body = html! {
             h1 { "Evidence" }
-            p.hint { "Tenant " (self.tenant) }
+            p.hint { "Tenant " (self.tenant) ", as of " (File.time(self.as_of)) }
             (told(&File, self))
         };
         page(&format!("Evidence of {}", self.key), &body)

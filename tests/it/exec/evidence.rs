@@ -118,7 +118,10 @@ async fn the_attempt_of_a_dead_worker_is_told_of() {
     assert_eq!(world.lookups().len(), evidence.history.lookups.len());
     // A client beside the engine shows the same, without tools.
     let client = Client::sqlite(dir.path().join("agents.db")).open().await.unwrap();
-    assert_eq!(client.tenant("acme").unwrap().evidence(KEY).await.unwrap(), Some(evidence));
+    let mut same = client.tenant("acme").unwrap().evidence(KEY).await.unwrap().unwrap();
+    assert!(same.to_string().contains(&format!("as of         {}", same.as_of)), "{same}");
+    same.as_of = evidence.as_of; // each says when the ledger was read
+    assert_eq!(same, evidence);
 }
 
 // A question shows what was tried, and the evidence keeps who answered it and why; foreign text moves no cursor.

@@ -351,6 +351,7 @@ mod tests {
             questions: vec![],
             outcome,
             kept_until: None,
+            as_of: at(10),
         }
     }
 

@@ -113,8 +113,8 @@ async fn a_field_that_the_file_redacts_is_sent_and_not_kept() {
         let kept = made(&executor, "refund", refund(4200)).await;
         assert_eq!(kept, json!({ "id": { "$secret": "redacted" } }));
     }
-    let [(_, _, _, body)] = &sent.lock().unwrap()[..] else { panic!("it is sent once") };
-    assert_eq!(body["amount"], 4200);
+    let amounts: Vec<_> = sent.lock().unwrap().iter().map(|(.., body)| body["amount"].clone()).collect();
+    assert_eq!(amounts, [4200], "it is sent once, as it is");
     let Outcome::Conflict(diff) = executor.execute(request("refund", refund(4300))).await.unwrap() else {
         panic!()
     };

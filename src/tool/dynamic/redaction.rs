@@ -29,8 +29,8 @@ impl Redaction {
     }
 }
 
-/// Adds fields to a list. The list is sorted, because of two fields of which one is inside of the other the inner one is redacted last,
-/// whatever the order in which they were named: the digest is the same.
+/// Adds fields to a list. The list is sorted, so that the order in which fields were named changes no digest: of two fields of which
+/// one is inside of the other, the outer one is redacted.
 pub(super) fn add<F: Into<String>>(list: &mut Vec<String>, fields: impl IntoIterator<Item = F>) {
     list.extend(fields.into_iter().map(Into::into));
     list.sort_unstable();

@@ -8,6 +8,7 @@
 )]
 
 mod agent;
+mod canary;
 mod exec;
 mod flow;
 mod guard;

@@ -18,6 +18,7 @@ mod tool;
 use std::path::Path;
 
 use counterfoil::Executor;
+use counterfoil::exec::ExecutorBuilder;
 use counterfoil::mcp::{McpConfig, McpGateway};
 use serde_json::{Value, json};
 
@@ -73,7 +74,17 @@ impl Bench {
 
     async fn with(config: impl FnOnce(&Path) -> McpConfig, capabilities: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let gateway = McpGateway::open_on(config(folder.path()), Executor::in_memory()).await.unwrap();
+        let config = config(folder.path());
+        Self::on(folder, config, Executor::in_memory(), capabilities).await
+    }
+
+    async fn on(
+        folder: tempfile::TempDir,
+        config: McpConfig,
+        executor: ExecutorBuilder,
+        capabilities: &Value,
+    ) -> Self {
+        let gateway = McpGateway::open_on(config, executor).await.unwrap();
         let client = Client::of(&gateway, capabilities).await;
         Self { folder, gateway, client }
     }

@@ -11,7 +11,11 @@ pub(crate) fn is_in_no_file(dir: &Path, beginning: &str) {
         {
             let bytes = std::fs::read(entry.path()).unwrap();
             searched += bytes.len();
-            assert!(!bytes.windows(6).any(|six| six == b"canary"), "the canary is in {:?}", entry.path());
+            assert!(
+                !bytes.windows(6).any(|six| six == b"canary"),
+                "the canary is in {}",
+                entry.path().display()
+            );
         }
     }
     assert!(searched > 0, "there was nothing to search");

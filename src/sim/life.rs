@@ -89,7 +89,9 @@ impl Life {
         let (process, tenant, id) = (self.process.clone(), question.tenant.clone(), question.id);
         self.runtime.spawn(async move {
             // If the answer fails, the question is still open.
-            let _ = engine.executor().answer(&tenant, id, resolution, "operator").await;
+            if let Err(error) = engine.executor().answer(&tenant, id, resolution, "operator").await {
+                process.world.note(Happened::Refused { why: format!("{error}") });
+            }
             process.is_asked(engine);
         });
     }

@@ -351,6 +351,7 @@ impl<'a> Machine<'a> {
             life.answer(&asked, resolution);
         }
         self.answered.insert(asked.id);
+        self.progress.1 = self.turns; // the answer has turns of its own
         true
     }
 

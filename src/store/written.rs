@@ -29,8 +29,12 @@ macro_rules! changes {
             /// All writes, in the order in which they are judged: the first one that is refused decides why a change is
             /// refused.
             pub(crate) fn written(&self) -> impl Iterator<Item = $written<'_>> {
-                std::iter::empty()
-                    $(.chain(self.$field.iter().map(|row| $written::$write(std::borrow::Borrow::<$row>::borrow(row)))))+
+                // A list, because most fields are empty: a chain of iterators would ask all of them for each row.
+                let mut rows = Vec::new();
+                $(for row in self.$field.iter() {
+                    rows.push($written::$write(std::borrow::Borrow::<$row>::borrow(row)));
+                })+
+                rows.into_iter()
             }
         }
     };

@@ -1,6 +1,7 @@
 //! One query for documents that are requested at the same time. Each query costs a wake-up in both directions between
 //! the caller and the driver's thread, and every action of a guard begins with its row.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::FutureExt as _;
@@ -31,7 +32,8 @@ type Next = Mutex<Option<Query>>;
 
 #[derive(Debug)]
 struct Query {
-    wanted: Vec<Key>,
+    /// Each document once, however many callers ask for it: all requests of a client read the row of its token.
+    wanted: BTreeSet<Key>,
     answer: Answer,
 }
 
@@ -57,9 +59,9 @@ impl Finder {
         let mut next = locked(&self.next);
         let query = next.get_or_insert_with(|| {
             let answer = answer(Arc::downgrade(&self.next), self.now.clone(), Queries(readers.0.clone()));
-            Query { wanted: Vec::new(), answer: answer.boxed().shared() }
+            Query { wanted: BTreeSet::new(), answer: answer.boxed().shared() }
         });
-        query.wanted.push(key);
+        query.wanted.insert(key);
         query.answer.clone()
     }
 }

@@ -12,28 +12,33 @@ mod tree;
 mod trial;
 mod world;
 
-use std::ops::Range;
-
 use mutants::Mutation;
 
 /// So many in the quick test.
 const QUICK: u64 = 200;
 /// So many with `COUNTERFOIL_FULL=1`.
 const FULL: u64 = 10_000;
+/// Seeds of the full test that found something. The quick test tries them, too.
+///
+/// - 608: a person's answer came in the hundredth turn in which nothing else happened, and the simulator took no notice of it.
+const FOUND: [u64; 1] = [608];
 
-fn seeds() -> Range<u64> {
+fn seeds() -> Vec<u64> {
     if let Ok(range) = std::env::var("COUNTERFOIL_SEEDS") {
         let (from, to) = range.split_once("..").expect("COUNTERFOIL_SEEDS is a range, as in 7..8");
-        return from.parse().unwrap()..to.parse().unwrap();
+        return (from.parse().unwrap()..to.parse().unwrap()).collect();
     }
-    0..if std::env::var_os("COUNTERFOIL_FULL").is_some() { FULL } else { QUICK }
+    if std::env::var_os("COUNTERFOIL_FULL").is_some() {
+        return (0..FULL).collect();
+    }
+    (0..QUICK).chain(FOUND).collect()
 }
 
 // The figure: random programs with random crashes equal to the crash-free run.
 #[test]
 fn a_crashed_program_comes_to_the_same_end() {
     let seeds = seeds();
-    let of = seeds.end - seeds.start;
+    let of = seeds.len();
     let mut failing = Vec::new();
     for seed in seeds {
         if let Err(failed) = trial::of_seed(seed) {

@@ -90,7 +90,7 @@ impl Life {
         self.runtime.spawn(async move {
             // If the answer fails, the question is still open.
             if let Err(error) = engine.executor().answer(&tenant, id, resolution, "operator").await {
-                process.world.note(Happened::Refused { why: format!("{error}") });
+                process.world.note(Happened::Refused { why: error.to_string() });
             }
             process.is_asked(engine);
         });

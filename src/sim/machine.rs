@@ -119,7 +119,7 @@ struct Machine<'a> {
     /// shared ledger all of them serve.
     lives: Vec<Life>,
     turns: u32,
-    /// The progress of the ledger, and the turn in which it was last seen to change.
+    /// The progress of the ledger, and the turn in which it was last seen to change, or in which something new was begun.
     progress: (u32, u32),
     /// The time since which only heartbeats have happened.
     quiet_since: Duration,
@@ -188,7 +188,7 @@ impl<'a> Machine<'a> {
         let chance = Seeded::new(self.seed.wrapping_add(u64::from(life)));
         self.processes.push(process.clone());
         self.lives.push(Life::new(self.body, process, chance));
-        (self.turns, self.progress, self.answered) = (0, (0, 0), BTreeSet::new());
+        (self.turns, self.answered) = (0, BTreeSet::new());
     }
 
     fn lasting(&self) -> Lasting {
@@ -217,6 +217,7 @@ impl<'a> Machine<'a> {
     /// Runs until no process serves any more, or nothing is left to do. Processes affect one another only through
     /// time: through the disk and through the world. True if a process is to be started.
     fn runs_out(&mut self) -> bool {
+        self.progress.1 = self.turns; // a new process, an answer and an audit each have turns of their own
         loop {
             let serving = self.newest();
             for life in self.lives.iter().filter(|life| life.process.runs()) {
@@ -351,7 +352,6 @@ impl<'a> Machine<'a> {
             life.answer(&asked, resolution);
         }
         self.answered.insert(asked.id);
-        self.progress.1 = self.turns; // the answer has turns of its own
         true
     }
 

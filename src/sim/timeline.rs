@@ -42,7 +42,7 @@ pub enum Happened {
     },
     /// A paused process continues.
     GoesOn,
-    /// A write was refused.
+    /// A write, or the answer of a person, was refused.
     Refused {
         /// The reason of the refusal.
         why: String,

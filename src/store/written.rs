@@ -29,7 +29,8 @@ macro_rules! changes {
             /// All writes, in the order in which they are judged: the first one that is refused decides why a change is
             /// refused.
             pub(crate) fn written(&self) -> impl Iterator<Item = $written<'_>> {
-                // A list, because most fields are empty: a chain of iterators would ask all of them for each row.
+                // A list, because a chain of so many iterators takes five times as long without optimisation, as
+                // simulations run in tests. With optimisation both take 40 ns.
                 let mut rows = Vec::new();
                 $(for row in self.$field.iter() {
                     rows.push($written::$write(std::borrow::Borrow::<$row>::borrow(row)));

@@ -21,6 +21,9 @@ struct ToolsFromAFile;
 #[doc = include_str!("../docs/secrets.md")]
 struct SecretsAndRedaction;
 
+#[doc = include_str!("../docs/encryption.md")]
+struct EncryptionAtRest;
+
 #[doc = include_str!("../docs/approvals.md")]
 struct Approvals;
 

@@ -84,6 +84,8 @@ const ROWS: &[Row] = &[
     #[cfg(feature = "prometheus")]
     ("metrics", speed::metered),
     ("spans", speed::traced),
+    #[cfg(feature = "encryption")]
+    ("encrypted", speed::encrypted),
     ("runs-64", speed::runs_64),
     ("runs-1000", speed::runs_1000),
     ("mixed", speed::mixed),

@@ -37,6 +37,14 @@ pub(crate) enum Work {
     Metered(u32),
     /// The same with a receiver of spans.
     Traced(u32),
+    /// The same with encryption.
+    #[cfg(feature = "encryption")]
+    Encrypted(u32),
+    #[cfg(feature = "encryption")]
+    EncryptedRuns {
+        runs: usize,
+        calls: u32,
+    },
     Payments(u32),
     Queries(u32),
     Plain(u32),
@@ -146,6 +154,29 @@ pub(crate) fn traced(options: &Options) -> Findings {
         let measure = format!("sequential guarded calls with spans ÷ without, {runtime}");
         Finding::ratio("spans", measure, per_second(subject), per_second(raw)).at_least(0.80, 0.90)
     })
+}
+
+/// Measures the cost of encryption: of calls one after the other, and of many at once.
+#[cfg(feature = "encryption")]
+pub(crate) fn encrypted(options: &Options) -> Findings {
+    let finding = |measure: String, subject: &[Taken], raw: &[Taken]| {
+        Finding::ratio("encrypted", measure, per_second(subject), per_second(raw)).at_least(0.85, 0.95)
+    };
+    let one = on_each_runtime(
+        options,
+        SQLITE,
+        Work::Encrypted(200),
+        Work::Guarded(200),
+        |runtime, subject, raw| {
+            finding(format!("sequential guarded calls encrypted ÷ plain, {runtime}"), subject, raw)
+        },
+    );
+    let (encrypted, plain) =
+        (Work::EncryptedRuns { runs: 64, calls: 100 }, Work::GuardedRuns { runs: 64, calls: 100 });
+    let many = on_each_runtime(options, SQLITE, encrypted, plain, |runtime, subject, raw| {
+        finding(format!("64 runs, guarded calls encrypted ÷ plain, {runtime}"), subject, raw)
+    });
+    Ok(one?.into_iter().chain(many?).collect())
 }
 
 /// Receives spans, and drops them.
@@ -311,6 +342,11 @@ fn watched(place: &Place, work: Work) -> EngineBuilder {
         #[cfg(feature = "prometheus")]
         Work::Metered(_) => builder.metrics(counterfoil::metrics::Prometheus::default().metrics()),
         Work::Traced(_) => builder.spans(Dropped),
+        #[cfg(feature = "encryption")]
+        Work::Encrypted(_) | Work::EncryptedRuns { .. } => {
+            use counterfoil::store::encryption::{EncryptionKey, TenantKeys};
+            builder.encrypted(TenantKeys::new(EncryptionKey::new("k1", [7; 32]).expect("an id")))
+        }
         _ => builder,
     }
 }
@@ -366,6 +402,13 @@ fn drive(runtime: &Runtime, engine: Engine, work: Work) -> u32 {
             Work::Guarded(n) | Work::Traced(n) => (tenant.run(subject::guarded, n).await, n),
             #[cfg(feature = "prometheus")]
             Work::Metered(n) => (tenant.run(subject::guarded, n).await, n),
+            #[cfg(feature = "encryption")]
+            Work::Encrypted(n) => (tenant.run(subject::guarded, n).await, n),
+            #[cfg(feature = "encryption")]
+            Work::EncryptedRuns { runs, calls } => {
+                subject::guarded_runs(&engine, runs, calls).await;
+                return u32::try_from(runs).expect("few runs") * calls;
+            }
             Work::Payments(n) => (tenant.run(subject::payments, n).await, n),
             Work::Queries(n) => (tenant.run(subject::queries, n).await, n),
             Work::Plain(n) => (tenant.run(subject::plain, n).await, n),

@@ -84,6 +84,8 @@ codes! {
     Declaration = "declaration",
     /// The disk is full.
     DiskFull = "disk_full",
+    /// A value or a ledger needs a key for encryption that the process does not have.
+    Encryption = "encryption",
     /// A fence gave no answer, or refused.
     Fence = "fence",
     /// A record is too old: its content is no longer kept.

@@ -38,6 +38,8 @@ use crate::rim::tool_file::ToolFileError;
 use crate::rim::webhook::{SecretError, SignatureError, WebhookConfigError};
 #[cfg(feature = "sim")]
 use crate::sim::SuiteError;
+#[cfg(feature = "encryption")]
+use crate::store::encryption::KeyringError;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 use crate::store::transfer::MoveError;
 use crate::store::{OpenError, StoreError, TransactionError};
@@ -148,6 +150,7 @@ coded! {
     PayloadError {
         NotJson | InexactInteger | DuplicateField | TooDeep | TooLarge => Payload,
         Mismatch => Mismatch,
+        Encrypted => Encryption,
     }
 
     ApprovalError {
@@ -160,6 +163,7 @@ coded! {
         Busy | Io | Unreachable => DatabaseAway,
         Corrupt => Damaged,
         Panicked => StorePanicked,
+        NoKey => Encryption,
         Closed => Closed,
         ; Open
     }
@@ -173,6 +177,12 @@ coded! {
         FromTheFuture => DatabaseTooNew,
         GivenUp | Filling => DatabaseMoved,
         Unreachable => DatabaseAway,
+        Encrypted | InTheClear | WrongKey => Encryption,
+    }
+
+    #[cfg(feature = "encryption")]
+    KeyringError {
+        Id | Line | Tenant | Empty | File => Configuration,
     }
 
     #[cfg(all(feature = "sqlite", feature = "postgres"))]
@@ -288,7 +298,7 @@ coded! {
 
     #[cfg(all(feature = "mcp", feature = "sqlite"))]
     McpError {
-        Config | Server | Joined | Socket => Configuration,
+        Config | Keys | Server | Joined | Socket => Configuration,
         Client => Invalid,
         ; Start
     }

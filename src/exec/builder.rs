@@ -18,8 +18,10 @@ use crate::id::{Entropy, IdError, Name, SystemEntropy};
 use crate::meter::Meter;
 use crate::payload::Limits;
 use crate::store::durable::Reports;
+#[cfg(feature = "encryption")]
+use crate::store::encryption::EncryptionKeys;
 use crate::store::own::OwnDatabase;
-use crate::store::{Group, Model, Outage, Store, StoreError};
+use crate::store::{Group, Mark, Model, Outage, Store, StoreError};
 use crate::tool::{DynamicTool, RegisterError, Registry, Tool, debug_in_full};
 use crate::trace::{SpanSink, Spans};
 
@@ -84,6 +86,17 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    /// True if the database is opened as it is, and only read: its tables may be older ones.
+    const fn is_examined(&self) -> bool {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::SqliteToRead(_) => true,
+            #[cfg(feature = "postgres")]
+            Self::PostgresToExamine(..) => true,
+            _ => false,
+        }
+    }
+
     /// The kind of the store, for the log.
     const fn kind(&self) -> &'static str {
         match self {
@@ -108,6 +121,10 @@ pub struct ExecutorBuilder {
     place: Place,
     database: Option<Arc<dyn OwnDatabase>>,
     wrap: Option<Wrap>,
+    #[cfg(feature = "encryption")]
+    keys: Option<Arc<dyn EncryptionKeys>>,
+    /// True if only rows about the ledger as a whole are read and written, which are not encrypted.
+    is_about_ledger: bool,
     registry: Result<Registry, RegisterError>,
     clock: SharedClock,
     entropy: Arc<dyn Entropy>,
@@ -161,6 +178,9 @@ impl ExecutorBuilder {
             place,
             database: None,
             wrap: None,
+            #[cfg(feature = "encryption")]
+            keys: None,
+            is_about_ledger: false,
             registry: Ok(Registry::default()),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
@@ -231,6 +251,39 @@ impl ExecutorBuilder {
             Some(inner) => Box::new(move |store| wrap(inner(store))),
         });
         self
+    }
+
+    /// Encrypts payloads, texts and digests before they are stored, under the keys of their tenants
+    /// ([`store::encryption`](crate::store::encryption) lists what stays readable). Each process that works on the ledger
+    /// needs the keys, from the first start on an empty ledger on.
+    ///
+    /// # Errors
+    /// [`open`](Self::open) fails with [`OpenError::InTheClear`](crate::store::OpenError::InTheClear) on a ledger with rows
+    /// that are not encrypted, and with [`OpenError::WrongKey`](crate::store::OpenError::WrongKey) if the first key is another
+    /// one. Without keys, an encrypted ledger is refused as [`OpenError::Encrypted`](crate::store::OpenError::Encrypted).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use counterfoil::Executor;
+    /// use counterfoil::store::encryption::{EncryptionKey, TenantKeys};
+    ///
+    /// # let secret = [7; 32];
+    /// let keys = TenantKeys::new(EncryptionKey::new("2026-11", secret)?);
+    /// let executor = Executor::in_memory().encrypted(keys).open().await?;
+    /// # executor.shutdown(std::time::Duration::ZERO).await;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "encryption")]
+    pub fn encrypted(mut self, keys: impl EncryptionKeys) -> Self {
+        self.keys = Some(Arc::new(keys));
+        self
+    }
+
+    /// Takes the keys back.
+    #[cfg(all(feature = "encryption", feature = "sim"))]
+    pub(crate) fn in_the_clear(self) -> Self {
+        Self { keys: None, ..self }
     }
 
     /// Sets the database with the user's own tables, for a store that does not hold them itself.
@@ -435,7 +488,8 @@ impl ExecutorBuilder {
         by: &str,
         because: &str,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let executor = Executor::alone(Core::enrol(self.open_store().await?).await?);
+        let about_ledger = Self { is_about_ledger: true, ..self };
+        let executor = Executor::alone(Core::enrol(about_ledger.open_store().await?).await?);
         let lifted = executor.lift_restored(by, because).await;
         executor.shutdown(std::time::Duration::ZERO).await;
         Ok(lifted?)
@@ -445,7 +499,8 @@ impl ExecutorBuilder {
     /// taken up.
     #[cfg(all(feature = "cli", feature = "sqlite"))]
     pub(crate) async fn quarantine(self, as_of: Option<Timestamp>) -> Result<(), StartError> {
-        let executor = Executor::alone(Core::enrol(self.restored(as_of).open_store().await?).await?);
+        let about_ledger = Self { is_about_ledger: true, ..self.restored(as_of) };
+        let executor = Executor::alone(Core::enrol(about_ledger.open_store().await?).await?);
         executor.shutdown(std::time::Duration::ZERO).await;
         Ok(())
     }
@@ -462,6 +517,8 @@ impl ExecutorBuilder {
             }
         }
         let (registry, name) = (self.registry?, self.name?);
+        // Tables that are opened as they are may lack the row of the mark.
+        let needs_no_keys = self.is_about_ledger || self.place.is_examined();
         let (store, database): (Arc<dyn Store>, Option<Arc<dyn OwnDatabase>>) = match self.place {
             Place::Store(store) => (store, self.database),
             Place::Memory => (Arc::new(Model::volatile()), self.database),
@@ -496,6 +553,24 @@ impl ExecutorBuilder {
             Some(wrap) => wrap(store),
             None => store,
         };
+        #[cfg(feature = "encryption")]
+        let has_keys = self.keys.is_some();
+        #[cfg(not(feature = "encryption"))]
+        let has_keys = false;
+        if !has_keys && !needs_no_keys {
+            Mark::refused_without_keys(&*store).await?;
+        }
+        #[cfg(feature = "encryption")]
+        let (store, database, mark) = match self.keys {
+            Some(keys) => {
+                let mark = Mark::compared(&*store, &*keys).await?;
+                let (store, database) = crate::store::encryption::encrypted(store, database, keys);
+                (store, database, mark)
+            }
+            None => (store, database, None),
+        };
+        #[cfg(not(feature = "encryption"))]
+        let mark = None;
         let outage = database.as_ref().and_then(|database| database.outage());
         let outage = outage.unwrap_or_else(|| Arc::new(Outage::by(self.clock.clone())));
         #[cfg(feature = "metrics")]
@@ -516,6 +591,7 @@ impl ExecutorBuilder {
             lease: self.lease,
             name: name.map(|name| name.text()),
             database,
+            mark,
             reviewers: self.reviewers,
             restored: self.restored,
             consumers: Consumers::of(self.consumers),

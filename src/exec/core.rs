@@ -32,7 +32,7 @@ use crate::ledger::{EffectClass, OperationKey, Record};
 use crate::meter::Meter;
 use crate::payload::{DigestKey, Limits, Payload, PayloadDigest, PayloadError, Response, Stored};
 use crate::store::own::OwnDatabase;
-use crate::store::{Change, Group, OrderingKey, Question, Store as _, StoreError};
+use crate::store::{Change, Group, Mark, OrderingKey, Question, Store as _, StoreError};
 use crate::tool::Registry;
 use crate::trace::Spans;
 
@@ -131,6 +131,8 @@ pub(crate) struct Parts {
     /// The name that the worker was given.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) database: Option<Arc<dyn OwnDatabase>>,
+    /// The mark of encryption that an empty ledger is to be given.
+    pub(crate) mark: Option<Mark>,
     pub(crate) reviewers: SharedReviewers,
     /// The declaration that the ledger may be older than the world, if one was made.
     pub(crate) restored: Option<Declared>,

@@ -8,7 +8,7 @@ use super::peers::{Peers, Shared};
 use super::store_clock::StoreClock;
 use crate::clock::Clock as _;
 use crate::id::{Entropy, Fence};
-use crate::store::{Change, Group, Store as _, StoreError, Verdict, WorkerChange};
+use crate::store::{Change, Group, Mark, Store as _, StoreError, Verdict, WorkerChange};
 
 impl Core {
     /// Enrols as a worker. In an embedded store it is the only one: its lock was taken, so the earlier worker is dead.
@@ -40,8 +40,9 @@ impl Core {
         if let Peers::Shared(shared) = &peers {
             parts.clock = shared.clock.clone();
         }
-        let restored = parts.restored;
+        let (restored, mark) = (parts.restored, parts.mark.take());
         let core = Self::of(parts, fence, peers);
+        core.write_mark(mark).await?;
         core.recognise(restored).await?;
         core.declare_all().await?;
         Ok(core)
@@ -65,7 +66,22 @@ impl Core {
         if let Some(clock) = &shared {
             parts.clock = clock.clone();
         }
-        Ok(Self::of(parts, fence, Peers::Client { since: asked, clock: shared }))
+        let mark = parts.mark.take();
+        let core = Self::of(parts, fence, Peers::Client { since: asked, clock: shared });
+        core.write_mark(mark).await?;
+        Ok(core)
+    }
+
+    /// Marks an empty ledger as encrypted, before anything else is written into it. Of two processes that do so at once
+    /// the second one finds the mark of the first.
+    async fn write_mark(&self, mark: Option<Mark>) -> Result<(), StoreError> {
+        if let Some(mark) = mark {
+            let change = Change { documents: vec![mark.row(self.now())], ..self.change(None) };
+            if let Verdict::Refused(refusal) = self.group.commit_one(change).await? {
+                tracing::debug!(%refusal, "ledger marked as encrypted by another process");
+            }
+        }
+        Ok(())
     }
 
     /// Measures the store's clock, as the heartbeat of a worker does.

@@ -206,6 +206,13 @@ impl EngineBuilder {
         self.with(|executor| executor.wrap_store(wrap))
     }
 
+    /// Encrypts payloads, texts and digests before they are stored, as
+    /// [`ExecutorBuilder::encrypted`](crate::exec::ExecutorBuilder::encrypted) says.
+    #[cfg(feature = "encryption")]
+    pub fn encrypted(self, keys: impl crate::store::encryption::EncryptionKeys) -> Self {
+        self.with(|executor| executor.encrypted(keys))
+    }
+
     /// Another clock than the machine's. In a shared store the database's wall time counts instead of this clock's.
     pub fn clock(self, clock: impl Clock + 'static) -> Self {
         self.with(|executor| executor.clock(clock))

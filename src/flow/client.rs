@@ -123,6 +123,13 @@ impl ClientBuilder {
         Self { executor: self.executor.reviewers(reviewers) }
     }
 
+    /// Sets the keys of an encrypted ledger, as
+    /// [`ExecutorBuilder::encrypted`](crate::exec::ExecutorBuilder::encrypted) says.
+    #[cfg(feature = "encryption")]
+    pub fn encrypted(self, keys: impl crate::store::encryption::EncryptionKeys) -> Self {
+        Self { executor: self.executor.encrypted(keys) }
+    }
+
     /// Sets the limits of payload sizes.
     pub fn limits(self, limits: Limits) -> Self {
         Self { executor: self.executor.limits(limits) }

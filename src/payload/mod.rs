@@ -3,6 +3,7 @@
 //! A value that JSON cannot carry exactly is refused, never rounded: RFC 8785 turns every number into a double, so
 //! 9007199254740993 and …992 would get one hash, and two different requests would pass for one.
 
+mod encrypted;
 mod exact;
 mod parse;
 mod secret;
@@ -17,6 +18,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+pub(crate) use encrypted::Encrypted;
 pub use secret::Secret;
 pub(crate) use secret::{is_secret, noticing};
 
@@ -97,9 +99,9 @@ impl Payload {
 
     /// Reads the payload as a Rust value.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, PayloadError> {
-        serde_json::from_str(&self.0).map_err(|e| PayloadError::Mismatch {
-            expected: std::any::type_name::<T>(),
-            reason: e.to_string(),
+        serde_json::from_str(&self.0).map_err(|e| match Encrypted::of(&self.0) {
+            Some(Encrypted { key, .. }) => PayloadError::Encrypted { key: key.to_owned() },
+            None => PayloadError::Mismatch { expected: std::any::type_name::<T>(), reason: e.to_string() },
         })
     }
 
@@ -130,9 +132,10 @@ impl Payload {
         Ok(self)
     }
 
-    /// The SHA-256 of the canonical bytes: the address in the payload table.
+    /// The SHA-256 of the canonical bytes: the address in the payload table. An encrypted payload names its address.
     pub fn digest(&self) -> PayloadDigest {
-        PayloadDigest(Sha256::digest(self.0.as_bytes()).into())
+        let named = Encrypted::of(&self.0).and_then(|encrypted| encrypted.address);
+        named.unwrap_or_else(|| PayloadDigest(Sha256::digest(self.0.as_bytes()).into()))
     }
 }
 
@@ -308,5 +311,13 @@ pub enum PayloadError {
         expected: &'static str,
         /// The message of the parser.
         reason: String,
+    },
+    /// The payload is encrypted.
+    #[error(
+        "the payload is encrypted under the key {key}, which this process does not have: give it the key [encryption]"
+    )]
+    Encrypted {
+        /// The id of the key.
+        key: String,
     },
 }

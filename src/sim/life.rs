@@ -43,6 +43,8 @@ impl Life {
         let mounted = Mounted { disk: process.disk.clone(), process: process.clone() };
         let builder = mounted.engine().clock(process.world.clock().clone()).entropy(chance);
         let builder = body.engine(builder, &process.world);
+        #[cfg(feature = "encryption")]
+        let builder = builder.with(crate::exec::ExecutorBuilder::in_the_clear); // the rules read the rows
         let builder = builder.watch(process.clone()).witnessed_by(process.clone());
         let starting = process.clone();
         runtime.spawn(async move {

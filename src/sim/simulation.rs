@@ -228,7 +228,8 @@ impl Simulation {
         Self { operator: Box::new(answer), ..self }
     }
 
-    /// Registers the tools. Called for each life of the process; the world is the same in all of them.
+    /// Registers the tools. Called for each life of the process; the world is the same in all of them. A simulation leaves
+    /// encryption out, because its rules read the rows.
     #[must_use]
     pub fn engine(mut self, prepare: impl Fn(EngineBuilder, &World) -> EngineBuilder + 'static) -> Self {
         self.prepare.push(Box::new(prepare));

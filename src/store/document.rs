@@ -12,6 +12,8 @@ use crate::id::{Name, Tenant};
 /// the ledger counts as older than the world; a heartbeat reads that.
 pub(crate) const LEDGER_KIND: &str = "ledger";
 pub(crate) const LEDGER_ID: &str = "restored";
+/// The id of the row that marks an encrypted ledger.
+pub(crate) const ENCRYPTION_ID: &str = "encryption";
 
 /// The kind of the ledger's documents that hold tool declarations, owned by [`Tenant::ledger`].
 pub(crate) const DECLARATION_KIND: &str = "declaration";

@@ -48,6 +48,17 @@ pub enum StoreError {
         /// The message of the system.
         detail: String,
     },
+    /// A value is encrypted under a key that this process does not have.
+    #[error(
+        "a value of tenant {tenant} needs a key for encryption ({key}) that this process does not have: nothing was written, \
+         and the row is as it was; give the key, then it goes on [encryption]"
+    )]
+    NoKey {
+        /// The name of the tenant.
+        tenant: String,
+        /// The id of the key, or `any` if the tenant has none.
+        key: String,
+    },
     /// The store's own code, or code that it called, panicked.
     #[error(
         "the store panicked: whether this write is durable is not known; nothing is sent that needs it, and its rows tell \
@@ -228,6 +239,24 @@ pub enum OpenError {
         /// The hosts and the database.
         path: String,
     },
+    /// The ledger is encrypted, and this process has no keys.
+    #[error(
+        "the ledger is encrypted, and this process has no keys: nothing was written; give them, for instance by \
+         `EngineBuilder::encrypted`, or `--keys` [encryption]"
+    )]
+    Encrypted,
+    /// The ledger holds rows in the clear, and this process has keys.
+    #[error(
+        "the ledger holds rows in the clear, and encryption begins with an empty ledger: nothing was written; open it \
+         without keys, or give the keys to a new one [encryption]"
+    )]
+    InTheClear,
+    /// The first key is another one than that of the ledger.
+    #[error(
+        "the first key is another one than that under which the ledger was encrypted: nothing was written; give the keys \
+         of this ledger, the first one first [encryption]"
+    )]
+    WrongKey,
     /// The database has a table of migrations that is not of this engine.
     #[error("{path} holds something else: {detail}; choose another schema [database_refused]")]
     Strange {

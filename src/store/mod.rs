@@ -17,6 +17,8 @@ mod contract;
 mod defect;
 mod document;
 pub(crate) mod durable;
+#[cfg(feature = "encryption")]
+pub mod encryption;
 mod error;
 mod escalation;
 mod evidence;
@@ -27,6 +29,7 @@ mod label;
 mod late;
 mod load;
 mod look;
+mod mark;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migration;
 mod model;
@@ -74,7 +77,7 @@ pub use change::{Refusal, UnderWay};
 pub use contact::ContactResult;
 #[cfg(feature = "api")]
 pub(crate) use document::whole;
-pub(crate) use document::{DECLARATION_KIND, LEDGER_ID, LEDGER_KIND, part};
+pub(crate) use document::{DECLARATION_KIND, ENCRYPTION_ID, LEDGER_ID, LEDGER_KIND, part};
 pub use error::{OpenError, StoreError};
 pub use escalation::{Answer, Question, QuestionCount, QuestionKind};
 pub(crate) use group::Held;
@@ -82,6 +85,7 @@ pub(crate) use group::Held;
 pub(crate) use inbox::Inbox;
 pub(crate) use inbox::{Aside, Counting, Delivery, Known, SetAside};
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
+pub(crate) use mark::Mark;
 pub(crate) use outage::{Outage, Side};
 pub(crate) use read_only::ReadOnly;
 pub use resolution::{PossibleAnswer, Resolution};

@@ -136,6 +136,54 @@ pub async fn add_within<C: OutboxConnection>(
     event: NewEvent,
     limits: &Limits,
 ) -> Result<(), AddError> {
+    let (event, large) = row(tenant, event, limits)?;
+    let id = event.id.clone();
+    if connection.write_event(event, large).await? { Ok(()) } else { Err(AddError::Conflict { id }) }
+}
+
+/// Adds an event as [`add_within`] does to an encrypted ledger, under the keys that the engine was
+/// [given](crate::flow::EngineBuilder::encrypted): a connection does not know them. An event that is added by
+/// [`add`] is read by the engine, too, but its payload is stored in the clear.
+///
+/// # Errors
+/// As those of [`add`], and [`StoreError::NoKey`] if the tenant has no key.
+///
+/// ```
+/// # use counterfoil::{Tenant, outbox::{self, AddError, NewEvent}, payload::Limits};
+/// # use counterfoil::store::encryption::Keyring;
+/// # use sqlx::SqliteConnection;
+/// async fn tell(
+///     db: &mut SqliteConnection,
+///     keys: &Keyring,
+///     tenant: &Tenant,
+///     event: NewEvent,
+/// ) -> Result<(), AddError> {
+///     outbox::add_encrypted(db, tenant, event, &Limits::default(), keys).await
+/// }
+/// ```
+#[cfg(feature = "encryption")]
+pub async fn add_encrypted<C: OutboxConnection>(
+    connection: &mut C,
+    tenant: &Tenant,
+    event: NewEvent,
+    limits: &Limits,
+    keys: &dyn crate::store::encryption::EncryptionKeys,
+) -> Result<(), AddError> {
+    let (event, large) = row(tenant, event, limits)?;
+    for (event, large) in crate::store::encryption::encrypted_events(keys, &event, large.as_ref())? {
+        if connection.write_event(event, large).await? {
+            return Ok(());
+        }
+    }
+    Err(AddError::Conflict { id: event.id })
+}
+
+/// The row of an event, and that of its large payload.
+fn row(
+    tenant: &Tenant,
+    event: NewEvent,
+    limits: &Limits,
+) -> Result<(OutboxEvent, Option<Payload>), AddError> {
     let NewEvent { id, aggregate, kind, payload } = event;
     checked("id of an event", &id, LONGEST)?;
     checked("aggregate", &aggregate, LONGEST)?;
@@ -146,8 +194,7 @@ pub async fn add_within<C: OutboxConnection>(
     let payload = if is_large { Stored::At(payload.digest()) } else { Stored::Inline(payload) };
     let tenant = tenant.clone();
     let at = crate::clock::Timestamp(0); // the database tells the time
-    let event = OutboxEvent { tenant, id: id.clone(), aggregate, seq: 0, kind, payload, created_at: at };
-    if connection.write_event(event, large).await? { Ok(()) } else { Err(AddError::Conflict { id }) }
+    Ok((OutboxEvent { tenant, id, aggregate, seq: 0, kind, payload, created_at: at }, large))
 }
 
 #[cfg(feature = "sqlite")]

@@ -24,6 +24,8 @@ mod sweep;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+#[cfg(feature = "encryption")]
+pub use self::add::add_encrypted;
 pub use self::add::{AddError, NewEvent, OutboxConnection, add, add_within};
 pub(super) use self::after::answered;
 pub use self::publisher::Publisher;

@@ -24,6 +24,10 @@ pub(super) struct Database {
     /// The schema of a PostgreSQL database that the engines use
     #[arg(long, default_value = "counterfoil")]
     schema: String,
+    /// The file with the keys of an encrypted ledger
+    #[cfg(feature = "encryption")]
+    #[arg(long, env = "COUNTERFOIL_KEYS", value_name = "FILE")]
+    keys: Option<std::path::PathBuf>,
 }
 
 /// The database and the tenant that a command is about.
@@ -62,6 +66,16 @@ pub(super) struct Author {
 
 impl Database {
     /// An executor on the database, from which a client or an engine is made.
+    pub(super) fn executor(&self) -> Result<ExecutorBuilder, String> {
+        let executor = self.unlocked()?;
+        #[cfg(feature = "encryption")]
+        if let Some(path) = &self.keys {
+            let keys = crate::store::encryption::Keyring::read(path).map_err(|error| error.to_string())?;
+            return Ok(executor.encrypted(keys));
+        }
+        Ok(executor)
+    }
+
     #[cfg_attr(
         all(feature = "sqlite", feature = "postgres"),
         expect(
@@ -69,7 +83,7 @@ impl Database {
             reason = "a build without one of the stores refuses its databases"
         )
     )]
-    pub(super) fn executor(&self) -> Result<ExecutorBuilder, String> {
+    fn unlocked(&self) -> Result<ExecutorBuilder, String> {
         match self.is_postgres() {
             #[cfg(feature = "postgres")]
             true => {

@@ -19,6 +19,8 @@ use crate::rim::policy::span::Span;
 #[derive(Clone, Debug)]
 pub struct McpConfig {
     pub(super) ledger: PathBuf,
+    /// The file with the keys of an encrypted ledger.
+    pub(super) keys: Option<PathBuf>,
     pub(super) client: String,
     pub(super) tenant: Tenant,
     pub(super) servers: Vec<Arc<ServerConfig>>,
@@ -103,7 +105,12 @@ fn config(check: &mut Check, file: &GatewayFile) -> McpConfig {
     if servers.is_empty() {
         check.finding("servers", "there is no server", "`servers: { notes: { command: notes-server } }`");
     }
-    McpConfig { ledger: ledger.into(), client, tenant, servers, digest: digest(file) }
+    let keys = file.keys.as_ref().map(PathBuf::from);
+    #[cfg(not(feature = "encryption"))]
+    if keys.is_some() {
+        check.finding("keys", "this build knows no encryption", "a build with the feature `encryption`");
+    }
+    McpConfig { ledger: ledger.into(), keys, client, tenant, servers, digest: digest(file) }
 }
 
 fn server(check: &mut Check, name: &str, section: &ServerSection, usual: Usual<'_>) -> ServerConfig {
@@ -165,6 +172,6 @@ fn way(check: &mut Check, path: &str, section: &ServerSection) {
 
 fn digest(file: &GatewayFile) -> String {
     // Its paths may be spelled in several ways, and the socket is the file's in any case.
-    let said = GatewayFile { client: None, ledger: None, ..file.clone() };
+    let said = GatewayFile { client: None, ledger: None, keys: None, ..file.clone() };
     hex(&Sha256::digest(serde_json::to_vec(&said).unwrap_or_default()))
 }

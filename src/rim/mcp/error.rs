@@ -13,6 +13,12 @@ pub enum McpError {
     /// The ledger was refused.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The keys of the ledger cannot be read.
+    #[error("the keys of the ledger cannot be used: {reason}; nothing was started [configuration]")]
+    Keys {
+        /// The reason.
+        reason: String,
+    },
     /// The way to a server is not known, for example because an environment variable is not set.
     #[error("the server {name:?} cannot be reached: {reason}; nothing was started [configuration]")]
     Server {

@@ -15,6 +15,8 @@ section! {
     GatewayFile {
         /// The SQLite file of the ledger.
         ledger: String,
+        /// The file with the keys of an encrypted ledger; the ledger is not encrypted unless it is said.
+        keys: String,
         /// The name of the client. Calls that are alike are one operation only if they come from one client; `client` unless it is said.
         client: String,
         /// The tenant that owns the operations; the default tenant unless it is said.

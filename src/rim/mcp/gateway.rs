@@ -34,10 +34,21 @@ impl McpGateway {
     /// Opens the ledger that the configuration names. Servers are started when a client asks for them.
     ///
     /// # Errors
-    /// [`McpError::Start`] if the ledger was refused, for example because another process has it open; [`McpError::Server`] if the way
+    /// [`McpError::Start`] if the ledger was refused, for example because another process has it open; [`McpError::Keys`] if the
+    /// file with its keys cannot be read; [`McpError::Server`] if the way
     /// to a server is not known, for example because an environment variable is not set.
     pub async fn open(config: McpConfig) -> Result<Self, McpError> {
         let executor = Executor::sqlite(&config.ledger);
+        #[cfg(feature = "encryption")]
+        let executor = match &config.keys {
+            Some(path) => {
+                let keys = crate::store::encryption::Keyring::read(path);
+                let reason = |error: String| error.trim_end_matches(" [configuration]").to_owned();
+                executor
+                    .encrypted(keys.map_err(|error| McpError::Keys { reason: reason(error.to_string()) })?)
+            }
+            None => executor,
+        };
         Self::open_on(config, executor).await
     }
 

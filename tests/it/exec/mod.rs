@@ -6,6 +6,7 @@ mod attempts;
 mod bound;
 mod callers;
 mod declared;
+mod encryption;
 mod erase;
 mod errors;
 mod evidence;

@@ -2,6 +2,7 @@
 
 mod backup;
 mod doctor;
+mod encrypted;
 mod inspect;
 mod pages;
 mod probes;
@@ -36,6 +37,11 @@ impl Line {
             }
         }
         Self(common)
+    }
+
+    /// The same place, with the keys of this file.
+    fn under(&self, keys: &std::path::Path) -> Self {
+        Self([&self.0[..], &["--keys".to_owned(), keys.display().to_string()]].concat())
     }
 
     /// The same place, for the ledger as a whole.

@@ -12,6 +12,7 @@ mod deadline;
 mod declared;
 mod delivered;
 mod draft;
+mod encryption;
 mod examples;
 mod family;
 mod film;

@@ -5,8 +5,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use counterfoil::SystemClock;
+use counterfoil::store::encryption::EncryptedStore;
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::{Group, Model, Store};
+
+use super::encryption::encrypted;
 
 /// A store and the folder that it lives in.
 struct Kept<S> {
@@ -40,6 +43,15 @@ async fn group_over_postgres() -> crate::store::postgres::Kept<Group> {
     crate::store::postgres::fresh().await.map(grouped)
 }
 
+async fn encrypted_sqlite() -> Kept<EncryptedStore> {
+    let Kept { store, folder } = fresh_sqlite().await;
+    Kept { store: encrypted(Arc::new(store)), folder }
+}
+
+async fn encrypted_postgres() -> crate::store::postgres::Kept<EncryptedStore> {
+    crate::store::postgres::fresh().await.map(|store| encrypted(Arc::new(store)))
+}
+
 counterfoil::conformance!(model, ready(Box::new(Model::new())));
 counterfoil::conformance!(sqlite, fresh_sqlite());
 counterfoil::conformance!(grouped_model, ready(Box::new(grouped(Model::new()))));
@@ -47,3 +59,6 @@ counterfoil::conformance!(grouped_sqlite, group_over_sqlite());
 counterfoil::conformance!(postgres, crate::store::postgres::fresh());
 counterfoil::conformance!(distributed_postgres, crate::store::postgres::distributed::fresh());
 counterfoil::conformance!(grouped_postgres, group_over_postgres());
+counterfoil::conformance!(encrypted_model, ready(Box::new(encrypted(Arc::new(Model::new())))));
+counterfoil::conformance!(encrypted_sqlite, encrypted_sqlite());
+counterfoil::conformance!(encrypted_postgres, encrypted_postgres());

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod differential;
+mod encryption;
 mod group;
 pub(crate) mod postgres;
 mod source;

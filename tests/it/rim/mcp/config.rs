@@ -1,6 +1,6 @@
 //! The configuration file: what is wrong in it is named by its line, with what to write instead.
 
-use counterfoil::mcp::{McpConfig, McpError};
+use counterfoil::mcp::{McpConfig, McpError, McpGateway};
 
 fn refused(file: &str) -> (u64, String, String) {
     let Err(McpError::Config(findings)) = McpConfig::parse(file) else { panic!("{file}") };
@@ -54,4 +54,24 @@ fn a_notification_that_nobody_can_look_up_is_asked_for_by_name() {
     };
     assert!(notice("").is_err());
     assert!(notice(", contract: blind").is_ok());
+}
+
+#[tokio::test]
+async fn a_gateway_whose_keys_cannot_be_read_opens_no_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, keys) = (folder.path().join("calls.db"), folder.path().join("ledger.keys"));
+    let file = format!(
+        "ledger: {}\nkeys: {}\nservers: {{ notes: {{ command: notes-server }} }}\n",
+        ledger.display(),
+        keys.display()
+    );
+    let open = async || McpGateway::open(McpConfig::parse(&file).unwrap()).await;
+    let error = open().await.err().unwrap();
+    assert!(matches!(error, McpError::Keys { .. }) && error.to_string().contains("ledger.keys"), "{error}");
+    assert!(!ledger.exists());
+    std::fs::write(&keys, format!("* k1 {}\n", "a1".repeat(32))).unwrap();
+    open().await.unwrap().shutdown(std::time::Duration::ZERO).await;
+    std::fs::write(&keys, format!("* k1 {}\n", "b2".repeat(32))).unwrap();
+    let error = open().await.err().unwrap();
+    assert!(matches!(error, McpError::Start(_)) && error.to_string().ends_with("[encryption]"), "{error}");
 }

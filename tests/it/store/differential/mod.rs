@@ -33,6 +33,16 @@ async fn postgres_and_the_model_agree() {
     histories(async || (crate::store::postgres::fresh().await, ())).await;
 }
 
+#[tokio::test]
+async fn encrypted_sqlite_and_the_model_agree() {
+    histories(async || {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(folder.path().join("test.db")).await.unwrap();
+        (Box::new(super::encryption::encrypted(std::sync::Arc::new(store))), folder)
+    })
+    .await;
+}
+
 async fn histories<S: Deref<Target: Store + Sized>, K>(fresh: impl AsyncFn() -> (S, K)) {
     let number = |name| std::env::var(name).ok().map(|text: String| text.parse::<u64>().expect("a number"));
     let (first, count) = (number("COUNTERFOIL_SEED"), number("COUNTERFOIL_SEEDS"));

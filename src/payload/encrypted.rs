@@ -1,0 +1,35 @@
+//! The form of an encrypted text. Canonical JSON begins with no `~`, so a payload shows by itself that it is encrypted.
+
+use super::{PayloadDigest, hex, unhex};
+
+/// An encrypted text: `~`, the id of its key, `:`, base64. A large payload begins with `~@` and its address, because the
+/// digest of its text is not its address.
+pub(crate) struct Encrypted<'t> {
+    /// The address of a large payload.
+    pub(crate) address: Option<PayloadDigest>,
+    /// The id of the key.
+    pub(crate) key: &'t str,
+    /// The nonce, the ciphertext and its tag, as base64.
+    pub(crate) bytes: &'t str,
+}
+
+impl<'t> Encrypted<'t> {
+    /// Reads the form; `None` if the text is not encrypted.
+    pub(crate) fn of(text: &'t str) -> Option<Self> {
+        let text = text.strip_prefix('~')?;
+        let (address, text) = match text.strip_prefix('@') {
+            None => (None, text),
+            Some(text) => {
+                let (address, text) = text.split_once('~')?;
+                (Some(PayloadDigest(unhex(address)?)), text)
+            }
+        };
+        let (key, bytes) = text.split_once(':')?;
+        Some(Self { address, key, bytes })
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let address = self.address.map(|PayloadDigest(digest)| format!("@{}~", hex(&digest)));
+        format!("~{}{}:{}", address.unwrap_or_default(), self.key, self.bytes)
+    }
+}

@@ -1,0 +1,216 @@
+//! The encryption of changes and the decryption of answers, by the keys of their tenants.
+
+use std::sync::Arc;
+
+use super::key::{EncryptionKeys, TenantKeys};
+use super::private::{Pass, Private, Unreadable};
+use crate::clock::Timestamp;
+use crate::id::Tenant;
+use crate::payload::Payload;
+use crate::store::{
+    Change, Due, ExpiredSignal, OutboxEvent, QuestionCount, QuestionLoad, QueueLoad, Retired, RetiredRun,
+    Run, RunPage, StoreError, Worker,
+};
+
+/// The encryption of rows by the keys of their tenants.
+#[derive(Clone)]
+pub(super) struct Codec {
+    pub(super) keys: Arc<dyn EncryptionKeys>,
+}
+
+/// The keys of a row's tenant are missing.
+pub(super) struct NoKeys;
+
+impl Codec {
+    /// Encrypts the private values of a change.
+    pub(super) fn encrypted(&self, change: &Change) -> Result<Change, NoKeys> {
+        let mut change = change.clone();
+        let Change {
+            fence: _,
+            lane: _,
+            contract: _,
+            taken_over: _,
+            beside: _,
+            worker: _,
+            admission: _,
+            schedule,
+            documents,
+            published,
+            erased: _,
+            events,
+            aggregates: _,
+            forgotten: _,
+            retired,
+            retired_runs,
+            expired_signals,
+            payloads,
+            tenant_key,
+            run,
+            labels: _,
+            record,
+            look: _,
+            contacts,
+            dropped_contacts: _,
+            steps,
+            prune: _,
+            used: _,
+            escalations,
+            signal,
+            received,
+            evidence,
+        } = &mut change;
+        self.encrypt_rows(schedule.as_deref_mut())?;
+        self.encrypt_rows(documents)?;
+        self.encrypt_rows(published.as_deref_mut())?;
+        self.encrypt_rows(events)?;
+        self.encrypt_rows(run.as_deref_mut())?;
+        self.encrypt_rows(record.as_deref_mut())?;
+        self.encrypt_rows(contacts)?;
+        self.encrypt_rows(steps)?;
+        self.encrypt_rows(escalations)?;
+        self.encrypt_rows(signal.as_deref_mut())?;
+        self.encrypt_rows(received.as_deref_mut())?;
+        self.encrypt_rows(evidence.as_deref_mut())?;
+        for Retired { tenant, id: _, revision: _, left, payloads } in retired {
+            self.encrypt_rows(left.as_deref_mut())?;
+            self.encrypt(tenant, |pass| payloads.iter_mut().for_each(|digest| pass.address(digest)))?;
+        }
+        for RetiredRun { run, is_left: _, input_hash, outcome: _ } in retired_runs {
+            self.encrypt(&run.tenant.clone(), |pass| {
+                run.pass(pass);
+                pass.hash(input_hash);
+            })?;
+        }
+        for ExpiredSignal { signal, left: _ } in expired_signals {
+            self.encrypt_rows([signal])?; // a digest is left
+        }
+        for (tenant, payload) in payloads {
+            self.encrypt(tenant, |pass| pass.large_payload(payload))?;
+        }
+        if let Some((tenant, key)) = tenant_key {
+            self.encrypt(tenant, |pass| pass.digest_key(key))?;
+        }
+        Ok(change)
+    }
+
+    fn encrypt_rows<'r, R: Private + 'r>(
+        &self,
+        rows: impl IntoIterator<Item = &'r mut R>,
+    ) -> Result<(), NoKeys> {
+        for row in rows {
+            self.encrypt(&row.tenant().clone(), |pass| row.pass(pass))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn encrypt(&self, tenant: &Tenant, turn: impl FnOnce(&mut Pass<'_>)) -> Result<(), NoKeys> {
+        if is_readable(tenant) {
+            return Ok(());
+        }
+        let keys = self.keys.of(tenant).ok_or(NoKeys)?;
+        turn(&mut Pass { keys: &keys, tenant, encrypts: true, unreadable: None });
+        Ok(())
+    }
+
+    pub(super) fn decrypt(
+        &self,
+        tenant: &Tenant,
+        turn: impl FnOnce(&mut Pass<'_>),
+    ) -> Result<(), StoreError> {
+        if is_readable(tenant) {
+            return Ok(());
+        }
+        let no_key = |key: &str| StoreError::NoKey { tenant: tenant.to_string(), key: key.to_owned() };
+        let keys = self.keys.of(tenant).ok_or_else(|| no_key("any"))?;
+        let mut pass = Pass { keys: &keys, tenant, encrypts: false, unreadable: None };
+        turn(&mut pass);
+        match pass.unreadable {
+            None => Ok(()),
+            Some(Unreadable::NoKey(key)) => Err(no_key(&key)),
+            Some(Unreadable::Forged(key)) => Err(StoreError::Corrupt {
+                row: format!("of tenant {tenant}"),
+                detail: format!("a value was not encrypted under the key {key} for this row"),
+            }),
+        }
+    }
+}
+
+/// An event and its large payload, encrypted under each key of its tenant: first under the key for new texts. An event
+/// that is added again may be stored under another one, and is to be recognised.
+pub(crate) fn encrypted_events(
+    keys: &dyn EncryptionKeys,
+    event: &OutboxEvent,
+    large: Option<&Payload>,
+) -> Result<Vec<(OutboxEvent, Option<Payload>)>, StoreError> {
+    let tenant = &event.tenant;
+    let no_key = || StoreError::NoKey { tenant: tenant.to_string(), key: "any".into() };
+    let under = |keys: TenantKeys| {
+        let (mut event, mut large) = (event.clone(), large.cloned());
+        let mut pass = Pass { keys: &keys, tenant, encrypts: true, unreadable: None };
+        event.pass(&mut pass);
+        if let Some(payload) = &mut large {
+            pass.large_payload(payload);
+        }
+        (event, large)
+    };
+    Ok(keys.of(tenant).ok_or_else(no_key)?.each().map(under).collect())
+}
+
+/// True if the rows of this tenant are about the ledger as a whole, which a process reads before it has keys.
+pub(super) fn is_readable(tenant: &Tenant) -> bool {
+    *tenant == Tenant::ledger()
+}
+
+/// The answer of a store.
+pub(super) trait Rows {
+    /// Decrypts the rows. In a list, a row that cannot be decrypted is left as it is, so that an operator sees it.
+    fn decrypt(&mut self, codec: &Codec) -> Result<(), StoreError>;
+}
+
+impl<R: Private> Rows for R {
+    fn decrypt(&mut self, codec: &Codec) -> Result<(), StoreError> {
+        codec.decrypt(&self.tenant().clone(), |pass| self.pass(pass))
+    }
+}
+
+impl<R: Rows> Rows for Option<R> {
+    fn decrypt(&mut self, codec: &Codec) -> Result<(), StoreError> {
+        self.as_mut().map_or(Ok(()), |row| row.decrypt(codec))
+    }
+}
+
+impl<R: Rows> Rows for Vec<R> {
+    fn decrypt(&mut self, codec: &Codec) -> Result<(), StoreError> {
+        for row in self {
+            if let Err(error) = row.decrypt(codec) {
+                tracing::warn!(%error, "row of a list is left encrypted");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Rows for RunPage<Run> {
+    fn decrypt(&mut self, codec: &Codec) -> Result<(), StoreError> {
+        self.runs.decrypt(codec)
+    }
+}
+
+impl Rows for Due {
+    fn decrypt(&mut self, codec: &Codec) -> Result<(), StoreError> {
+        self.events.iter_mut().try_for_each(|event| event.decrypt(codec))
+    }
+}
+
+/// Declares answers without private values.
+macro_rules! open {
+    ($($answer:ty),+) => {
+        $(impl Rows for $answer {
+            fn decrypt(&mut self, _: &Codec) -> Result<(), StoreError> {
+                Ok(())
+            }
+        })+
+    };
+}
+
+open!(bool, i64, String, Timestamp, Tenant, Worker, QueueLoad, QuestionCount, QuestionLoad);

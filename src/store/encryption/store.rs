@@ -1,0 +1,153 @@
+//! The wrapper of a store.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use super::codec::{Codec, NoKeys, Rows as _};
+use super::key::EncryptionKeys;
+use crate::clock::Timestamp;
+use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
+use crate::ledger::{Look, OperationKey, Record};
+use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::store::reads::reads;
+use crate::store::{
+    Aggregate, Change, Contact, Document, Due, Evidence, ExpiredSignal, History, OrderingKey, OutboxEvent,
+    Published, PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, Refusal, Run, RunCursor,
+    RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns,
+    Verdict, Worker,
+};
+
+/// A store whose private values are encrypted before the store behind it sees them.
+pub struct EncryptedStore {
+    store: Arc<dyn Store>,
+    codec: Codec,
+}
+
+impl fmt::Debug for EncryptedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EncryptedStore").field(&self.store).finish()
+    }
+}
+
+/// Implements each question by asking the store and decrypting its answer.
+macro_rules! decrypted {
+    () => {};
+    // The rows of a history do not name their run, and keys and payloads do not name their tenant.
+    ($(#[$meaning:meta])+ run_history($($named:ident: $kind:ty),+) -> $answer:ty; $($rest:tt)*) => {
+        $(#[$meaning])+
+        fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> StoreFuture<'a, $answer> {
+            Box::pin(async move {
+                let mut history = self.store.run_history(tenant, id, turns).await?;
+                self.codec.decrypt(tenant, |pass| pass.history(id, &mut history))?;
+                Ok(history)
+            })
+        }
+        decrypted!($($rest)*);
+    };
+    ($(#[$meaning:meta])+ tenant_key($($named:ident: $kind:ty),+) -> $answer:ty; $($rest:tt)*) => {
+        $(#[$meaning])+
+        fn tenant_key<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, $answer> {
+            Box::pin(async move {
+                let mut key = self.store.tenant_key(tenant).await?;
+                if let Some(key) = &mut key {
+                    self.codec.decrypt(tenant, |pass| pass.digest_key(key))?;
+                }
+                Ok(key)
+            })
+        }
+        decrypted!($($rest)*);
+    };
+    ($(#[$meaning:meta])+ payload_find($($named:ident: $kind:ty),+) -> $answer:ty; $($rest:tt)*) => {
+        $(#[$meaning])+
+        fn payload_find<'a>(&'a self, tenant: &'a Tenant, digest: PayloadDigest) -> StoreFuture<'a, $answer> {
+            Box::pin(self.payload(tenant, digest))
+        }
+        decrypted!($($rest)*);
+    };
+    ($(#[$meaning:meta])+ $question:ident($($named:ident: $kind:ty),*) -> $answer:ty; $($rest:tt)*) => {
+        $(#[$meaning])+
+        #[allow(clippy::elidable_lifetime_names, reason = "what some questions name lives as long as the answer")]
+        fn $question<'a>(&'a self, $($named: $kind),*) -> StoreFuture<'a, $answer> {
+            Box::pin(async move {
+                let mut answer = self.store.$question($($named),*).await?;
+                answer.decrypt(&self.codec)?;
+                Ok(answer)
+            })
+        }
+        decrypted!($($rest)*);
+    };
+}
+
+impl EncryptedStore {
+    /// Wraps a store.
+    pub fn new(store: Arc<dyn Store>, keys: Arc<dyn EncryptionKeys>) -> Self {
+        Self { store, codec: Codec { keys } }
+    }
+
+    async fn payload(&self, tenant: &Tenant, digest: PayloadDigest) -> Result<Option<Payload>, StoreError> {
+        let mut address = digest;
+        let no_key = |NoKeys| StoreError::NoKey { tenant: tenant.to_string(), key: "any".into() };
+        self.codec.encrypt(tenant, |pass| pass.address(&mut address)).map_err(no_key)?;
+        let Some(mut payload) = self.store.payload_find(tenant, address).await? else { return Ok(None) };
+        self.codec.decrypt(tenant, |pass| pass.large_payload(&mut payload))?;
+        Ok(Some(payload))
+    }
+
+    /// Encrypts the changes. A change of a tenant without keys is refused, and with it the later ones of its lane.
+    async fn encrypted(&self, changes: &[Change]) -> Result<(Vec<Change>, Vec<Option<Refusal>>), StoreError> {
+        let (mut written, mut refused) =
+            (Vec::with_capacity(changes.len()), Vec::with_capacity(changes.len()));
+        let mut stopped: HashSet<OrderingKey> = HashSet::new();
+        for change in changes {
+            refused.push(match self.codec.encrypted(change) {
+                _ if change.lane.is_some_and(|lane| stopped.contains(&lane)) => Some(Refusal::Predecessor),
+                Ok(mut change) => {
+                    self.as_stored(&mut change.expired_signals).await?;
+                    written.push(change);
+                    None
+                }
+                Err(NoKeys) => {
+                    stopped.extend(change.lane);
+                    let why = "the tenant has no key for encryption, and nothing is kept of it in the clear: give its key";
+                    Some(Refusal::Invalid(why.into()))
+                }
+            });
+        }
+        Ok((written, refused))
+    }
+
+    /// Gives expired signals the bytes that are stored, which may be those of an earlier key: the store compares them.
+    async fn as_stored(&self, expired: &mut [ExpiredSignal]) -> Result<(), StoreError> {
+        for ExpiredSignal { signal, left: _ } in expired {
+            let Signal { tenant, run, name, id, .. } = &*signal;
+            let Some(stored) = self.store.signal_find(tenant, *run, name, id).await? else { continue };
+            let (mut plain, mut listed) = (stored.clone(), signal.clone());
+            if plain.decrypt(&self.codec).is_ok() && listed.decrypt(&self.codec).is_ok() && plain == listed {
+                signal.body = stored.body;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store for EncryptedStore {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
+        Box::pin(async move {
+            let (written, refused) = self.encrypted(changes).await?;
+            let verdicts = if written.is_empty() { Vec::new() } else { self.store.commit(&written).await? };
+            let mut verdicts = verdicts.into_iter();
+            let verdict = |refusal: Option<Refusal>| match refusal {
+                Some(refusal) => Some(Verdict::Refused(refusal)),
+                None => verdicts.next(),
+            };
+            Ok(refused.into_iter().filter_map(verdict).collect())
+        })
+    }
+
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.store)
+    }
+
+    reads!(decrypted);
+}

@@ -1,0 +1,315 @@
+//! Encryption at rest (SCALE-7): a known text is nowhere in the database, and everything works as without encryption.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use counterfoil::exec::StartError;
+use counterfoil::flow::{EngineBuilder, RunError};
+use counterfoil::outbox::{self, NewEvent};
+use counterfoil::payload::Limits;
+use counterfoil::store::encryption::{EncryptionKey, EncryptionKeys, Keyring, TenantKeys};
+use counterfoil::store::{OpenError, QuestionKind, Resolution, StoreError};
+use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
+use counterfoil::{Ctx, Engine, Failure, Key, Payload, RunId, Tenant};
+use serde::{Deserialize, Serialize};
+use sqlx::{ConnectOptions as _, Connection as _, Row as _};
+
+use crate::place::Place;
+use crate::{canary, on_both_stores};
+
+/// A text with the canary, too long for its row if it is repeated.
+const TEXT: &str = "canary: the patient is well";
+const LIMITS: Limits = Limits { inline_bytes: 1000, max_bytes: 100_000 };
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Letter {
+    to: String,
+    text: String,
+}
+
+/// Keeps letters, and refuses those to nobody.
+struct Post(Arc<AtomicU32>);
+
+impl Tool for Post {
+    const NAME: &'static str = "post";
+    type Effect = effect::InternalMutation;
+    type Contract = contract::ReplaysKey;
+    type Input = Letter;
+    type Output = Letter;
+
+    fn key(&self, letter: &Letter) -> Option<Key> {
+        Some(Key::of(Self::NAME).target(&letter.to))
+    }
+
+    async fn call(&self, _: &Call, letter: &Letter) -> Result<Done<Letter>, ToolError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        match letter.to.as_str() {
+            "nobody" => Err(ToolError::refused(format!("nobody reads {}", letter.text))),
+            _ => Ok(Done::new(letter.clone()).external_ref("mail-1")),
+        }
+    }
+}
+
+fn letter(to: &str) -> Letter {
+    Letter { to: to.into(), text: TEXT.into() }
+}
+
+/// A run that leaves the text in each kind of row.
+async fn correspond(ctx: Ctx, text: String) -> Result<String, Failure> {
+    ctx.step("read", &text, String::clone).await?;
+    ctx.publish("progress", &text).await?;
+    ctx.emit("letters", "sent", &text).await?;
+    let kept = ctx.call::<Post>(letter("ann")).await?;
+    let long = Letter { to: "bob".into(), text: TEXT.repeat(100) };
+    let long = ctx.call::<Post>(long).await?;
+    let refused = ctx.call::<Post>(letter("nobody")).await.unwrap_err();
+    let said: String = ctx.signal("reply").await?;
+    Ok(format!("{} {} {refused} {said}", kept.text, long.text.len()))
+}
+
+fn key(id: &str, byte: u8) -> EncryptionKey {
+    EncryptionKey::new(id, [byte; 32]).unwrap()
+}
+
+fn keys() -> TenantKeys {
+    TenantKeys::new(key("k1", 1))
+}
+
+fn engine(place: &Place) -> (EngineBuilder, Arc<AtomicU32>) {
+    let sent = Arc::new(AtomicU32::new(0));
+    let engine = place.engine().limits(LIMITS).tool(Post(sent.clone())).workflow("correspond", 1, correspond);
+    (engine, sent)
+}
+
+/// Everything that the database holds, as text.
+async fn rows(place: &Place) -> String {
+    match place {
+        Place::Sqlite(dir) => {
+            let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("agents.db"));
+            let mut db = options.connect().await.unwrap();
+            let tables =
+                sqlx::query_scalar::<_, String>("SELECT name FROM sqlite_master WHERE type = 'table'");
+            let tables = tables.fetch_all(&mut db).await.unwrap();
+            let mut all = String::new();
+            for table in tables {
+                let rows = sqlx::query(sqlx::AssertSqlSafe(format!("SELECT * FROM \"{table}\"")));
+                for row in rows.fetch_all(&mut db).await.unwrap() {
+                    for column in 0..row.len() {
+                        let bytes = row.try_get_unchecked::<Option<Vec<u8>>, _>(column).ok().flatten();
+                        all.push_str(&String::from_utf8_lossy(&bytes.unwrap_or_default()));
+                        all.push('\n');
+                    }
+                }
+            }
+            db.close().await.unwrap();
+            all
+        }
+        Place::Postgres(schema) => {
+            let mut db = schema.plain().await;
+            let tables = sqlx::query_scalar::<_, String>(
+                "SELECT tablename::text FROM pg_tables WHERE schemaname = $1",
+            );
+            let tables = tables.bind(schema.name()).fetch_all(&mut db).await.unwrap();
+            let mut all = String::new();
+            for table in tables {
+                let sql = format!("SELECT coalesce(string_agg(t::text, chr(10)), '') FROM \"{table}\" t");
+                all += &sqlx::query_scalar::<_, String>(sqlx::AssertSqlSafe(sql))
+                    .fetch_one(&mut db)
+                    .await
+                    .unwrap();
+            }
+            all
+        }
+    }
+}
+
+/// The canary is in no row, and in no file of the database.
+async fn is_nowhere(place: &Place) {
+    let rows = rows(place).await;
+    assert!(rows.contains("~k1:") && rows.contains("post:ann"), "there was something to search");
+    assert!(!rows.contains("canary"), "the canary is in a row: {rows}");
+    if let Place::Sqlite(dir) = place {
+        canary::is_in_no_file(dir.path(), "");
+    }
+}
+
+async fn begun(engine: &Engine) -> RunId {
+    let acme = engine.tenant("acme").unwrap();
+    let run = acme.run(correspond, TEXT.to_owned()).key("case-1").start().await.unwrap();
+    run.until_waiting().await.unwrap();
+    run.id()
+}
+
+async fn replied(engine: &Engine, run: RunId) -> String {
+    let run = engine.tenant("acme").unwrap().handle::<String>(run);
+    run.signal("reply", TEXT.to_owned()).id("s1").await.unwrap();
+    run.result().await.unwrap()
+}
+
+/// Makes a call outside of any run.
+async fn post(engine: &Engine, tenant: &str, letter: Letter) -> Result<Letter, String> {
+    let tenant = Tenant::new(tenant).unwrap();
+    let outcome =
+        engine.executor().call::<Post>(&tenant, letter, None).await.map_err(|error| error.to_string())?;
+    outcome.into_output().map_err(|error| error.to_string())
+}
+
+fn refusal(error: StartError) -> OpenError {
+    match error {
+        StartError::Store(StoreError::Open(refusal)) => refusal,
+        error => panic!("{error}"),
+    }
+}
+
+const DONE: &str = "canary: the patient is well 2700 ";
+
+on_both_stores! {
+    async fn a_known_text_is_nowhere_and_a_run_goes_on_in_another_process(place) {
+        let (builder, sent) = engine(&place);
+        let first = builder.encrypted(keys()).start().await.unwrap();
+        let run = begun(&first).await;
+        let acme = first.tenant("acme").unwrap();
+        assert_eq!(acme.run_of(correspond, "case-1").published::<String>("progress").await.unwrap().unwrap(), TEXT);
+        first.shutdown(Duration::from_secs(5)).await;
+        is_nowhere(&place).await;
+        let (builder, resent) = engine(&place);
+        let second = builder.encrypted(keys()).start().await.unwrap();
+        let result = replied(&second, run).await;
+        assert!(result.starts_with(DONE) && result.ends_with(TEXT), "{result}");
+        assert_eq!((sent.load(Ordering::Relaxed), resent.load(Ordering::Relaxed)), (3, 0));
+        // The same start and the same call are answered from their records, and others are conflicts with a diff.
+        let acme = second.tenant("acme").unwrap();
+        let again = acme.run(correspond, TEXT.to_owned()).key("case-1").start().await.unwrap();
+        assert_eq!(again.id(), run);
+        let other = acme.run(correspond, "another".to_owned()).key("case-1").start().await;
+        assert!(matches!(other, Err(RunError::Conflict { .. })));
+        let changed = Letter { text: "canary: changed".into(), ..letter("ann") };
+        let conflict = post(&second, "acme", changed).await.unwrap_err();
+        assert!(conflict.contains("changed") && conflict.contains("text"), "{conflict}");
+        second.shutdown(Duration::from_secs(5)).await;
+        is_nowhere(&place).await;
+    }
+
+    async fn a_process_without_the_right_keys_is_refused(place) {
+        let (builder, _) = engine(&place);
+        let first = builder.encrypted(keys()).start().await.unwrap();
+        let run = begun(&first).await;
+        first.shutdown(Duration::from_secs(5)).await;
+        let refused = refusal(engine(&place).0.start().await.err().unwrap());
+        assert!(matches!(refused, OpenError::Encrypted), "{refused}");
+        let wrong = TenantKeys::new(key("k1", 2)).reads(key("k0", 1));
+        let refused = refusal(engine(&place).0.encrypted(wrong).start().await.err().unwrap());
+        assert!(matches!(refused, OpenError::WrongKey), "{refused}");
+        let second = engine(&place).0.encrypted(keys()).start().await.unwrap();
+        assert!(replied(&second, run).await.starts_with(DONE));
+        second.shutdown(Duration::from_secs(5)).await;
+    }
+
+    async fn rows_in_the_clear_are_not_mixed_with_encrypted_ones(place) {
+        let plain = engine(&place).0.start().await.unwrap();
+        let run = begun(&plain).await;
+        plain.shutdown(Duration::from_secs(5)).await;
+        let refused = refusal(engine(&place).0.encrypted(keys()).start().await.err().unwrap());
+        assert!(matches!(refused, OpenError::InTheClear), "{refused}");
+        let plain = engine(&place).0.start().await.unwrap();
+        assert!(replied(&plain, run).await.starts_with(DONE));
+        plain.shutdown(Duration::from_secs(5)).await;
+    }
+
+    async fn a_key_is_changed_while_runs_are_in_flight(place) {
+        let text = |more: &str| format!("* k1 {}\n{more}", "01".repeat(32));
+        let second_key = |mark: &str| text(&format!("* k2 {} {mark}\n", "02".repeat(32)));
+        let keyring = Arc::new(Keyring::parse(&text("")).unwrap());
+        let engine = engine(&place).0.encrypted(keyring.clone()).start().await.unwrap();
+        let run = begun(&engine).await;
+        keyring.replace(&second_key("")).unwrap();
+        keyring.replace(&second_key("write")).unwrap();
+        assert!(replied(&engine, run).await.starts_with(DONE));
+        let acme = engine.tenant("acme").unwrap();
+        let again = acme.run(correspond, TEXT.to_owned()).key("case-1").start().await.unwrap();
+        assert_eq!(again.id(), run, "the digest of its input is the same as before");
+        assert_eq!(post(&engine, "acme", letter("ann")).await.unwrap(), letter("ann"));
+        engine.shutdown(Duration::from_secs(5)).await;
+        let rows = rows(&place).await;
+        assert!(rows.contains("~k1:") && rows.contains("~k2:") && !rows.contains("canary"));
+    }
+
+    async fn a_tenant_whose_keys_are_dropped_is_erased_and_others_go_on(place) {
+        let line = |tenant: &str, digits: &str| format!("{tenant} {tenant}-1 {}\n", digits.repeat(32));
+        let (acme, globex) = (line("acme", "0a"), line("globex", "0b"));
+        let keyring = Arc::new(Keyring::parse(&(acme + &globex)).unwrap());
+        let engine = engine(&place).0.encrypted(keyring.clone()).start().await.unwrap();
+        begun(&engine).await;
+        keyring.replace(&globex).unwrap();
+        let acme = engine.tenant("acme").unwrap();
+        for error in [
+            post(&engine, "acme", letter("ann")).await.unwrap_err(),
+            post(&engine, "acme", letter("new")).await.unwrap_err(),
+            acme.run(correspond, String::new()).key("case-1").start().await.err().unwrap().to_string(),
+            acme.run(correspond, String::new()).key("case-2").start().await.err().unwrap().to_string(),
+        ] {
+            assert!(error.contains("key for encryption"), "{error}");
+        }
+        assert_eq!(post(&engine, "globex", letter("ann")).await.unwrap(), letter("ann"));
+        // A list shows the run, whose input nobody can read.
+        assert_eq!(acme.runs(None).await.unwrap().len(), 1);
+        engine.shutdown(Duration::from_secs(5)).await;
+    }
+
+    async fn an_answer_and_its_reason_are_encrypted(place) {
+        let (builder, _) = engine(&place);
+        let engine = builder.workflow("broken", 1, broken).encrypted(keys()).start().await.unwrap();
+        let acme = engine.tenant("acme").unwrap();
+        let run = acme.run(broken, ()).start().await.unwrap();
+        run.until_waiting().await.unwrap();
+        let asked = acme.questions().await.unwrap().remove(0);
+        assert!(asked.kind == QuestionKind::Quarantined && asked.question.contains("canary"), "{asked:?}");
+        acme.answer(asked.id, Resolution::Abandon, "ann").because("canary: hopeless").await.unwrap();
+        run.result().await.unwrap_err();
+        engine.shutdown(Duration::from_secs(5)).await;
+        let rows = rows(&place).await;
+        assert!(!rows.contains("canary") && rows.contains("ann"), "{rows}");
+    }
+
+    async fn an_event_of_a_transaction_of_the_hosts_own_is_encrypted(place) {
+        let engine = engine(&place).0.encrypted(keys()).start().await.unwrap();
+        let tenant = Tenant::new("acme").unwrap();
+        let event = |text: &str| NewEvent {
+            id: "e1".into(), aggregate: "a1".into(), kind: "told".into(), payload: Payload::of(text).unwrap(),
+        };
+        let long = TEXT.repeat(100);
+        let rotated = keys().writes(key("k2", 2));
+        add(&place, &tenant, event(&long), &keys()).await.unwrap();
+        add(&place, &tenant, event(&long), &rotated).await.unwrap(); // the same event again, after a rotation
+        let conflict = add(&place, &tenant, event("another"), &rotated).await;
+        assert!(matches!(conflict, Err(outbox::AddError::Conflict { .. })));
+        begun(&engine).await;
+        engine.shutdown(Duration::from_secs(5)).await;
+        is_nowhere(&place).await;
+    }
+}
+
+async fn broken(_: Ctx, (): ()) -> Result<(), Failure> {
+    panic!("{TEXT}")
+}
+
+async fn add(
+    place: &Place,
+    tenant: &Tenant,
+    event: NewEvent,
+    keys: &dyn EncryptionKeys,
+) -> Result<(), outbox::AddError> {
+    match place {
+        Place::Sqlite(dir) => {
+            let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("agents.db"));
+            let mut db = options.connect().await.unwrap();
+            let added = outbox::add_encrypted(&mut db, tenant, event, &LIMITS, keys).await;
+            db.close().await.unwrap();
+            added
+        }
+        Place::Postgres(schema) => {
+            outbox::add_encrypted(&mut schema.plain().await, tenant, event, &LIMITS, keys).await
+        }
+    }
+}

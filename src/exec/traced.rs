@@ -29,12 +29,15 @@ pub(super) fn ended(
     (number, began): (u32, Timestamp),
     result: &Result<Done<Payload>, ToolError>,
 ) {
-    core.spans.record(attempt(op, number), |context| {
-        let external_ref = result.as_ref().ok().and_then(|done| done.external_ref.clone());
-        let failure = result.as_ref().err().map(|error| error.kind.name().to_owned());
-        let span = of_attempt(core, op, (number, began, core.now()));
-        Span { context, failure, ..with_ref(span, external_ref) }
-    });
+    core.spans.record(
+        || attempt(op, number),
+        |context| {
+            let external_ref = result.as_ref().ok().and_then(|done| done.external_ref.clone());
+            let failure = result.as_ref().err().map(|error| error.kind.name().to_owned());
+            let span = of_attempt(core, op, (number, began, core.now()));
+            Span { context, failure, ..with_ref(span, external_ref) }
+        },
+    );
 }
 
 /// Records the attempt of a worker that is gone, which could not tell of it.
@@ -43,15 +46,21 @@ pub(super) fn lost(core: &Core, op: &Operation, record: &Record) {
         return;
     }
     let Some(lost) = contact::lost(record, core.now()) else { return };
-    core.spans.record(attempt(op, lost.number), |context| {
-        let span = of_attempt(core, op, (lost.number, lost.began.unwrap_or(lost.ended), lost.ended));
-        let mut span =
-            Span { context, failure: Some("worker_lost".to_owned()), ..with_ref(span, lost.external_ref) };
-        for field in span.fields.iter_mut().filter(|(name, _)| *name == "worker") {
-            field.1 = lost.worker.to_string();
-        }
-        span
-    });
+    core.spans.record(
+        || attempt(op, lost.number),
+        |context| {
+            let span = of_attempt(core, op, (lost.number, lost.began.unwrap_or(lost.ended), lost.ended));
+            let mut span = Span {
+                context,
+                failure: Some("worker_lost".to_owned()),
+                ..with_ref(span, lost.external_ref)
+            };
+            for field in span.fields.iter_mut().filter(|(name, _)| *name == "worker") {
+                field.1 = lost.worker.to_string();
+            }
+            span
+        },
+    );
 }
 
 /// Records a lookup that has been answered now.
@@ -61,16 +70,19 @@ pub(super) fn looked_up(
     began: Timestamp,
     found: &Result<LookupResult<Payload>, ToolError>,
 ) {
-    core.spans.record(lookup(op, began), |context| {
-        let failure = match found {
-            Ok(LookupResult::Unknown) => Some(ContactResult::Unknown.name().to_owned()),
-            Ok(_) => None,
-            Err(error) => Some(error.kind.name().to_owned()),
-        };
-        let mut span = span(core, op, SpanKind::Lookup, (began, core.now()));
-        span.fields.extend(found.as_ref().ok().map(|found| ("found", found.name().to_owned())));
-        Span { context, failure, ..span }
-    });
+    core.spans.record(
+        || lookup(op, began),
+        |context| {
+            let failure = match found {
+                Ok(LookupResult::Unknown) => Some(ContactResult::Unknown.name().to_owned()),
+                Ok(_) => None,
+                Err(error) => Some(error.kind.name().to_owned()),
+            };
+            let mut span = span(core, op, SpanKind::Lookup, (began, core.now()));
+            span.fields.extend(found.as_ref().ok().map(|found| ("found", found.name().to_owned())));
+            Span { context, failure, ..span }
+        },
+    );
 }
 
 fn of_attempt(core: &Core, op: &Operation, (number, began, ended): (u32, Timestamp, Timestamp)) -> Span {

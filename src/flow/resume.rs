@@ -136,7 +136,7 @@ pub(super) async fn left_unasked(live: &Arc<Live>, when: When) -> Result<Vec<Que
         })
         .collect();
     for past in unasked_calls(live, when) {
-        if let Some(record) = settled(live, past.record).await? {
+        if let Some(record) = Box::pin(settled(live, past.record)).await? {
             questions.push(escalation_of_orphan(&live.core, &record, why));
         }
     }

@@ -81,9 +81,10 @@ impl Activation<'_> {
     pub(super) async fn finish(self, result: Result<Payload, Failure>) -> End {
         let live = self.live;
         let result = result.and_then(|output| Ok(output.within(&live.core.limits)?));
+        // What only a run that has failed needs is boxed: each run would reserve its memory.
         if let Err(failure) = &result {
-            match is_due(live).await {
-                Ok(true) => return begin(live, failure).await,
+            match Box::pin(is_due(live)).await {
+                Ok(true) => return Box::pin(begin(live, failure)).await,
                 Ok(false) => {}
                 Err(error) => return End::Failed(error),
             }

@@ -165,7 +165,9 @@ macro_rules! cells {
 
             fn put(&self, values: &mut impl Put) {
                 let given: fn(&Self) -> Given<'_> = $given;
-                values.give(given(self));
+                if !values.skips() {
+                    values.give(given(self));
+                }
             }
 
             fn some(values: &mut impl Take) -> Result<Option<Self>, StoreError> {

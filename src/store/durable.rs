@@ -36,7 +36,7 @@ pub(crate) fn note(change: &Change, meter: &Meter, spans: &Spans) {
     if let Some(run) = &change.run
         && let Some(event) = note_run(change, run, meter)
     {
-        spans.record(run.trace(), |context| span(context, run, event));
+        spans.record(|| run.trace(), |context| span(context, run, event));
     }
 }
 

@@ -100,6 +100,11 @@ impl From<u32> for Given<'_> {
 pub(in crate::store) trait Put {
     fn give(&mut self, value: Given<'_>);
 
+    /// True if the next value is not asked for: it then counts as given, and need not be put together.
+    fn skips(&mut self) -> bool {
+        false
+    }
+
     fn cell(&mut self, cell: &impl Cell) -> &mut Self
     where
         Self: Sized,
@@ -170,6 +175,12 @@ impl<'p, P: Put> Only<'p, P> {
 }
 
 impl<P: Put> Put for Only<'_, P> {
+    fn skips(&mut self) -> bool {
+        let skips = !self.columns.has(self.next);
+        self.next += u32::from(skips);
+        skips
+    }
+
     fn give(&mut self, value: Given<'_>) {
         let place = self.next;
         self.next += 1;

@@ -37,6 +37,11 @@ macro_rules! changes {
                 })+
                 rows.into_iter()
             }
+
+            /// True if some write is of this kind. Nothing is collected, because each change is asked on its way to the disk.
+            pub(super) fn writes(&self, is: impl Fn($written<'_>) -> bool) -> bool {
+                $(self.$field.iter().any(|row| is($written::$write(std::borrow::Borrow::<$row>::borrow(row)))))||+
+            }
         }
     };
 }
@@ -47,9 +52,10 @@ impl Change {
     /// those two need.
     pub(crate) fn needs_fence(&self) -> bool {
         use Written::{DroppedContact, Evidence, Key, Payload, Prune, Worker};
-        let is_free =
-            |row| matches!(row, Prune(_) | DroppedContact(_) | Evidence(_) | Payload(_) | Key(_) | Worker(_));
-        !self.written().all(is_free)
+        let is_free = |row: Written<'_>| {
+            matches!(row, Prune(_) | DroppedContact(_) | Evidence(_) | Payload(_) | Key(_) | Worker(_))
+        };
+        self.writes(|row| !is_free(row))
     }
 
     /// The refusal of a change that nobody writes, and that somebody must write.
@@ -63,7 +69,7 @@ impl Change {
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(super) fn must_be_judged(&self) -> bool {
         use Written::{Admission, Erased, ExpiredSignal, Forgotten, Retired, RetiredRun, Worker};
-        let is_judged = |row| {
+        let is_judged = |row: Written<'_>| {
             matches!(
                 row,
                 Worker(_)
@@ -75,7 +81,7 @@ impl Change {
                     | ExpiredSignal(_)
             )
         };
-        self.compared().is_some() || self.written().any(is_judged) || !self.copied().is_empty()
+        self.compared().is_some() || self.writes(is_judged) || !self.copied().is_empty()
     }
 }
 

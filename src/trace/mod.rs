@@ -112,9 +112,16 @@ impl Spans {
         self.0.is_some()
     }
 
-    /// Records a span, which is put together only if somebody receives it and its trace is sampled.
-    pub(crate) fn record(&self, context: TraceContext, span: impl FnOnce(TraceContext) -> Span) {
-        if let Some(sink) = self.0.as_ref().filter(|_| context.is_sampled) {
+    /// Records a span, which is put together only if somebody receives it and its trace is sampled. Nor is its context,
+    /// which is a digest, computed if nobody receives it.
+    pub(crate) fn record(
+        &self,
+        context: impl FnOnce() -> TraceContext,
+        span: impl FnOnce(TraceContext) -> Span,
+    ) {
+        let Some(sink) = &self.0 else { return };
+        let context = context();
+        if context.is_sampled {
             sink.record(span(context));
         }
     }

@@ -119,7 +119,7 @@ impl Live {
         let Some(began) = open.began.filter(|_| open.identity.kind == Kind::Step) else { return };
         let identity = &open.identity;
         let place = identity.place();
-        let context = self.trace.within(&[b"step", &identity.turn.to_be_bytes(), place.as_bytes()]);
+        let context = || self.trace.within(&[b"step", &identity.turn.to_be_bytes(), place.as_bytes()]);
         self.core.spans.record(context, |context| Span {
             context,
             parent: Some(self.trace.span),

@@ -52,7 +52,7 @@ impl Activation<'_> {
         let live = self.live;
         let left = match &mut result {
             Ok(_) => resume::left_unasked(live, resume::When::Succeeded).await,
-            Err(failure) => resume::left_by_failed(live, failure, stands).await,
+            Err(failure) => Box::pin(resume::left_by_failed(live, failure, stands)).await,
         };
         let left = match left {
             Ok(left) => left,
@@ -83,7 +83,7 @@ impl Activation<'_> {
             Ok(()) => {
                 core.wake_sweeper();
                 if let Some(signal) = signal {
-                    self.engine.delivered(signal).await;
+                    Box::pin(self.engine.delivered(signal)).await;
                 }
                 End::Over(state)
             }

@@ -94,8 +94,11 @@ impl Writes {
 
 impl write::Batch for Batch {
     fn rows<'c, R: Row + 'c>(&mut self, rows: impl Iterator<Item = (&'c R, Option<Fence>)>) {
-        let writes = writes::<R, _>(&WRITES, |writes| writes.table);
         let mut rows: Vec<_> = rows.map(|(row, _)| row).collect();
+        if rows.is_empty() {
+            return; // a change writes into few of the tables
+        }
+        let writes = writes::<R, _>(&WRITES, |writes| writes.table);
         rows.sort_by(|one, other| one.key().cmp(&other.key()));
         let (gone, mut rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_gone());
         for formed in &writes.forms {

@@ -213,7 +213,7 @@ fn refused_by(change: &Change, error: &sqlx::Error) -> Refusal {
         // Both codes mean that an expected row is not there.
         Some(FOREIGN_KEY | TRIGGER) => Refusal::Stale,
         // The worker is alive, so a NULL revision or question means that the row has moved on.
-        Some(NOT_NULL) if change.written().any(moves_on) => Refusal::Stale,
+        Some(NOT_NULL) if change.writes(moves_on) => Refusal::Stale,
         _ => Refusal::Invalid(error.message().to_owned()),
     }
 }

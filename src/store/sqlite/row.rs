@@ -62,6 +62,9 @@ impl Writes {
 impl write::Batch for Batch {
     fn rows<'c, R: Row + 'c>(&mut self, rows: impl Iterator<Item = (&'c R, Option<Fence>)>) {
         let mut rows: Vec<_> = rows.collect();
+        if rows.is_empty() {
+            return; // a change writes into few of the tables
+        }
         for formed in &writes::<R, _>(&WRITES, |writes| writes.table).forms {
             let of_form: Vec<_>;
             (of_form, rows) =

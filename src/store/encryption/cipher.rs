@@ -5,12 +5,14 @@ use aes::Aes256;
 use aes::cipher::{Array, BlockCipherDecrypt as _, BlockCipherEncrypt as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
+use blake2::Blake2bMac;
+use blake2::digest::consts::{U24, U32};
+use blake2::digest::{Mac as _, Update as _};
 use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload as Message};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 
 use super::key::EncryptionKey;
 use crate::id::Tenant;
-use crate::payload::DigestKey;
 
 /// The length of a nonce, in bytes.
 const NONCE: usize = 24;
@@ -19,11 +21,12 @@ const NONCE: usize = 24;
 ///
 /// A nonce of chance would make a repeated write look like another one. As in RFC 5297 (SIV), the nonce is a keyed
 /// digest of the text and of its place, so one nonce never serves two texts. It shows that two texts at one place are
-/// equal, and nothing else.
+/// equal, and nothing else. The digest is `BLAKE2b` (RFC 7693), which is several times faster than SHA-256 on processors
+/// without instructions for that.
 pub(super) struct TextCipher {
     pub(super) id: Box<str>,
     cipher: XChaCha20Poly1305,
-    nonces: DigestKey,
+    nonces: Blake2bMac<U24>,
 }
 
 impl TextCipher {
@@ -31,36 +34,30 @@ impl TextCipher {
         Self {
             id: key.id.clone(),
             cipher: XChaCha20Poly1305::new(&key.derived("text").into()),
-            nonces: DigestKey::new(key.derived("nonce")),
+            nonces: Blake2bMac::new(&padded(key.derived("nonce")).into()),
         }
     }
 
     /// Encrypts a text that belongs to `place`, and to no other place.
     pub(super) fn encrypt(&self, place: &[u8], text: &str) -> String {
-        let digest = self.nonces.digest(&[&place.len().to_be_bytes(), place, text.as_bytes()].concat());
-        let (nonce, _) = digest.split_at(NONCE);
+        let nonce = self.nonces.clone().chain(place.len().to_be_bytes()).chain(place).chain(text);
+        let nonce: XNonce = nonce.finalize().into_bytes();
         let message = Message { msg: text.as_bytes(), aad: place };
         #[allow(
             clippy::expect_used,
             reason = "RFC 8439 limits a message to 256 GiB, and payloads are limited to less"
         )]
-        let encrypted = self.cipher.encrypt(&nonce_of(nonce), message).expect("no text is that long");
-        BASE64.encode([nonce, &encrypted].concat())
+        let encrypted = self.cipher.encrypt(&nonce, message).expect("no text is that long");
+        BASE64.encode([&nonce[..], &encrypted].concat())
     }
 
     /// Decrypts a text; `None` if it was not encrypted under this key for this place.
     pub(super) fn decrypt(&self, place: &[u8], encrypted: &str) -> Option<String> {
         let bytes = BASE64.decode(encrypted).ok()?;
-        let (nonce, msg) = bytes.split_at_checked(NONCE)?;
-        let text = self.cipher.decrypt(&nonce_of(nonce), Message { msg, aad: place }).ok()?;
+        let (nonce, msg) = bytes.split_first_chunk::<NONCE>()?;
+        let text = self.cipher.decrypt(&(*nonce).into(), Message { msg, aad: place }).ok()?;
         String::from_utf8(text).ok()
     }
-}
-
-fn nonce_of(bytes: &[u8]) -> XNonce {
-    let mut nonce = [0; NONCE];
-    nonce.copy_from_slice(bytes);
-    nonce.into()
 }
 
 /// The permutation of digests under one key: AES-256 of both halves, masked by the tenant (XEX). A digest of a guessed
@@ -68,14 +65,14 @@ fn nonce_of(bytes: &[u8]) -> XNonce {
 /// Digests are random bytes, so equal halves do not occur.
 pub(super) struct DigestCipher {
     cipher: Aes256,
-    masks: DigestKey,
+    masks: Blake2bMac<U32>,
 }
 
 impl DigestCipher {
     pub(super) fn of(key: &EncryptionKey) -> Self {
         Self {
             cipher: Aes256::new(&key.derived("digest").into()),
-            masks: DigestKey::new(key.derived("mask")),
+            masks: Blake2bMac::new(&padded(key.derived("mask")).into()),
         }
     }
 
@@ -93,7 +90,7 @@ impl DigestCipher {
         digest: [u8; 32],
         permute: impl Fn(&mut Array<u8, aes::cipher::consts::U16>),
     ) -> [u8; 32] {
-        let mask = self.masks.digest(tenant.as_str().as_bytes());
+        let mask = self.masks.clone().chain(tenant.as_str()).finalize().into_bytes().into();
         let mut turned = xor(digest, mask);
         for half in turned.as_chunks_mut::<16>().0 {
             let mut block = Array::from(*half);
@@ -102,6 +99,11 @@ impl DigestCipher {
         }
         xor(turned, mask)
     }
+}
+
+/// A key in the length that `BLAKE2b` takes.
+fn padded(key: [u8; 32]) -> [u8; 64] {
+    std::array::from_fn(|at| key.get(at).copied().unwrap_or_default())
 }
 
 fn xor(one: [u8; 32], other: [u8; 32]) -> [u8; 32] {

@@ -58,7 +58,7 @@ pub(super) fn is_id(id: &str) -> bool {
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// The keys of a tenant. New texts are encrypted under one of them, and texts under all of them can be read.
+/// The keys of a tenant, cheap to clone. New texts are encrypted under one of them, and texts under all of them can be read.
 ///
 /// The first key stays for as long as the tenant has rows: the digests of requests and of large payloads are encrypted
 /// under it.
@@ -78,7 +78,7 @@ pub(super) fn is_id(id: &str) -> bool {
 pub struct TenantKeys {
     pub(super) digests: Arc<DigestCipher>,
     check: [u8; 32],
-    texts: Vec<Arc<TextCipher>>,
+    texts: Arc<[Arc<TextCipher>]>,
     /// The position of the key for new texts.
     writes: usize,
 }
@@ -90,16 +90,17 @@ impl TenantKeys {
         Self {
             digests: Arc::new(DigestCipher::of(&first)),
             check: first.derived("check"),
-            texts: vec![Arc::new(TextCipher::of(&first))],
+            texts: [Arc::new(TextCipher::of(&first))].into(),
             writes: 0,
         }
     }
 
     /// Adds a key under which texts can be read.
     #[must_use]
-    pub fn reads(mut self, key: EncryptionKey) -> Self {
-        self.texts.push(Arc::new(TextCipher::of(&key)));
-        self
+    pub fn reads(self, key: EncryptionKey) -> Self {
+        let added = Arc::new(TextCipher::of(&key));
+        let texts = self.texts.iter().cloned().chain([added]).collect();
+        Self { texts, ..self }
     }
 
     /// Adds a key under which texts can be read and new texts are encrypted.
@@ -145,18 +146,18 @@ impl fmt::Debug for TenantKeys {
 pub trait EncryptionKeys: Send + Sync + 'static {
     /// The keys of a tenant; `None` if there are none. Nothing is then written for the tenant, and reading its rows is
     /// an error.
-    fn of(&self, tenant: &Tenant) -> Option<Arc<TenantKeys>>;
+    fn of(&self, tenant: &Tenant) -> Option<TenantKeys>;
 }
 
 /// The same keys for all tenants.
 impl EncryptionKeys for TenantKeys {
-    fn of(&self, _: &Tenant) -> Option<Arc<TenantKeys>> {
-        Some(Arc::new(self.clone()))
+    fn of(&self, _: &Tenant) -> Option<TenantKeys> {
+        Some(self.clone())
     }
 }
 
 impl<K: EncryptionKeys + ?Sized> EncryptionKeys for Arc<K> {
-    fn of(&self, tenant: &Tenant) -> Option<Arc<TenantKeys>> {
+    fn of(&self, tenant: &Tenant) -> Option<TenantKeys> {
         (**self).of(tenant)
     }
 }
@@ -190,7 +191,7 @@ pub struct Keyring {
 }
 
 /// The keys by tenant, those of all other tenants under `*`.
-type ByTenant = BTreeMap<String, Arc<TenantKeys>>;
+type ByTenant = BTreeMap<String, TenantKeys>;
 
 const OTHERS: &str = "*";
 
@@ -222,7 +223,7 @@ impl Keyring {
 }
 
 impl EncryptionKeys for Keyring {
-    fn of(&self, tenant: &Tenant) -> Option<Arc<TenantKeys>> {
+    fn of(&self, tenant: &Tenant) -> Option<TenantKeys> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.get(tenant.as_str()).or_else(|| keys.get(OTHERS)).cloned()
     }
@@ -235,7 +236,7 @@ impl fmt::Debug for Keyring {
 }
 
 fn parsed(text: &str) -> Result<ByTenant, KeyringError> {
-    let mut found: BTreeMap<String, TenantKeys> = BTreeMap::new();
+    let mut found = ByTenant::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();
         let words: Vec<_> = line.split_whitespace().collect();
@@ -266,7 +267,7 @@ fn parsed(text: &str) -> Result<ByTenant, KeyringError> {
     if found.is_empty() {
         return Err(KeyringError::Empty);
     }
-    Ok(found.into_iter().map(|(tenant, keys)| (tenant, Arc::new(keys))).collect())
+    Ok(found)
 }
 
 /// The reason why keys were refused. No message quotes a secret.

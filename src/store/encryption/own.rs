@@ -49,7 +49,7 @@ impl EncryptedDatabase {
 /// The encryption of the rows of one tenant, for the time of a transaction. `None`: the rows are readable.
 struct Own {
     tenant: Tenant,
-    keys: Option<Arc<TenantKeys>>,
+    keys: Option<TenantKeys>,
 }
 
 impl Own {
@@ -67,7 +67,7 @@ impl Own {
 
     fn change(&self, change: &Change) -> Change {
         let Some(keys) = &self.keys else { return change.clone() };
-        match (Codec { keys: keys.clone() }).encrypted(change) {
+        match (Codec { keys: Arc::new(keys.clone()) }).encrypted(change) {
             Ok(change) => change,
             Err(NoKeys) => unreachable!("these keys are those of every tenant"),
         }

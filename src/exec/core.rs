@@ -362,12 +362,8 @@ impl Core {
         let store_failed = |source| ExecError::Store { key: tenant.to_string(), source };
         let mut found = self.group.tenant_key(tenant).await.map_err(store_failed)?;
         if found.is_none() {
-            let mut bytes = [0; 32];
-            for chunk in bytes.chunks_exact_mut(8) {
-                chunk.copy_from_slice(&self.entropy.bits().to_le_bytes());
-            }
             let mut change = self.change(None);
-            change.tenant_key = Some((tenant.clone(), DigestKey::new(bytes)));
+            change.tenant_key = Some((tenant.clone(), self.new_digest_key()));
             let _ = self.group.commit_one(change).await.map_err(store_failed)?;
             // Another caller's key may have been first: the stored one counts.
             found = self.group.tenant_key(tenant).await.map_err(store_failed)?;
@@ -375,6 +371,14 @@ impl Core {
         let key = found.ok_or_else(|| store_failed(StoreError::Closed))?;
         self.tenant_keys.lock().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone(), key.clone());
         Ok(key)
+    }
+
+    pub(super) fn new_digest_key(&self) -> DigestKey {
+        let mut bytes = [0; 32];
+        for chunk in bytes.chunks_exact_mut(8) {
+            chunk.copy_from_slice(&self.entropy.bits().to_le_bytes());
+        }
+        DigestKey::new(bytes)
     }
 
     fn cached_tenant_key(&self, tenant: &Tenant) -> Option<DigestKey> {

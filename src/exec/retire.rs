@@ -7,8 +7,9 @@ use super::core::Core;
 use super::operation::Operation;
 use super::outcome::{ExecError, admitted};
 use crate::clock::{SharedClock, Timestamp};
-use crate::id::Name;
+use crate::id::{Name, Tenant};
 use crate::ledger::{Record, Retention, RetentionMode, State};
+use crate::payload::DigestKey;
 use crate::store::{Change, ExpiredSignal, Refusal, Retired, RetiredRun, Store as _, StoreError, Verdict};
 use crate::tool::ToolSpec;
 
@@ -172,7 +173,7 @@ async fn sweep_workflow(
         after = last.updated_at;
         let mut change = Change { beside: true, ..core.change(None) };
         for run in &page {
-            let key = core.tenant_key(&run.tenant).await.map_err(Stop::Failed)?;
+            let key = digest_key(core, &run.tenant).await?;
             tracing::debug!(tenant = %run.tenant, run = %run.id, "run expired");
             change.retired_runs.extend(RetiredRun::of(run, retention.mode == RetentionMode::Tombstone, &key));
         }
@@ -194,7 +195,7 @@ async fn sweep_signals(core: &Core, runs: &Kept) -> Result<Option<Timestamp>, St
             after = last.at;
             let mut change = Change { beside: true, ..core.change(None) };
             for signal in page {
-                let key = core.tenant_key(&signal.tenant).await.map_err(Stop::Failed)?;
+                let key = digest_key(core, &signal.tenant).await?;
                 tracing::debug!(tenant = %signal.tenant, run = %signal.run, name = signal.name, "signal expired");
                 change.expired_signals.push(ExpiredSignal::of(signal, &key));
             }
@@ -242,11 +243,20 @@ async fn write(core: &Core, change: Change) -> Result<(), Stop> {
     Ok(())
 }
 
+/// The key for the digests that are left of what a tenant's rows said. A tenant whose keys for encryption were dropped gets
+/// a key of chance: nobody can compare with its rows any more, and the rows of other tenants must not wait for them.
+async fn digest_key(core: &Core, tenant: &Tenant) -> Result<DigestKey, Stop> {
+    match core.tenant_key(tenant).await {
+        Err(ExecError::Store { source: StoreError::NoKey { .. }, .. }) => Ok(core.new_digest_key()),
+        key => key.map_err(Stop::Failed),
+    }
+}
+
 /// The change that retires these records, with the tombstones that are left.
 async fn retire(core: &Core, page: &[Record], now: Timestamp) -> Result<Change, Stop> {
     let mut change = Change { beside: true, ..core.change(None) };
     for record in page {
-        let key = core.tenant_key(&record.tenant).await.map_err(Stop::Failed)?;
+        let key = digest_key(core, &record.tenant).await?;
         let tool = core.registry.known(record.operation.as_str());
         // For a tool that is not registered it is unknown if its keys may be taken for new.
         let (retention, horizon) = tool.map_or_else(Default::default, |tool| {

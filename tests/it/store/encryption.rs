@@ -10,7 +10,8 @@ use counterfoil::store::conformance::sample::{Sample, approval, inline, payload}
 use counterfoil::store::encryption::{EncryptedStore, EncryptionKey, Keyring, TenantKeys};
 use counterfoil::store::{
     Answer, Change, Contact, Document, Evidence, ExpiredSignal, Model, OutboxEvent, PublishedValue, Question,
-    Refusal, Resolution, Run, RunState, Schedule, Signal, Step, Store, StoreError, StoreFuture, Verdict,
+    Refusal, Resolution, Retired, Run, RunState, Schedule, Signal, Step, Store, StoreError, StoreFuture,
+    Verdict,
 };
 use serde_json::json;
 
@@ -220,4 +221,25 @@ async fn a_signal_expires_after_its_key_was_changed() {
     admitted(&after, Change { expired_signals: vec![expired], ..sample.change() }).await;
     let stored = after.signal_find(&signal.tenant, run.id, "told", "1").await.unwrap().unwrap();
     assert_eq!(stored.body, left);
+}
+
+// The rows of a tenant whose keys were dropped are listed as they are stored, and retention goes on for all tenants.
+#[tokio::test]
+async fn what_nobody_can_read_any_more_is_retired() {
+    let line = |tenant: &str| format!("{tenant} {tenant}-1 {}\n", "ab".repeat(32));
+    let keyring = Arc::new(Keyring::parse(&(line("t1") + &line("other"))).unwrap());
+    let store = EncryptedStore::new(Arc::new(Model::new()), keyring.clone());
+    let sample = Sample::enrol(&store, "one").await;
+    let (dropped, other) = (sample.for_tenant("t1"), sample.for_tenant("other"));
+    for tenant in [&dropped, &other] {
+        let record = Record { kept_until: Some(Timestamp(10)), ..tenant.record("ann") };
+        admitted(&store, tenant.change().record(record.clone())).await;
+        admitted(&store, tenant.change().record(tenant.committed(&record))).await;
+    }
+    keyring.replace(&line("other")).unwrap();
+    let over = store.record_expired(Timestamp(0), Timestamp(100), 10).await.unwrap();
+    assert_eq!(over.len(), 2);
+    let retired = over.iter().map(|record| Retired::of(record, None)).collect();
+    admitted(&store, Change { retired, beside: true, ..sample.change() }).await;
+    assert_eq!(store.record_expired(Timestamp(0), Timestamp(100), 10).await.unwrap(), []);
 }

@@ -171,7 +171,8 @@ impl<K: EncryptionKeys + ?Sized> EncryptionKeys for Arc<K> {
 /// acme       acme-1    77d0…
 /// ```
 ///
-/// `*` stands for the tenants that have no line of their own. The first key of a tenant must stay while the tenant has
+/// `*` stands for the tenants that have no line of their own. A tenant with white space or `#` in its name needs a source of
+/// keys of your own. The first key of a tenant must stay while the tenant has
 /// rows. New texts are encrypted under the key that is marked `write`, or under the first one. Whoever removes the
 /// lines of a tenant erases what its texts say.
 ///
@@ -365,7 +366,7 @@ mod tests {
             (format!("{good}{good}"), "line 2 of the keys cannot be read: its tenant has another key"),
             (format!("* k:1 {secret}e"), "\"k:1\" is no id of a key"),
             (format!("* {} {secret}e", "k".repeat(33)), "is no id of a key"),
-            (format!("~x k1 {secret}e"), "line 1 of the keys names no tenant"),
+            (format!("{} k1 {secret}e", "t".repeat(65)), "line 1 of the keys names no tenant"),
         ] {
             let error = keyring.replace(&text).unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains(&secret), "{error}");

@@ -18,10 +18,55 @@ pub(super) struct Codec {
     pub(super) keys: Arc<dyn EncryptionKeys>,
 }
 
-/// The keys of a row's tenant are missing.
-pub(super) struct NoKeys;
+/// The keys of this tenant are missing.
+pub(super) struct NoKeys(pub(super) Tenant);
+
+impl From<NoKeys> for StoreError {
+    fn from(NoKeys(tenant): NoKeys) -> Self {
+        Self::NoKey { tenant: tenant.to_string(), key: "any".into() }
+    }
+}
+
+/// The encryption of the rows of one tenant, with the keys that it has now.
+pub(super) struct Encryption {
+    tenant: Tenant,
+    /// `None` if the rows are readable.
+    keys: Option<TenantKeys>,
+}
+
+impl Encryption {
+    pub(super) fn turn(&self, turn: impl FnOnce(&mut Pass<'_>)) {
+        if let Some(keys) = &self.keys {
+            turn(&mut Pass { keys, tenant: &self.tenant, encrypts: true, unreadable: None });
+        }
+    }
+
+    pub(super) fn row<R: Private + Clone>(&self, row: &R) -> R {
+        let mut row = row.clone();
+        self.turn(|pass| row.pass(pass));
+        row
+    }
+
+    pub(super) fn change(&self, change: &Change) -> Change {
+        let Some(keys) = &self.keys else { return change.clone() };
+        match (Codec { keys: Arc::new(keys.clone()) }).encrypted(change) {
+            Ok(change) => change,
+            Err(NoKeys(_)) => unreachable!("these keys are those of every tenant"),
+        }
+    }
+}
 
 impl Codec {
+    /// The encryption of the rows of a tenant.
+    pub(super) fn of(&self, tenant: &Tenant) -> Result<Encryption, NoKeys> {
+        let keys = if is_readable(tenant) {
+            None
+        } else {
+            Some(self.keys.of(tenant).ok_or_else(|| NoKeys(tenant.clone()))?)
+        };
+        Ok(Encryption { tenant: tenant.clone(), keys })
+    }
+
     /// Encrypts the private values of a change.
     pub(super) fn encrypted(&self, change: &Change) -> Result<Change, NoKeys> {
         let mut change = change.clone();
@@ -111,11 +156,7 @@ impl Codec {
     }
 
     pub(super) fn encrypt(&self, tenant: &Tenant, turn: impl FnOnce(&mut Pass<'_>)) -> Result<(), NoKeys> {
-        if is_readable(tenant) {
-            return Ok(());
-        }
-        let keys = self.keys.of(tenant).ok_or(NoKeys)?;
-        turn(&mut Pass { keys: &keys, tenant, encrypts: true, unreadable: None });
+        self.of(tenant)?.turn(turn);
         Ok(())
     }
 
@@ -124,16 +165,12 @@ impl Codec {
         tenant: &Tenant,
         turn: impl FnOnce(&mut Pass<'_>),
     ) -> Result<(), StoreError> {
-        if is_readable(tenant) {
-            return Ok(());
-        }
-        let no_key = |key: &str| StoreError::NoKey { tenant: tenant.to_string(), key: key.to_owned() };
-        let keys = self.keys.of(tenant).ok_or_else(|| no_key("any"))?;
+        let Some(keys) = self.of(tenant)?.keys else { return Ok(()) };
         let mut pass = Pass { keys: &keys, tenant, encrypts: false, unreadable: None };
         turn(&mut pass);
         match pass.unreadable {
             None => Ok(()),
-            Some(Unreadable::NoKey(key)) => Err(no_key(&key)),
+            Some(Unreadable::NoKey(key)) => Err(StoreError::NoKey { tenant: tenant.to_string(), key }),
             Some(Unreadable::Forged(key)) => Err(StoreError::Corrupt {
                 row: format!("of tenant {tenant}"),
                 detail: format!("a value was not encrypted under the key {key} for this row"),
@@ -150,21 +187,19 @@ pub(crate) fn encrypted_events(
     large: Option<&Payload>,
 ) -> Result<Vec<(OutboxEvent, Option<Payload>)>, StoreError> {
     let tenant = &event.tenant;
-    let no_key = || StoreError::NoKey { tenant: tenant.to_string(), key: "any".into() };
     let under = |keys: TenantKeys| {
-        let (mut event, mut large) = (event.clone(), large.cloned());
-        let mut pass = Pass { keys: &keys, tenant, encrypts: true, unreadable: None };
-        event.pass(&mut pass);
+        let encryption = Encryption { tenant: tenant.clone(), keys: Some(keys) };
+        let mut large = large.cloned();
         if let Some(payload) = &mut large {
-            pass.large_payload(payload);
+            encryption.turn(|pass| pass.large_payload(payload));
         }
-        (event, large)
+        (encryption.row(event), large)
     };
-    Ok(keys.of(tenant).ok_or_else(no_key)?.each().map(under).collect())
+    Ok(keys.of(tenant).ok_or_else(|| NoKeys(tenant.clone()))?.each().map(under).collect())
 }
 
 /// True if the rows of this tenant are about the ledger as a whole, which a process reads before it has keys.
-pub(super) fn is_readable(tenant: &Tenant) -> bool {
+fn is_readable(tenant: &Tenant) -> bool {
     *tenant == Tenant::ledger()
 }
 

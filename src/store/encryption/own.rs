@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 
-use super::codec::{Codec, NoKeys, is_readable};
-use super::key::TenantKeys;
-use super::private::{Pass, Private};
+use super::codec::{Codec, Encryption};
+use super::private::Pass;
 use crate::clock::Timestamp;
 use crate::id::{QuestionId, Tenant};
 use crate::ledger::Origin;
@@ -24,15 +23,8 @@ pub(super) struct EncryptedDatabase {
 }
 
 impl EncryptedDatabase {
-    /// The encryption of the rows of one tenant, with the keys that it has now.
-    fn own(&self, tenant: &Tenant) -> Result<Own, StoreError> {
-        if is_readable(tenant) {
-            return Ok(Own { tenant: tenant.clone(), keys: None });
-        }
-        match self.codec.keys.of(tenant) {
-            Some(keys) => Ok(Own { tenant: tenant.clone(), keys: Some(keys) }),
-            None => Err(StoreError::NoKey { tenant: tenant.to_string(), key: "any".into() }),
-        }
+    fn of(&self, tenant: &Tenant) -> Result<Encryption, StoreError> {
+        Ok(self.codec.of(tenant)?)
     }
 
     fn transactions<C: OwnConnection>(&self) -> Result<&dyn TransactionsOn<C>, StoreError> {
@@ -46,40 +38,13 @@ impl EncryptedDatabase {
     }
 }
 
-/// The encryption of the rows of one tenant, for the time of a transaction. `None`: the rows are readable.
-struct Own {
-    tenant: Tenant,
-    keys: Option<TenantKeys>,
-}
-
-impl Own {
-    fn turn(&self, turn: impl FnOnce(&mut Pass<'_>)) {
-        if let Some(keys) = &self.keys {
-            turn(&mut Pass { keys, tenant: &self.tenant, encrypts: true, unreadable: None });
-        }
-    }
-
-    fn row<R: Private + Clone>(&self, row: &R) -> R {
-        let mut row = row.clone();
-        self.turn(|pass| row.pass(pass));
-        row
-    }
-
-    fn change(&self, change: &Change) -> Change {
-        let Some(keys) = &self.keys else { return change.clone() };
-        match (Codec { keys: Arc::new(keys.clone()) }).encrypted(change) {
-            Ok(change) => change,
-            Err(NoKeys) => unreachable!("these keys are those of every tenant"),
-        }
-    }
-
-    fn delivery(&self, delivery: &Delivery) -> Delivery {
-        let along = delivery.along.as_deref().map(|change| Box::new(self.change(change)));
-        Delivery { along, ..delivery.clone() }
-    }
-}
-
 impl Delivery {
+    /// The delivery, with the change along with it encrypted.
+    fn encrypted(&self, by: &Encryption) -> Self {
+        let along = self.along.as_deref().map(|change| Box::new(by.change(change)));
+        Self { along, ..self.clone() }
+    }
+
     fn result(&self, pass: &mut Pass<'_>, result: &mut Payload) {
         pass.payload(format_args!("message {:?} {:?}", self.consumer, self.message), result);
     }
@@ -121,7 +86,7 @@ impl Inbox for EncryptedDatabase {
     fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64> {
         Box::pin(async move {
             let mut detail = detail.to_owned();
-            self.own(&delivery.tenant)?.turn(|pass| delivery.detail(pass, &mut detail));
+            self.of(&delivery.tenant)?.turn(|pass| delivery.detail(pass, &mut detail));
             self.database.inbox_failed(delivery, &detail).await
         })
     }
@@ -133,9 +98,9 @@ impl Inbox for EncryptedDatabase {
         question: QuestionId,
     ) -> StoreFuture<'a, Option<QuestionId>> {
         Box::pin(async move {
-            let (own, mut aside) = (self.own(&delivery.tenant)?, aside.clone());
+            let (own, mut aside) = (self.of(&delivery.tenant)?, aside.clone());
             own.turn(|pass| delivery.aside(pass, &mut aside));
-            self.database.inbox_set_aside(&own.delivery(delivery), &aside, question).await
+            self.database.inbox_set_aside(&delivery.encrypted(&own), &aside, question).await
         })
     }
 
@@ -206,7 +171,7 @@ impl<C: OwnConnection> TransactionsOn<C> for EncryptedDatabase {
         work: Work<'a, C, Payload>,
     ) -> Transacting<'a, Unseen> {
         Box::pin(async move {
-            let own = self.own(&step.tenant)?;
+            let own = self.of(&step.tenant)?;
             let (change, mark) = (own.change(&change), own.row(&step));
             let work = turned(work, move |value| {
                 let done = own.row(&Step { value: Some(Stored::Inline(value)), ..step });
@@ -227,7 +192,7 @@ impl<C: OwnConnection> TransactionsOn<C> for EncryptedDatabase {
     ) -> Transacting<'a, (Unseen, Change)> {
         Box::pin(async move {
             let tenant = mark.record.as_ref().map_or_else(Tenant::ledger, |record| record.tenant.clone());
-            let own = self.own(&tenant)?;
+            let own = self.of(&tenant)?;
             let mark = own.change(mark);
             // The caller goes on with the change as it made it.
             let made = Arc::new(Mutex::new(None));
@@ -252,8 +217,8 @@ impl<C: OwnConnection> TransactionsOn<C> for EncryptedDatabase {
         work: Work<'a, C, Payload>,
     ) -> Transacting<'a, Result<Unseen, Known>> {
         Box::pin(async move {
-            let own = self.own(&delivery.tenant)?;
-            let written = own.delivery(delivery);
+            let own = self.of(&delivery.tenant)?;
+            let written = delivery.encrypted(&own);
             let work = turned(work, {
                 let delivery = written.clone();
                 move |mut result| {

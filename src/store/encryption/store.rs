@@ -87,8 +87,7 @@ impl EncryptedStore {
 
     async fn payload(&self, tenant: &Tenant, digest: PayloadDigest) -> Result<Option<Payload>, StoreError> {
         let mut address = digest;
-        let no_key = |NoKeys| StoreError::NoKey { tenant: tenant.to_string(), key: "any".into() };
-        self.codec.encrypt(tenant, |pass| pass.address(&mut address)).map_err(no_key)?;
+        self.codec.encrypt(tenant, |pass| pass.address(&mut address))?;
         let Some(mut payload) = self.store.payload_find(tenant, address).await? else { return Ok(None) };
         self.codec.decrypt(tenant, |pass| pass.large_payload(&mut payload))?;
         Ok(Some(payload))
@@ -100,14 +99,17 @@ impl EncryptedStore {
             (Vec::with_capacity(changes.len()), Vec::with_capacity(changes.len()));
         let mut stopped: HashSet<OrderingKey> = HashSet::new();
         for change in changes {
+            if change.lane.is_some_and(|lane| stopped.contains(&lane)) {
+                refused.push(Some(Refusal::Predecessor));
+                continue;
+            }
             refused.push(match self.codec.encrypted(change) {
-                _ if change.lane.is_some_and(|lane| stopped.contains(&lane)) => Some(Refusal::Predecessor),
                 Ok(mut change) => {
                     self.as_stored(&mut change.expired_signals).await?;
                     written.push(change);
                     None
                 }
-                Err(NoKeys) => {
+                Err(NoKeys(_)) => {
                     stopped.extend(change.lane);
                     let why = "the tenant has no key for encryption, and nothing is kept of it in the clear: give its key";
                     Some(Refusal::Invalid(why.into()))

@@ -127,7 +127,8 @@ impl Tool for SendNotice {
     type Input = Notice;
     type Output = Receipt;
 
-    /// *Which* notice this is. Two calls with one key are one notice: never put a random part or a time in it.
+    /// *Which* notice this is. Two calls with one key are one notice: never put a random part or a time in it. A case
+    /// has one notice here. Where it has several, `guard::notification::Identity` makes a key of each.
     fn key(&self, notice: &Notice) -> Option<Key> {
         Some(Key::of(Self::NAME).target(&notice.case).operation("decision"))
     }

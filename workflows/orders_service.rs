@@ -66,6 +66,8 @@ pub(crate) type Secrets = BTreeMap<String, String>;
 pub(crate) struct Surroundings {
     pub(crate) nats: Option<String>,
     pub(crate) redis: Option<String>,
+    /// How long an order waits for an answer of Redis. After it, the ledger is asked without the fence.
+    pub(crate) redis_time_limit: Duration,
     pub(crate) secrets: Secrets,
 }
 
@@ -85,7 +87,8 @@ impl Surroundings {
         let bank = policy.webhook("bank")?;
         let secrets =
             bank.secret_variables().filter_map(|name| Some((name.to_owned(), variable(name)?))).collect();
-        Ok(Self { nats: variable("NATS_URL"), redis, secrets })
+        let redis_time_limit = Duration::from_millis(50);
+        Ok(Self { nats: variable("NATS_URL"), redis, redis_time_limit, secrets })
     }
 }
 
@@ -112,7 +115,8 @@ pub(crate) async fn open<C: Books>(
         Some(nats) => Some(invoices::consume::<C>(&policy, &executor, nats).await?),
         None => None,
     };
-    let fence = around.redis.as_deref().map(|url| fence(&policy, &engine, url)).transpose()?;
+    let redis = around.redis.as_deref();
+    let fence = redis.map(|url| fence(&policy, &engine, url, around.redis_time_limit)).transpose()?;
 
     let of_users = orders::routes::<C>(&policy, &executor, fence)?
         .merge(notes::routes::<C>(policy.nonce("note")?.nonces(&executor)?))
@@ -125,9 +129,10 @@ pub(crate) async fn open<C: Books>(
     Ok(Service { engine, address, consuming, own })
 }
 
-fn fence(policy: &Policy, engine: &Engine, url: &str) -> Result<Fenced, Failed> {
-    let redis = RedisFence::new(url)?.prefix("counterfoil:orders_service:");
-    Ok(policy.fence().ok_or("the policy has a fence")?.fenced(&engine.executor(), redis))
+fn fence(policy: &Policy, engine: &Engine, url: &str, time_limit: Duration) -> Result<Fenced, Failed> {
+    let redis = RedisFence::new(url)?.prefix("counterfoil:orders_service:").time_limit(time_limit);
+    let fence = policy.fence().ok_or("the policy has a fence")?;
+    Ok(fence.fenced(&engine.executor(), redis).time_limit(time_limit))
 }
 
 impl<C> Service<C> {

@@ -86,6 +86,7 @@ const ROWS: &[Row] = &[
     ("spans", speed::traced),
     #[cfg(feature = "encryption")]
     ("encrypted", speed::encrypted),
+    ("chained", speed::chained),
     ("runs-64", speed::runs_64),
     ("runs-1000", speed::runs_1000),
     ("mixed", speed::mixed),

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use counterfoil::Engine;
 use counterfoil::flow::EngineBuilder;
+use counterfoil::store::chain::ChainKey;
 use counterfoil::trace::{Span, SpanSink};
 use tokio::runtime::{Builder, Runtime};
 
@@ -42,6 +43,12 @@ pub(crate) enum Work {
     Encrypted(u32),
     #[cfg(feature = "encryption")]
     EncryptedRuns {
+        runs: usize,
+        calls: u32,
+    },
+    /// The same with a chain of evidence.
+    Chained(u32),
+    ChainedRuns {
         runs: usize,
         calls: u32,
     },
@@ -156,25 +163,30 @@ pub(crate) fn traced(options: &Options) -> Findings {
     })
 }
 
-/// Measures the cost of encryption: of calls one after the other, and of many at once.
+/// Measures the cost of encryption.
 #[cfg(feature = "encryption")]
 pub(crate) fn encrypted(options: &Options) -> Findings {
+    let many = Work::EncryptedRuns { runs: 64, calls: 100 };
+    wrapped(options, "encrypted", "encrypted ÷ plain", Work::Encrypted(200), many)
+}
+
+/// Measures the cost of a chain of evidence.
+pub(crate) fn chained(options: &Options) -> Findings {
+    let many = Work::ChainedRuns { runs: 64, calls: 100 };
+    wrapped(options, "chained", "with a chain of evidence ÷ without", Work::Chained(200), many)
+}
+
+/// Measures the cost of a wrapper of the store: of calls one after the other, and of many at once.
+fn wrapped(options: &Options, row: &'static str, words: &str, one: Work, many: Work) -> Findings {
     let finding = |measure: String, subject: &[Taken], raw: &[Taken]| {
-        Finding::ratio("encrypted", measure, per_second(subject), per_second(raw)).at_least(0.85, 0.95)
+        Finding::ratio(row, measure, per_second(subject), per_second(raw)).at_least(0.85, 0.95)
     };
-    let one = on_each_runtime(
-        options,
-        SQLITE,
-        Work::Encrypted(200),
-        Work::Guarded(200),
-        |runtime, subject, raw| {
-            finding(format!("sequential guarded calls encrypted ÷ plain, {runtime}"), subject, raw)
-        },
-    );
-    let (encrypted, plain) =
-        (Work::EncryptedRuns { runs: 64, calls: 100 }, Work::GuardedRuns { runs: 64, calls: 100 });
-    let many = on_each_runtime(options, SQLITE, encrypted, plain, |runtime, subject, raw| {
-        finding(format!("64 runs, guarded calls encrypted ÷ plain, {runtime}"), subject, raw)
+    let one = on_each_runtime(options, SQLITE, one, Work::Guarded(200), |runtime, subject, raw| {
+        finding(format!("sequential guarded calls {words}, {runtime}"), subject, raw)
+    });
+    let plain = Work::GuardedRuns { runs: 64, calls: 100 };
+    let many = on_each_runtime(options, SQLITE, many, plain, |runtime, subject, raw| {
+        finding(format!("64 runs, guarded calls {words}, {runtime}"), subject, raw)
     });
     Ok(one?.into_iter().chain(many?).collect())
 }
@@ -347,6 +359,7 @@ fn watched(place: &Place, work: Work) -> EngineBuilder {
             use counterfoil::store::encryption::{EncryptionKey, TenantKeys};
             builder.encrypted(TenantKeys::new(EncryptionKey::new("k1", [7; 32]).expect("an id")))
         }
+        Work::Chained(_) | Work::ChainedRuns { .. } => builder.evidence_chain(ChainKey::new([7; 32])),
         _ => builder,
     }
 }
@@ -409,11 +422,12 @@ fn drive(runtime: &Runtime, engine: Engine, work: Work) -> u32 {
                 subject::guarded_runs(&engine, runs, calls).await;
                 return u32::try_from(runs).expect("few runs") * calls;
             }
+            Work::Chained(n) => (tenant.run(subject::guarded, n).await, n),
             Work::Payments(n) => (tenant.run(subject::payments, n).await, n),
             Work::Queries(n) => (tenant.run(subject::queries, n).await, n),
             Work::Plain(n) => (tenant.run(subject::plain, n).await, n),
             Work::Asynchronous(n) => (tenant.run(subject::asynchronous, n).await, n),
-            Work::GuardedRuns { runs, calls } => {
+            Work::GuardedRuns { runs, calls } | Work::ChainedRuns { runs, calls } => {
                 subject::guarded_runs(&engine, runs, calls).await;
                 return u32::try_from(runs).expect("few runs") * calls;
             }

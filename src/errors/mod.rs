@@ -50,6 +50,8 @@ codes! {
     BudgetExceeded = "budget_exceeded",
     /// A run was cancelled, or its deadline has passed.
     Cancelled = "cancelled",
+    /// The chain of evidence of a ledger needs a secret that the process does not have.
+    Chain = "chain",
     /// A child of the run has failed.
     ChildFailed = "child_failed",
     /// The engine or executor is shutting down.

@@ -38,6 +38,7 @@ use crate::rim::tool_file::ToolFileError;
 use crate::rim::webhook::{SecretError, SignatureError, WebhookConfigError};
 #[cfg(feature = "sim")]
 use crate::sim::SuiteError;
+use crate::store::chain::{AnchorError, ChainKeyError};
 #[cfg(feature = "encryption")]
 use crate::store::encryption::KeyringError;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
@@ -104,7 +105,7 @@ coded! {
         UnknownTool => Unregistered,
         NoKey => Key,
         Input | UnboundField => Input,
-        ; Key, UnstableKey, Payload, Approval
+        ; Key, Label, UnstableKey, Payload, Approval
     }
 
     KeyError {
@@ -178,11 +179,20 @@ coded! {
         GivenUp | Filling => DatabaseMoved,
         Unreachable => DatabaseAway,
         Encrypted | InTheClear | WrongKey => Encryption,
+        Chained | WrongChainSecret => Chain,
     }
 
     #[cfg(feature = "encryption")]
     KeyringError {
         Id | Line | Tenant | Empty | File => Configuration,
+    }
+
+    ChainKeyError {
+        File | Digits => Configuration,
+    }
+
+    AnchorError {
+        File | Form => Configuration,
     }
 
     #[cfg(all(feature = "sqlite", feature = "postgres"))]
@@ -198,7 +208,7 @@ coded! {
     }
 
     EraseError {
-        StillNeeded | RunStillNeeded | UnderWay => Invalid,
+        StillNeeded | RunStillNeeded | UnderWay | Ledger => Invalid,
         ; Failed
     }
 

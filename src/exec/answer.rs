@@ -13,7 +13,7 @@ use super::resend;
 use super::result::{self, Fit, fit};
 use super::reviewed::open_review;
 use crate::id::{QuestionId, Tenant};
-use crate::ledger::{Event, Record, Review, apply};
+use crate::ledger::{Event, FinalState, Record, Review, State, apply};
 use crate::payload::Payload;
 use crate::store::{
     Change, Document, Question, QuestionKind, Refusal, Resolution, Store as _, StoreError, Verdict,
@@ -136,7 +136,10 @@ async fn consequences(
     let unanswerable = |reason: &str| ExecError::Unanswerable { question: id, reason: reason.to_owned() };
     let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };
     let mut change = core.change(None);
+    let is_gone = |record: &Record| matches!(record.state, State::Gone { was: FinalState::Committed, .. });
     match (asked.kind, record, resolution) {
+        // What is left of a record takes no result: the answer alone says what was done by hand.
+        (_, Some(record), Resolution::Undone(_)) if is_gone(&record) => {}
         // Somebody has undone the effect, or the rest of it, by hand.
         (_, Some(record), Resolution::Undone(result)) => {
             let payload = Payload::of(result)?.within(&core.limits)?;

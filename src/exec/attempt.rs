@@ -142,7 +142,7 @@ pub(super) async fn unknown(
                 (Record { in_doubt, ..record }, None)
             }
         };
-        let mut change = core.change(op.lane).record(record.clone());
+        let mut change = op.writes(core, record.clone());
         if let Some(found) = found {
             contact::before_another(op, found, &mut change, core.now());
         }
@@ -169,7 +169,7 @@ pub(super) async fn import(
     let (intent, large) = intent(core, op, core.declare(op).await?.id);
     let (response, large_response) = core.storable(output);
     let record = Record { external_ref, ..Record::decided(intent, response, core.now()) };
-    let mut change = core.change(None).record(record);
+    let mut change = op.writes(core, record);
     let payloads = large.into_iter().chain(large_response);
     change.payloads.extend(payloads.map(|payload| (op.tenant.clone(), payload)));
     core.commit(&op.key, change).await
@@ -191,7 +191,7 @@ pub(super) async fn unsent(
     let ticket = {
         let (intent, large) = intent(core, op, declaration);
         let record = Record::failed(intent, failure, not_before, core.now());
-        let mut change = core.change(op.lane).record(record);
+        let mut change = op.writes(core, record);
         change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
         core.group.submit(change)
     };
@@ -210,7 +210,7 @@ fn first(
 ) -> (Box<Record>, Ticket) {
     let (intent, large) = intent(core, op, declaration);
     let record = Box::new(Record::begin(Intent { approval, ..intent }, core.now()));
-    let mut change = core.change(op.lane).record(record.clone());
+    let mut change = op.writes(core, record.clone());
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     change.documents.extend(used);
     (record, core.group.submit(change))

@@ -9,6 +9,7 @@ use super::core::{Core, Parts};
 use super::executor::Executor;
 use super::orphans::take_up_orphans;
 use super::outbox::Publisher;
+use super::protection::{Extent, Protected, Protection};
 use super::pulse::beat;
 use super::restores::Declared;
 use super::reviewers::{Named, Reviewers, SharedReviewers};
@@ -17,11 +18,12 @@ use crate::clock::{Clock, SharedClock, SystemClock, Timestamp};
 use crate::id::{Entropy, IdError, Name, SystemEntropy};
 use crate::meter::Meter;
 use crate::payload::Limits;
+use crate::store::chain::ChainKey;
 use crate::store::durable::Reports;
 #[cfg(feature = "encryption")]
 use crate::store::encryption::EncryptionKeys;
 use crate::store::own::OwnDatabase;
-use crate::store::{Group, Mark, Model, Outage, Store, StoreError};
+use crate::store::{Group, Model, Outage, Store, StoreError};
 use crate::tool::{DynamicTool, RegisterError, Registry, Tool, debug_in_full};
 use crate::trace::{SpanSink, Spans};
 
@@ -121,8 +123,7 @@ pub struct ExecutorBuilder {
     place: Place,
     database: Option<Arc<dyn OwnDatabase>>,
     wrap: Option<Wrap>,
-    #[cfg(feature = "encryption")]
-    keys: Option<Arc<dyn EncryptionKeys>>,
+    protection: Protection,
     /// True if only rows about the ledger as a whole are read and written, which are not encrypted.
     is_about_ledger: bool,
     registry: Result<Registry, RegisterError>,
@@ -178,8 +179,7 @@ impl ExecutorBuilder {
             place,
             database: None,
             wrap: None,
-            #[cfg(feature = "encryption")]
-            keys: None,
+            protection: Protection::default(),
             is_about_ledger: false,
             registry: Ok(Registry::default()),
             clock: Arc::new(SystemClock),
@@ -276,14 +276,42 @@ impl ExecutorBuilder {
     /// ```
     #[cfg(feature = "encryption")]
     pub fn encrypted(mut self, keys: impl EncryptionKeys) -> Self {
-        self.keys = Some(Arc::new(keys));
+        self.protection.keys = Some(Arc::new(keys));
         self
     }
 
-    /// Takes the keys back.
-    #[cfg(all(feature = "encryption", feature = "sim"))]
-    pub(crate) fn in_the_clear(self) -> Self {
-        Self { keys: None, ..self }
+    /// Gives each change of a row on which evidence rests a link of a [chain of evidence](crate::store::chain), signed by
+    /// this secret: whoever changes such rows in the database is found out by a
+    /// [verification](super::Executor::verify_chain). Each process that works on the ledger needs the secret. Stop all
+    /// workers before the first start with a chain; rows from before are covered from their next change on.
+    ///
+    /// # Errors
+    /// [`open`](Self::open) fails with [`OpenError::WrongChainSecret`](crate::store::OpenError::WrongChainSecret) if the chain
+    /// was begun with another secret, or without one. Without a secret, a ledger with a chain is refused as
+    /// [`OpenError::Chained`](crate::store::OpenError::Chained).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use counterfoil::Executor;
+    /// use counterfoil::store::chain::ChainKey;
+    ///
+    /// # let secret = [7; 32];
+    /// let executor = Executor::in_memory().evidence_chain(ChainKey::new(secret)).open().await?;
+    /// let report = executor.verify_chain(None).await?.expect("the ledger has a chain");
+    /// assert!(report.is_whole());
+    /// # executor.shutdown(std::time::Duration::ZERO).await;
+    /// # Ok(()) }
+    /// ```
+    pub fn evidence_chain(mut self, key: ChainKey) -> Self {
+        self.protection.chain = Some(key);
+        self
+    }
+
+    /// Takes back what was asked for by [`encrypted`](Self::encrypted) and [`evidence_chain`](Self::evidence_chain).
+    #[cfg(feature = "sim")]
+    pub(crate) fn unprotected(self) -> Self {
+        Self { protection: Protection::default(), ..self }
     }
 
     /// Sets the database with the user's own tables, for a store that does not hold them itself.
@@ -517,8 +545,11 @@ impl ExecutorBuilder {
             }
         }
         let (registry, name) = (self.registry?, self.name?);
-        // Tables that are opened as they are may lack the row of the mark.
-        let needs_no_keys = self.is_about_ledger || self.place.is_examined();
+        let extent = match &self.place {
+            place if place.is_examined() => Extent::Examined,
+            _ if self.is_about_ledger => Extent::About,
+            _ => Extent::Whole,
+        };
         let (store, database): (Arc<dyn Store>, Option<Arc<dyn OwnDatabase>>) = match self.place {
             Place::Store(store) => (store, self.database),
             Place::Memory => (Arc::new(Model::volatile()), self.database),
@@ -553,24 +584,9 @@ impl ExecutorBuilder {
             Some(wrap) => wrap(store),
             None => store,
         };
-        #[cfg(feature = "encryption")]
-        let has_keys = self.keys.is_some();
-        #[cfg(not(feature = "encryption"))]
-        let has_keys = false;
-        if !has_keys && !needs_no_keys {
-            Mark::refused_without_keys(&*store).await?;
-        }
-        #[cfg(feature = "encryption")]
-        let (store, database, mark) = match self.keys {
-            Some(keys) => {
-                let mark = Mark::compared(&*store, &*keys).await?;
-                let (store, database) = crate::store::encryption::encrypted(store, database, keys);
-                (store, database, mark)
-            }
-            None => (store, database, None),
-        };
-        #[cfg(not(feature = "encryption"))]
-        let mark = None;
+        let opened = Protected::none(store, database);
+        let Protected { store, database, marks, chain } =
+            opened.by(self.protection, extent, &self.clock, &*self.entropy).await?;
         let outage = database.as_ref().and_then(|database| database.outage());
         let outage = outage.unwrap_or_else(|| Arc::new(Outage::by(self.clock.clone())));
         #[cfg(feature = "metrics")]
@@ -591,7 +607,8 @@ impl ExecutorBuilder {
             lease: self.lease,
             name: name.map(|name| name.text()),
             database,
-            mark,
+            marks,
+            chain,
             reviewers: self.reviewers,
             restored: self.restored,
             consumers: Consumers::of(self.consumers),

@@ -31,8 +31,9 @@ use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{EffectClass, OperationKey, Record};
 use crate::meter::Meter;
 use crate::payload::{DigestKey, Limits, Payload, PayloadDigest, PayloadError, Response, Stored};
+use crate::store::chain::ChainKey;
 use crate::store::own::OwnDatabase;
-use crate::store::{Change, Group, Mark, OrderingKey, Question, Store as _, StoreError};
+use crate::store::{Change, Document, Group, OrderingKey, Question, Store as _, StoreError};
 use crate::tool::Registry;
 use crate::trace::Spans;
 
@@ -84,6 +85,8 @@ pub(crate) struct Core {
     memories: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// The database that the store shares with the user's own tables, if there is one.
     pub(crate) database: Option<Arc<dyn OwnDatabase>>,
+    /// The secret of a chain of evidence, for a verification.
+    pub(super) chain: ChainKey,
     pub(crate) reviewers: SharedReviewers,
     /// The restore that is in force, as far as this worker knows.
     pub(super) restores: Restores,
@@ -131,8 +134,10 @@ pub(crate) struct Parts {
     /// The name that the worker was given.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) database: Option<Arc<dyn OwnDatabase>>,
-    /// The mark of encryption that an empty ledger is to be given.
-    pub(crate) mark: Option<Mark>,
+    /// The marks that the ledger is to be given.
+    pub(crate) marks: Vec<Document>,
+    /// The secret of a chain of evidence.
+    pub(crate) chain: ChainKey,
     pub(crate) reviewers: SharedReviewers,
     /// The declaration that the ledger may be older than the world, if one was made.
     pub(crate) restored: Option<Declared>,
@@ -160,6 +165,7 @@ impl Core {
             reviewers,
             consumers,
             name,
+            chain,
             ..
         } = parts;
         let gates = Gates::of(&registry, !matches!(peers, Peers::Shared(_)), clock.boot());
@@ -195,6 +201,7 @@ impl Core {
             #[cfg(feature = "memory")]
             memories: OnceLock::new(),
             database,
+            chain,
             reviewers,
             consumers,
             restores: Restores::default(),
@@ -374,11 +381,7 @@ impl Core {
     }
 
     pub(super) fn new_digest_key(&self) -> DigestKey {
-        let mut bytes = [0; 32];
-        for chunk in bytes.chunks_exact_mut(8) {
-            chunk.copy_from_slice(&self.entropy.bits().to_le_bytes());
-        }
-        DigestKey::new(bytes)
+        DigestKey::drawn(&*self.entropy)
     }
 
     fn cached_tenant_key(&self, tenant: &Tenant) -> Option<DigestKey> {

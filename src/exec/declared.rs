@@ -142,6 +142,12 @@ impl Core {
         }
     }
 
+    /// The declarations that this worker has read: all that were written before it began, and perhaps later ones.
+    #[cfg(all(feature = "mcp", feature = "sqlite"))]
+    pub(crate) fn declared(&self) -> Vec<Arc<Declaration>> {
+        self.declarations.known().all.clone()
+    }
+
     /// The terms by which the record's call is settled.
     pub(super) async fn bound(&self, op: &Operation, record: &Record) -> Result<Bound, ExecError> {
         let declaration = self.declaration(record).await.map_err(|source| failed(&record.key, source))?;

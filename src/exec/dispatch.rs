@@ -138,7 +138,7 @@ async fn begun(
     record: Box<Record>,
 ) -> Result<Option<Box<Record>>, ExecError> {
     let record = Box::new(Record { revision: 1, ..*record });
-    match core.group.commit_one(core.change(op.lane).record(record.clone())).await {
+    match core.group.commit_one(op.writes(core, record.clone())).await {
         Ok(Verdict::Refused(Refusal::Exists)) => Ok(None),
         verdict => admitted(&op.key, verdict).map(|()| Some(record)),
     }

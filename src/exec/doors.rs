@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use super::executor::Executor;
+#[cfg(all(feature = "mcp", feature = "sqlite"))]
+use super::orphans;
 use crate::clock::SharedClock;
 #[cfg(feature = "_sealed")]
 use crate::crash::CrashPoint;
@@ -13,8 +15,12 @@ use crate::id::Entropy;
 use crate::payload::Limits;
 #[cfg(feature = "_sealed")]
 use crate::store::own::OwnDatabase;
+#[cfg(all(feature = "mcp", feature = "sqlite"))]
+use crate::tool::DynamicTool;
+#[cfg(any(feature = "_sealed", all(feature = "mcp", feature = "sqlite")))]
+use crate::tool::RegisterError;
 #[cfg(feature = "_sealed")]
-use crate::tool::{RegisterError, Unprepared};
+use crate::tool::Unprepared;
 #[cfg(any(feature = "http", feature = "guard-service"))]
 use {
     super::carry::recorded_outcome,
@@ -28,6 +34,13 @@ impl Executor {
     #[cfg(feature = "_sealed")]
     pub(crate) fn meet(&self, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
         self.core.registry.meet(tool).map(drop)
+    }
+
+    /// Registers a dynamic tool that no builder could name. Its calls of which nobody knows what became of them are taken up.
+    #[cfg(all(feature = "mcp", feature = "sqlite"))]
+    pub(crate) fn meet_dynamic(&self, tool: DynamicTool) -> Result<(), RegisterError> {
+        let (tool, _) = tool.checked()?;
+        orphans::meet(&self.core, tool)
     }
 
     /// The limits of payload sizes.

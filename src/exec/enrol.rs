@@ -8,7 +8,7 @@ use super::peers::{Peers, Shared};
 use super::store_clock::StoreClock;
 use crate::clock::Clock as _;
 use crate::id::{Entropy, Fence};
-use crate::store::{Change, Group, Mark, Store as _, StoreError, Verdict, WorkerChange};
+use crate::store::{Change, Document, Group, Store as _, StoreError, Verdict, WorkerChange};
 
 impl Core {
     /// Enrols as a worker. In an embedded store it is the only one: its lock was taken, so the earlier worker is dead.
@@ -40,9 +40,9 @@ impl Core {
         if let Peers::Shared(shared) = &peers {
             parts.clock = shared.clock.clone();
         }
-        let (restored, mark) = (parts.restored, parts.mark.take());
+        let (restored, marks) = (parts.restored, std::mem::take(&mut parts.marks));
         let core = Self::of(parts, fence, peers);
-        core.write_mark(mark).await?;
+        core.write_marks(marks).await?;
         core.recognise(restored).await?;
         core.declare_all().await?;
         Ok(core)
@@ -66,19 +66,27 @@ impl Core {
         if let Some(clock) = &shared {
             parts.clock = clock.clone();
         }
-        let mark = parts.mark.take();
+        let marks = std::mem::take(&mut parts.marks);
         let core = Self::of(parts, fence, Peers::Client { since: asked, clock: shared });
-        core.write_mark(mark).await?;
+        core.write_marks(marks).await?;
         Ok(core)
     }
 
-    /// Marks an empty ledger as encrypted, before anything else is written into it. Of two processes that do so at once
-    /// the second one finds the mark of the first.
-    async fn write_mark(&self, mark: Option<Mark>) -> Result<(), StoreError> {
-        if let Some(mark) = mark {
-            let change = Change { documents: vec![mark.row(self.now())], ..self.change(None) };
-            if let Verdict::Refused(refusal) = self.group.commit_one(change).await? {
-                tracing::debug!(%refusal, "ledger marked as encrypted by another process");
+    /// Marks the ledger, before anything else is written into it. Of two processes that do so at once the second one finds
+    /// the mark of the first, and fails unless it is the same.
+    async fn write_marks(&self, marks: Vec<Document>) -> Result<(), StoreError> {
+        for mark in marks {
+            let change = Change { documents: vec![mark.clone()], ..self.change(None) };
+            if self.group.commit_one(change).await?.is_admitted() {
+                continue;
+            }
+            let stored = self.group.document_find(&mark.tenant, mark.kind.as_str(), &mark.id).await?;
+            if stored.is_none_or(|stored| stored.body != mark.body) {
+                let detail = format!(
+                    "another process gave the ledger its {} at the same time: open it again",
+                    mark.id
+                );
+                return Err(StoreError::Io { detail });
             }
         }
         Ok(())

@@ -18,8 +18,8 @@ use crate::store::{Change, Refusal, Retired, RetiredRun, Run, Store as _, StoreE
 pub enum EraseError {
     /// The record is still needed: the engine would need its content after a crash.
     #[error(
-        "{key}: it is under way, asked about, or a run rests on it that has not ended: nothing of it was erased; settle it, \
-         answer the question, or let the run end or cancel it, and erase it then [invalid]"
+        "{key}: it is under way, asked about, or a run that has not ended rests on it or would undo it: nothing of it was erased; \
+         settle it, answer the question, or let the run end or cancel it, and erase it then [invalid]"
     )]
     StillNeeded {
         /// The key of the operation.
@@ -42,6 +42,13 @@ pub enum EraseError {
         /// The kind of work that is not at its end.
         what: UnderWay,
     },
+    /// The tenant is the ledger itself: its rows say how the others are read.
+    #[error(
+        "the tenant {} holds what the ledger keeps about itself, such as tokens and the marks of its keys: nothing was erased; name a \
+         tenant of yours [invalid]",
+        Tenant::ledger()
+    )]
+    Ledger,
     /// The erasure failed, or it was done and the answer was lost: erase again.
     #[error(transparent)]
     Failed(#[from] ExecError),
@@ -55,7 +62,9 @@ impl Executor {
     /// The inputs and steps of runs are not erased. A second erasure, or one of an unknown key, does nothing.
     ///
     /// # Errors
-    /// [`EraseError::StillNeeded`] while the call cannot be settled without the erased content.
+    /// [`EraseError::StillNeeded`] while the call cannot be settled without the erased content, or while a run that has
+    /// not ended rests on it: the run that made it, one that was answered from it, or a parent that undoes it if it
+    /// fails.
     ///
     /// # Crash
     /// When this method returns `Ok`, the erasure is durable.
@@ -91,7 +100,7 @@ impl Executor {
     /// The erasure is one transaction, and on SQLite all other writes wait for it.
     ///
     /// # Errors
-    /// [`EraseError::UnderWay`] while any work of the tenant is not at its end.
+    /// [`EraseError::UnderWay`] while any work of the tenant is not at its end. [`EraseError::Ledger`] for [`Tenant::ledger`].
     ///
     /// # Crash
     /// All of the tenant is erased, or nothing.
@@ -102,6 +111,9 @@ impl Executor {
 
 /// Erases a tenant: see [`Executor::erase_tenant`].
 pub(crate) async fn erase_tenant(core: &Core, tenant: &Tenant) -> Result<(), EraseError> {
+    if *tenant == Tenant::ledger() {
+        return Err(EraseError::Ledger);
+    }
     let change = Change { erased: Some(tenant.clone()), ..core.change(None) };
     let failed = |source| ExecError::Store { key: tenant.to_string(), source };
     // Not through the queue: the erasure takes longer than other writes there should wait.
@@ -123,8 +135,19 @@ pub(crate) async fn erase_tenant(core: &Core, tenant: &Tenant) -> Result<(), Era
 
 /// Erases the content of a record: see [`Executor::erase`].
 pub(crate) async fn erase(core: &Arc<Core>, tenant: &Tenant, key: &OperationKey) -> Result<(), EraseError> {
-    // Waits until the operation is no longer in flight in this process.
-    let slot = core.in_flight.enter(tenant, key, Wait::ForOutcome, &*core.clock).await;
+    erase_after(core, tenant, key, Wait::ForOutcome).await
+}
+
+/// Erases the content of a record. Waits until the operation is no longer in flight in this process; if that takes too long, the
+/// record is still needed.
+pub(super) async fn erase_after(
+    core: &Arc<Core>,
+    tenant: &Tenant,
+    key: &OperationKey,
+    wait: Wait,
+) -> Result<(), EraseError> {
+    let slot = core.in_flight.enter(tenant, key, wait, &*core.clock).await;
+    let Some(slot) = slot else { return Err(EraseError::StillNeeded { key: key.to_string() }) };
     if let Some(record) = core.find(tenant, key).await?
         && let State::Compensated { .. } = record.state
         && let Some(compensation) = undo::key_of(core, &record).await?
@@ -166,9 +189,7 @@ pub(crate) async fn erase_run(core: &Core, tenant: &Tenant, id: RunId) -> Result
         let Some(run) = run else { return Ok(()) };
         if run.state.is_expired() {
             // The first part has gone: has the rest?
-            let whole =
-                core.group.run_over(run.workflow.as_str(), run.updated_at, run.updated_at, AT_ONCE).await;
-            if !whole.map_err(failed)?.iter().any(|whole| whole.id == id) {
+            if !is_listed(core, &run).await? {
                 return Ok(());
             }
         } else if before.is_some_and(|before| before.revision == run.revision) {
@@ -188,5 +209,22 @@ pub(crate) async fn erase_run(core: &Core, tenant: &Tenant, id: RunId) -> Result
     }
 }
 
-/// The number of runs that ended at the same instant, among which a run is looked for that has not gone whole.
+/// True if a run can be erased now, or has been. What belongs to a run is erased before it, and not for one that stays.
+pub(super) async fn can_be_erased(core: &Core, tenant: &Tenant, id: RunId) -> Result<bool, EraseError> {
+    let run = core.group.run_find(tenant, id).await;
+    let run = run.map_err(|source| ExecError::Store { key: id.to_string(), source })?;
+    Ok(match run {
+        Some(run) if !run.state.is_expired() => run.state.is_final() && is_listed(core, &run).await?,
+        _ => true,
+    })
+}
+
+/// True if the store lists a run that has ended as one that may go, or of which a part is still to go.
+async fn is_listed(core: &Core, run: &Run) -> Result<bool, ExecError> {
+    let whole = core.group.run_over(run.workflow.as_str(), run.updated_at, run.updated_at, AT_ONCE).await;
+    let whole = whole.map_err(|source| ExecError::Store { key: run.id.to_string(), source })?;
+    Ok(whole.iter().any(|whole| whole.id == run.id))
+}
+
+/// The number of runs that ended at the same instant, among which a run is looked for.
 const AT_ONCE: u32 = 1000;

@@ -1,6 +1,7 @@
 //! The evidence of an operation: everything that the ledger knows about who asked for it, what went out and what came
 //! back.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::executor::Executor;
 use super::history::{self, CallHistory};
 use super::outcome::{ExecError, failed};
 use super::plain::Plain;
-use super::question_view::{QuestionAnswer, QuestionEvidence, late_answers};
+use super::question_view::{QuestionAnswer, QuestionEvidence, labels, late_answers};
 use crate::clock::Timestamp;
 use crate::id::{QuestionId, RunId, Tenant, some_text, text};
 use crate::ledger::{
@@ -38,6 +39,8 @@ pub struct Evidence {
     pub effect: &'static str,
     /// The party that asked for the operation first.
     pub asked_by: AskedBy,
+    /// The [labels](super::ToolRequest::label) of the operation, by their names.
+    pub labels: BTreeMap<String, String>,
     /// The runs that were answered from the operation without owning it.
     #[serde(serialize_with = "texts")]
     pub used_by: Vec<RunId>,
@@ -194,6 +197,7 @@ pub(crate) async fn of(core: &Arc<Core>, tenant: &Tenant, key: &str) -> Result<O
     Ok(Some(Evidence {
         wire_key: declaration.wire_key(&record.key, tenant),
         asked_by: asked_by(&record),
+        labels: labels(core, &record).await?,
         used_by: uses.into_iter().map(|used| used.run).collect(),
         approval,
         history: history::of(core, &record).await.map_err(store_failed)?,
@@ -288,6 +292,9 @@ impl fmt::Display for Evidence {
         writeln!(f, "tool          {}", self.tool)?;
         writeln!(f, "wire key      {}", self.wire_key)?;
         writeln!(f, "asked         {}", self.asked_by)?;
+        for (name, value) in &self.labels {
+            writeln!(f, "label         {}={}", Plain(name), Plain(value))?;
+        }
         for run in &self.used_by {
             writeln!(f, "used          by {run}")?;
         }

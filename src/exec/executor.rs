@@ -28,7 +28,7 @@ use crate::clock::Timestamp;
 use crate::id::{QuestionId, Tenant};
 use crate::ledger::{Key, OperationKey};
 use crate::payload::{Payload, PayloadError};
-use crate::store::{QuestionCount, Resolution, Store};
+use crate::store::{Labels, QuestionCount, Resolution, Store};
 use crate::tool::{
     Once, Prepared, Tool, ToolError, ToolOffer, ToolSpec, canonical, given_or_stable, stable_key,
 };
@@ -330,14 +330,16 @@ impl Executor {
 
     /// Prepares the operation of a request. Nothing is recorded or sent.
     async fn prepare(&self, request: ToolRequest) -> Result<Operation, ExecError> {
-        let ToolRequest { tenant, tool, input, key, call_id, approval, wait: _ } = request;
+        let ToolRequest { tenant, tool, input, key, call_id, approval, labels, wait: _ } = request;
+        let labels = Labels::from(labels);
+        labels.check().map_err(RequestError::Label)?;
         // The tool's own code reads the input and makes the key, and may panic on an input that it has never seen.
         let read = catch_unwind(AssertUnwindSafe(|| self.read(&tool, input, key)));
         let (prepared, key) = read.unwrap_or_else(|_| {
             Err(RequestError::Input { tool, reason: "the tool cannot read it".to_owned() })
         })?;
         let owner = crate::ledger::Owner { call_id, ..Default::default() };
-        let asker = Asker { owner, approval, ..Asker::default() };
+        let asker = Asker { owner, approval, labels, ..Asker::default() };
         let requested = unless_panicked(&key, Requested::of(&self.core, &tenant, prepared)).await;
         let requested = requested.map_err(|error| match error {
             ExecError::Payload(error) => RequestError::Payload(error).into(),
@@ -354,17 +356,20 @@ impl Executor {
         key: Option<Key>,
     ) -> Result<(Arc<dyn Prepared>, OperationKey), RequestError> {
         let registry = &self.core.registry;
-        let unprepared = registry.find(tool).ok_or_else(|| self.core.unknown_tool(tool))?;
+        let unprepared = registry.known(tool).ok_or_else(|| self.core.unknown_tool(tool))?;
         let misfit = |reason| RequestError::Input { tool: tool.to_owned(), reason };
         let input = match registry.about(tool) {
             Some(about) => about.schema.input(input).map_err(misfit)?,
             None => input,
         };
         let input = Payload::of(&input)?.within(&self.core.limits)?;
-        let prepared = registry.untyped(unprepared, &input).map_err(|error| match error {
+        let prepared = registry.untyped(&*unprepared, &input).map_err(|error| match error {
             PayloadError::Mismatch { reason, .. } => misfit(reason),
             error => error.into(),
         })?;
+        if prepared.needs_caller() {
+            return Err(self.core.unknown_tool(tool)); // an inline effect or the route of a door: its code is its caller's
+        }
         let key = given_or_stable(key, &*prepared)?;
         let key = key.ok_or_else(|| RequestError::NoKey { tool: tool.to_owned() })?;
         Ok((prepared, key.render()?))

@@ -10,15 +10,17 @@ use serde::de::DeserializeOwned;
 
 use super::executor::Executor;
 use super::operation::{Asker, Requested};
-use super::orphans::take_up_orphans_of;
+use super::orphans;
 use super::outcome::{CallError, ExecError, Outcome};
 use super::request::Wait;
+use super::request_error::RequestError;
 use crate::id::{Name, Tenant};
 use crate::ledger::{
     Approval, ApprovalRule, ApprovalSubject, Contract, ContractClass, EffectClass, ErrorKind, Key, KeyError,
     LookupOffer, LookupPolicy, LookupResult, PolicyVersion, Retention, RetryPolicy, Verdict,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
+use crate::store::Labels;
 use crate::tool::{Call, Done, Prepared, ToolError, ToolSpec, Unprepared, canonical, found, written};
 
 type LookupFn<A, T> = dyn Fn(Call, A) -> BoxFuture<'static, Result<LookupResult<T>, ToolError>> + Send + Sync;
@@ -41,6 +43,7 @@ pub struct InlineEffect<A, T> {
     rule: Option<ApprovalRule>,
     verdict: Option<Arc<VerdictFn<A>>>,
     lookup: Option<Arc<LookupFn<A, T>>>,
+    labels: Labels,
 }
 
 impl Executor {
@@ -104,6 +107,7 @@ impl Executor {
             rule: None,
             verdict: None,
             lookup: None,
+            labels: Labels::default(),
         }
     }
 }
@@ -141,6 +145,12 @@ where
     /// The retention of its record. Default: as its class asks for.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = Some(retention);
+        self
+    }
+
+    /// Adds a label, by which the call's record is listed and erased: see [`ToolRequest::label`](super::ToolRequest::label).
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.add(name, value);
         self
     }
 
@@ -220,17 +230,16 @@ where
         Fut: Future<Output = Result<Done<T>, ToolError>> + Send + 'static,
     {
         let spec = Arc::new(self.spec()?);
-        let Self { executor, tenant, key, args, approval, verdict, lookup, .. } = self;
+        let Self { executor, tenant, key, args, approval, verdict, lookup, labels, .. } = self;
+        labels.check().map_err(RequestError::Label)?;
         let core = executor.core();
         let kept = Kept { spec: spec.clone(), lookup: lookup.clone() };
-        if core.registry.meet(Arc::new(kept))? {
-            take_up_orphans_of(core, &spec.name);
-        }
+        orphans::meet(core, Arc::new(kept))?;
         let (subject, approval) = approval.unzip();
         let run: Arc<RunFn<A, T>> = Arc::new(move |call, args| Box::pin(run(call, args)));
         let tool =
             core.registry.hand_out(Arc::new(Inline { spec, args, subject, verdict, run: Some(run), lookup }));
-        let asker = Asker { approval, ..Asker::default() };
+        let asker = Asker { approval, labels, ..Asker::default() };
         let op = Requested::of(core, &tenant, tool).await?.under(key.render()?, asker);
         executor.durable(op, Wait::ForOutcome).await
     }

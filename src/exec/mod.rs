@@ -17,6 +17,7 @@ mod close;
 mod compare;
 mod complete;
 mod completion;
+mod conflict;
 mod consumers;
 mod contact;
 mod core;
@@ -58,6 +59,7 @@ mod oversized;
 mod peers;
 mod pending;
 mod plain;
+mod protection;
 mod pulse;
 mod question_view;
 mod questions;
@@ -93,11 +95,14 @@ mod traced;
 mod unattended;
 mod undo;
 mod unfinished;
+mod verify;
 
 pub(crate) use self::core::Core;
 pub(crate) use agenda::{Due, More};
 pub(crate) use answer::Answerable;
 pub(crate) use carry::{Answered, Expect, carry_out, look_only};
+#[cfg(feature = "api")]
+pub(crate) use conflict::conflicts;
 pub(crate) use decided::Said;
 pub(crate) use erase::erase_run;
 #[cfg(feature = "cli")]
@@ -121,12 +126,13 @@ pub(crate) use throttle::Purse;
 #[cfg(feature = "agent")]
 pub(crate) use tool_result::output_text;
 pub(crate) use undo::{compensate, due_for, undo};
+pub(crate) use verify::{verify_call, verify_ledger};
 
 pub use crate::store::own::OwnConnection;
 pub use builder::{ExecutorBuilder, StartError};
 pub use completion::{Completed, Completion};
 pub use erase::EraseError;
-pub use erase_labelled::{ErasureReport, KeptRun};
+pub use erase_labelled::{ErasureReport, KeptCall, KeptRun};
 pub use evidence::{ApprovalEvidence, AskedAbout, AskedBy, Evidence, OutcomeEvidence, VoteEvidence};
 pub use executor::Executor;
 pub use health::{Health, Trouble};

@@ -15,7 +15,7 @@ use crate::ledger::{
     Approval, Decision, Facts, OperationKey, Owner, Record, Request, RequestHash, Scopes, State, decide,
 };
 use crate::payload::{Payload, Stored};
-use crate::store::{Contact, OrderingKey};
+use crate::store::{Change, Contact, Labels, OrderingKey};
 use crate::tool::{Prepared, ToolSpec};
 use crate::trace::TraceContext;
 
@@ -34,6 +34,8 @@ pub(crate) struct Operation {
     /// True if the call has asked for this approval itself, because the tool or its policy wants one.
     pub(super) asked: bool,
     pub(crate) lane: Option<OrderingKey>,
+    /// The labels of the record, if this operation writes it first.
+    labels: Labels,
     /// The budget of the operation's run, if it has one.
     pub(super) purse: Option<Arc<Purse>>,
     /// The instant at which the operation's run is cancelled. Nothing is sent from then on.
@@ -113,7 +115,7 @@ impl Requested {
     /// The operation that makes the request under this key.
     pub(crate) fn under(self, key: OperationKey, asker: Asker) -> Operation {
         let Self { tenant, tool, request, hash } = self;
-        let Asker { owner, approval, lane, purse, deadline, over, unshared, trace } = asker;
+        let Asker { owner, approval, labels, lane, purse, deadline, over, unshared, trace } = asker;
         Operation {
             tenant,
             tool,
@@ -124,6 +126,7 @@ impl Requested {
             approval,
             asked: false,
             lane,
+            labels,
             purse,
             deadline,
             over,
@@ -147,6 +150,8 @@ impl Requested {
 pub(crate) struct Asker {
     pub(crate) owner: Owner,
     pub(crate) approval: Option<Approval>,
+    /// The labels of the record, if this request writes it first; [checked](Labels::check).
+    pub(crate) labels: Labels,
     pub(crate) lane: Option<OrderingKey>,
     /// The budget of the run, if it has one.
     pub(crate) purse: Option<Arc<Purse>>,
@@ -189,6 +194,7 @@ impl Operation {
             approval: Some(approval),
             asked: true,
             lane: self.lane,
+            labels: self.labels.clone(),
             purse: self.purse.clone(),
             deadline: self.deadline,
             over: self.over.clone(),
@@ -213,6 +219,7 @@ impl Operation {
             approval: None,
             asked: false,
             lane: None,
+            labels: Labels::default(),
             purse: None,
             deadline: None,
             over: None,
@@ -332,6 +339,16 @@ impl Operation {
     /// The provider's scopes of the key and of the lookup, if the tool tells them for each call.
     pub(super) fn scopes(&self) -> Option<Box<Scopes>> {
         self.tool.scopes(&self.tenant).map(Box::new)
+    }
+
+    /// The change that writes a state of the operation's record, in the lane of its run. The first state brings the labels: those of
+    /// the first caller stay.
+    pub(super) fn writes(&self, core: &Core, record: impl Into<Box<Record>>) -> Change {
+        let mut change = core.change(self.lane).record(record);
+        if let Some(first) = change.record.as_deref().filter(|record| record.revision == 1) {
+            change.record_labels.extend(self.labels.of_record(first));
+        }
+        change
     }
 
     /// The stored form of the request, and a payload row if it is large.

@@ -19,6 +19,7 @@ use crate::id::{Name, RecordId, RunId, Tenant};
 use crate::ledger::resolve::{Looked, Why};
 use crate::ledger::{ErrorKind, Event, LookupOffer, Record, RecordedFailure, State, apply, pause_after};
 use crate::store::{Refusal, Store as _, StoreError, Turns};
+use crate::tool::{RegisterError, Unprepared};
 
 /// So many are read at once.
 const PAGE: u32 = 1000;
@@ -36,8 +37,17 @@ pub(crate) async fn take_up_orphans(core: &Arc<Core>) -> Result<(), StoreError> 
     }
 }
 
+/// Makes a tool known that no builder could name, and takes up the calls that waited for it.
+pub(super) fn meet(core: &Arc<Core>, tool: Arc<dyn Unprepared>) -> Result<(), RegisterError> {
+    let name = tool.spec().name.clone();
+    if core.registry.meet(tool)? {
+        take_up_orphans_of(core, &name);
+    }
+    Ok(())
+}
+
 /// Takes up the calls that could not be looked up for want of this tool, in the background: the tool is here from now on.
-pub(super) fn take_up_orphans_of(core: &Arc<Core>, tool: &Name) {
+fn take_up_orphans_of(core: &Arc<Core>, tool: &Name) {
     for (tenant, id) in core.toolless.take(tool) {
         let core = core.clone();
         core.tracker.clone().spawn(async move {

@@ -1,5 +1,6 @@
 //! A question with everything that its answer takes: the run, the call, what the provider is searched by, and the possible answers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -109,6 +110,8 @@ pub struct QuestionCall {
     /// The approval under which the call goes out, in words: `by ann`, `by policy transactional-mail, version 1`. Absent if
     /// it needs none.
     pub approval: Option<String>,
+    /// The [labels](super::ToolRequest::label) of the call, by their names. A call that was erased has none.
+    pub labels: BTreeMap<String, String>,
     /// The state of the record, in a word.
     pub state: &'static str,
     /// The attempts and lookups: when each was made, by which worker, and its result or error.
@@ -228,6 +231,7 @@ async fn call(core: &Arc<Core>, record: &Record) -> Result<QuestionCall, ExecErr
         wire_key: declaration.wire_key(&record.key, &record.tenant),
         external_ref: record.external_ref.clone(),
         approval: record.approval.as_ref().map(ToString::to_string),
+        labels: labels(core, record).await?,
         state: record.state.name(),
         history: history::of(core, record).await.map_err(store_failed)?,
         attempts: record.attempts,
@@ -240,6 +244,13 @@ async fn call(core: &Arc<Core>, record: &Record) -> Result<QuestionCall, ExecErr
         request: request(core, record).await?,
         evidence: late_answers(core, record).await?,
     })
+}
+
+/// The labels of a record, by their names.
+pub(super) async fn labels(core: &Core, record: &Record) -> Result<BTreeMap<String, String>, ExecError> {
+    let labels = core.group.record_labels(&record.tenant, record.id).await;
+    let labels = labels.map_err(|source| failed(&record.key, source))?;
+    Ok(labels.into_iter().map(|label| (label.name, label.value)).collect())
 }
 
 /// The late answers about a record.
@@ -286,6 +297,9 @@ impl fmt::Display for QuestionCall {
         )?;
         if let Some(approval) = &self.approval {
             writeln!(f, "approved      {approval}")?;
+        }
+        for (name, value) in &self.labels {
+            writeln!(f, "label         {}={}", Plain(name), Plain(value))?;
         }
         if let Some(failure) = &self.failure {
             writeln!(f, "failure       {}: {}", failure.kind.name(), failure.message)?;

@@ -24,6 +24,8 @@ pub struct ToolRequest {
     pub call_id: Option<String>,
     /// The approval that an effect needs.
     pub approval: Option<Approval>,
+    /// The labels of the call, as names and values: see [`label`](Self::label).
+    pub labels: Vec<(String, String)>,
     /// The longest wait while another caller has the same operation in flight.
     pub wait: Wait,
 }
@@ -38,6 +40,7 @@ impl ToolRequest {
             key: None,
             call_id: None,
             approval: None,
+            labels: Vec::new(),
             wait: Wait::ForOutcome,
         }
     }
@@ -57,6 +60,37 @@ impl ToolRequest {
     /// Adds the approval that the effect needs.
     pub fn approved_by(mut self, approval: &Approval) -> Self {
         self.approval = Some(approval.clone());
+        self
+    }
+
+    /// Adds a label, by which the call's record is listed and [erased](super::Executor::erase_labelled): a customer, a case, a subject.
+    /// A record has at most 8 labels, one of each name. A name has at most 128 bytes, and a value 256. Labels are not encrypted and
+    /// stay as they are: a repeated request gives its record no others.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// use counterfoil::exec::ToolRequest;
+    /// use counterfoil::ledger::{Contract, ContractClass, EffectClass};
+    /// use counterfoil::tool::{Done, DynamicTool};
+    /// use counterfoil::{Executor, Key, Tenant};
+    /// use serde_json::json;
+    ///
+    /// let tool = DynamicTool::new("open_ticket", EffectClass::InternalMutation, Contract::new(ContractClass::ReplaysKey))
+    ///     .call(|call, _input| async move { Ok(Done::new(json!({ "ticket": call.key() }))) });
+    /// let executor = Executor::in_memory().dynamic_tool(tool).open().await?;
+    /// let acme = Tenant::new("acme")?;
+    /// let request = ToolRequest::new(acme.clone(), "open_ticket", json!({ "text": "Printer on fire" }))
+    ///     .key(Key::of("open_ticket").target("case-9"))
+    ///     .label("customer", "c-7");
+    /// executor.execute(request).await?;
+    ///
+    /// let report = executor.erase_labelled(&acme, "customer", "c-7").await?;
+    /// assert_eq!(report.calls, ["open_ticket:case-9"]); // a tombstone now: the effect is not repeated
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.push((name.into(), value.into()));
         self
     }
 

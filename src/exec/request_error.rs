@@ -1,5 +1,6 @@
 //! Why a request was refused before anything was recorded or sent.
 
+use crate::id::IdError;
 use crate::ledger::{ApprovalError, KeyError, UnboundField};
 use crate::payload::PayloadError;
 use crate::tool::UnstableKey;
@@ -30,6 +31,9 @@ pub enum RequestError {
     /// The key was refused.
     #[error("nothing was recorded or sent: {0}")]
     Key(#[from] KeyError),
+    /// The labels were refused.
+    #[error("nothing was recorded or sent: {0}")]
+    Label(#[from] IdError),
     /// The tool made two keys of one input.
     #[error("nothing was recorded or sent: {0}")]
     UnstableKey(#[from] UnstableKey),

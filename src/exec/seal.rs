@@ -92,7 +92,7 @@ pub(super) fn seal(
     let look = reason.map(|reason| Box::new(Look::first(&record, reason, contract, core.now())));
     let due_at = look.as_ref().and_then(|look| look.due_at);
     let outcome = Outcome::first(core, response, &record);
-    let mut change = core.change(op.lane).record(record);
+    let mut change = op.writes(core, record);
     let is_taken_over = compare(core, &mut change, contract.class, evidence);
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     change.escalations.extend(duplicated);
@@ -156,7 +156,7 @@ async fn write_failed(
     let class = settling.contract().class;
     let record = apply(record, event, core.fence, core.now()).map_err(|e| illegal(op, &e))?;
     let record = Box::new(record);
-    let mut change = core.change(op.lane).record(record.clone());
+    let mut change = op.writes(core, record.clone());
     // The record itself tells of its only attempt, unless there will be another one.
     let is_told = record.attempts == 1 && record.not_before.is_none();
     change.contacts.extend(op.take_contact().filter(|_| !is_told));
@@ -179,5 +179,5 @@ pub(super) async fn give_up(
 ) -> Result<Option<Box<Record>>, ExecError> {
     let event = Event::Fail { failure, not_before: None };
     let Ok(record) = apply(record, event, core.fence, core.now()).map(Box::new) else { return Ok(None) };
-    core.commit(&op.key, core.change(op.lane).record(record.clone())).await.map(|()| Some(record))
+    core.commit(&op.key, op.writes(core, record.clone())).await.map(|()| Some(record))
 }

@@ -108,8 +108,8 @@ impl RequestError {
                 "Nothing was done: this needs a person's approval, and has none. Ask for it, or go on without.".to_owned()
             }
             Self::Approval(error) => format!("Nothing was done: {error}."),
-            // The tool's author is told by the log; a model can do nothing about it.
-            Self::UnstableKey(_) => "Nothing was done: this tool is out of order.".to_owned(),
+            // The host is told by the error; a model can do nothing about it.
+            Self::UnstableKey(_) | Self::Label(_) => "Nothing was done: this tool is out of order.".to_owned(),
         }
     }
 }

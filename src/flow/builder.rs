@@ -213,6 +213,12 @@ impl EngineBuilder {
         self.with(|executor| executor.encrypted(keys))
     }
 
+    /// Gives changes links of a chain of evidence, as
+    /// [`ExecutorBuilder::evidence_chain`](crate::exec::ExecutorBuilder::evidence_chain) says.
+    pub fn evidence_chain(self, key: crate::store::chain::ChainKey) -> Self {
+        self.with(|executor| executor.evidence_chain(key))
+    }
+
     /// Another clock than the machine's. In a shared store the database's wall time counts instead of this clock's.
     pub fn clock(self, clock: impl Clock + 'static) -> Self {
         self.with(|executor| executor.clock(clock))

@@ -25,7 +25,7 @@ use crate::exec::{
 };
 use crate::ledger::{Approval, Diff, ErrorKind, Key, OperationKey, Owner, Record, ReviewPolicy, escaped};
 use crate::payload::Stored;
-use crate::store::QuestionKind;
+use crate::store::{Labels, QuestionKind};
 use crate::tool::{NeedsApproval, Prepared, Tool, effect, given_or_stable};
 
 /// The call has no approval (yet).
@@ -44,8 +44,16 @@ pub struct ToolCall<T: Tool, A = Without> {
     running: Option<Begun<T::Output>>,
     id: Option<String>,
     key: Option<Key>,
-    approval: Option<Approval>,
+    terms: Option<Box<Terms>>,
     _approved: PhantomData<fn() -> A>,
+}
+
+/// The terms of a call that most calls do not have: an approval and labels. In a box, because the future of every call would have to
+/// carry the room for them, twice, and would not stay below the 1,032 bytes up to which glibc allocates from its thread's own cache.
+#[derive(Default)]
+pub(super) struct Terms {
+    pub(super) approval: Option<Approval>,
+    pub(super) labels: Labels,
 }
 
 impl Ctx {
@@ -61,7 +69,7 @@ impl Ctx {
             running: None,
             id: None,
             key: None,
-            approval: None,
+            terms: None,
             _approved: PhantomData,
         }
     }
@@ -82,6 +90,14 @@ impl<T: Tool, A> ToolCall<T, A> {
         self
     }
 
+    /// Adds a label, by which the call's record is listed and [erased](crate::flow::TenantClient::erase_labelled): a customer, a case, a
+    /// subject. The limits are those of a [run's labels](crate::flow::StartRun::label). A call that was asked for before keeps the
+    /// labels that it has.
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.terms.get_or_insert_default().labels.add(name, value);
+        self
+    }
+
     /// Gives the wait for the call up after this long, durably: `None` if it has no result by then. The call is not cut off: what was
     /// sent is followed to its end, as for a call that loses a [select](Ctx::select).
     pub fn timeout(self, limit: Duration) -> BoxFuture<'static, Result<Option<T::Output>, Failure>>
@@ -94,11 +110,9 @@ impl<T: Tool, A> ToolCall<T, A> {
 
     fn begin(&mut self) -> Begun<T::Output> {
         let (ctx, input, id) = (self.ctx.clone(), self.input.take(), self.id.take());
-        // Boxed because it is rare: the future of every call would have to carry the room for it, twice, and would not stay below
-        // the 1,032 bytes up to which glibc allocates from its thread's own cache.
-        let (key, approval) = (self.key.take(), self.approval.take().map(Box::new));
+        let (key, terms) = (self.key.take(), self.terms.take());
         Box::pin(async move {
-            let asked = ready::<T>(&ctx, input).and_then(|tool| Asked::by_code(tool, key, id, approval));
+            let asked = ready::<T>(&ctx, input).and_then(|tool| Asked::by_code(tool, key, id, terms));
             let answer = call(&ctx, ctx.unless_mendable(asked).await?).await?;
             ctx.decoded(T::NAME, &Stored::Inline(answer.response)).await
         })
@@ -116,8 +130,9 @@ impl<T: NeedsApproval> ToolCall<T, Without> {
     /// Adds the decision that the effect needs. It is compared with what is about to be sent, directly before
     /// each dispatch.
     pub fn approved_by(self, approval: &Approval) -> ToolCall<T, With> {
-        let Self { ctx, input, running, id, key, .. } = self;
-        ToolCall { ctx, input, running, id, key, approval: Some(approval.clone()), _approved: PhantomData }
+        let Self { ctx, input, running, id, key, mut terms, .. } = self;
+        terms.get_or_insert_default().approval = Some(approval.clone());
+        ToolCall { ctx, input, running, id, key, terms, _approved: PhantomData }
     }
 }
 
@@ -148,28 +163,31 @@ pub(super) struct Asked {
     /// The identity of the call. A call without a key is identified by its place in the run.
     pub(super) key: Option<Key>,
     pub(super) id: Option<String>,
-    pub(super) approval: Option<Box<Approval>>,
+    pub(super) terms: Option<Box<Terms>>,
     /// A model proposes it: its input is not the code's.
     pub(super) proposed: bool,
 }
 
 impl Asked {
-    /// A call that the run's code makes, under the given key or the tool's own.
+    /// A call that the run's code makes, under the given key or the tool's own, with labels that fit.
     pub(super) fn by_code(
         tool: Arc<dyn Prepared>,
         key: Option<Key>,
         id: Option<String>,
-        approval: Option<Box<Approval>>,
+        terms: Option<Box<Terms>>,
     ) -> Result<Self, Failure> {
+        if let Some(terms) = &terms {
+            terms.labels.check()?;
+        }
         let key = given_or_stable(key, &*tool).map_err(|error| misuse(error.to_string()))?;
-        Ok(Self { tool, key, id, approval, proposed: false })
+        Ok(Self { tool, key, id, terms, proposed: false })
     }
 }
 
 /// One call of the run: from its record, or carried out.
 pub(super) async fn call(
     ctx: &Ctx,
-    Asked { tool, key, id, approval, proposed }: Asked,
+    Asked { tool, key, id, terms, proposed }: Asked,
 ) -> Result<Answer, Failure> {
     let live = &ctx.live;
     let name = tool.spec().name.clone();
@@ -177,7 +195,7 @@ pub(super) async fn call(
     let (open, key) = ctx.unless_mendable(identify(ctx, name.as_str(), key, id)).await?;
     let op = match Requested::of(&live.core, &live.tenant, tool).await {
         Ok(request) => {
-            let asker = Asker { unshared, ..asker(live, ctx.turn, &open, approval) };
+            let asker = Asker { unshared, ..asker(live, ctx.turn, &open, terms) };
             let mut op = request.under(key, asker);
             let recorded = live.with_replay(|replay| replay.stable_key(&op.key, name.as_str(), op.hash));
             op.key = recorded.unwrap_or(op.key);
@@ -217,14 +235,14 @@ fn may_call(ctx: &Ctx, tool: &str) -> Result<(), Failure> {
 }
 
 /// The run as the one that asks.
-fn asker(live: &Live, turn: u32, open: &Open, approval: Option<Box<Approval>>) -> Asker {
+fn asker(live: &Live, turn: u32, open: &Open, terms: Option<Box<Terms>>) -> Asker {
     let owner =
         Owner { run: Some(live.id), turn, step: Some(open.identity.id.as_str().into()), call_id: None };
     let over = Some(live.over.clone());
-    let approval = approval.map(|approval| *approval);
+    let Terms { approval, labels } = terms.map(|terms| *terms).unwrap_or_default();
     let (purse, deadline) = (live.purse(), live.deadline());
     let (lane, trace) = (Some(live.lane), Some(live.trace.clone()));
-    Asker { owner, approval, lane, purse, deadline, over, trace, ..Asker::default() }
+    Asker { owner, approval, labels, lane, purse, deadline, over, trace, ..Asker::default() }
 }
 
 /// A tool with a key is identified by it: two equal calls are one effect. Without one, two calls are two.

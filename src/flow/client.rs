@@ -8,9 +8,10 @@ use super::queue::Queues;
 use super::tenant::TenantClient;
 use super::workflow::Workflows;
 use crate::clock::Clock;
-use crate::exec::{Core, ExecutorBuilder, Reviewers, StartError};
+use crate::exec::{Core, ExecutorBuilder, Reviewers, StartError, verify_ledger};
 use crate::id::{Entropy, IdError, Tenant};
 use crate::payload::Limits;
+use crate::store::chain::{Anchor, ChainKey, ChainReport};
 use crate::store::{Store, StoreError};
 
 /// The pause between two looks for the end of a run that a caller waits for, unless a hint comes first.
@@ -103,6 +104,12 @@ impl Client {
         TenantClient::new(self.inner.clone(), Tenant::default())
     }
 
+    /// Compares all rows on which evidence rests with the ledger's [chain of evidence](crate::store::chain): see
+    /// [`Executor::verify_chain`](crate::Executor::verify_chain).
+    pub async fn verify_chain(&self, anchor: Option<&Anchor>) -> Result<Option<ChainReport>, StoreError> {
+        verify_ledger(&self.inner.core, anchor).await
+    }
+
     /// Waits at most `drain` for writes under way, and closes the connections. Callers that wait for a run are told that
     /// its end is not heard of here; the run goes on.
     pub async fn shutdown(self, drain: Duration) {
@@ -128,6 +135,12 @@ impl ClientBuilder {
     #[cfg(feature = "encryption")]
     pub fn encrypted(self, keys: impl crate::store::encryption::EncryptionKeys) -> Self {
         Self { executor: self.executor.encrypted(keys) }
+    }
+
+    /// Sets the secret of a chain of evidence, as
+    /// [`ExecutorBuilder::evidence_chain`](crate::exec::ExecutorBuilder::evidence_chain) says.
+    pub fn evidence_chain(self, key: ChainKey) -> Self {
+        Self { executor: self.executor.evidence_chain(key) }
     }
 
     /// Sets the limits of payload sizes.

@@ -56,7 +56,7 @@ pub enum EffectOutcome {
         /// The part that is left, in words.
         rest: String,
     },
-    /// The effect exists, or may exist. A question is open about it.
+    /// The effect exists, or may exist. A question is open about it, unless a person has decided to keep it.
     Stands {
         /// The reason why it was not undone.
         why: String,

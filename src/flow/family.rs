@@ -8,11 +8,11 @@ use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
 
-use super::child::lineage::{PLACE, begun, begun_in, ended};
+use super::child::lineage::{PLACE, begun, ended};
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
 use crate::id::{RecordId, RunId};
-use crate::ledger::Record;
+use crate::ledger::{Record, State};
 use crate::store::{PastStep, Run, RunState, Store as _, StoreError, Turns};
 
 /// The number of turns, or of children, that are read at once.
@@ -120,12 +120,14 @@ impl Reading<'_> {
     }
 
     /// A record of the run, or one that it used and whose own run has failed, perhaps before the effect happened for
-    /// this run. `None` if neither.
+    /// this run. `None` if neither, and if nothing but a tombstone answered the run: the effect is no work of its own.
     async fn record(&self, id: RecordId, used: bool) -> Result<Option<Record>, StoreError> {
         let group = &self.core.group;
         let Some(record) = group.record_at(&self.run.tenant, id).await? else { return Ok(None) };
         if used {
-            let Some(owner) = record.owner.run else { return Ok(None) };
+            let Some(owner) = record.owner.run.filter(|_| !matches!(record.state, State::Gone { .. })) else {
+                return Ok(None);
+            };
             let owner = group.run_find(&self.run.tenant, owner).await?;
             if !owner.is_some_and(|run| matches!(run.state, RunState::Failed { .. })) {
                 return Ok(None);
@@ -142,7 +144,7 @@ impl Reading<'_> {
             let page = group.run_children(&self.run.tenant, self.run.id, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(children) };
             after = last.id;
-            children.extend(page.into_iter().filter(|child| begun_in(child) >= self.run.base));
+            children.extend(page.into_iter().filter(|child| child.begun_in() >= self.run.base));
         }
     }
 }

@@ -126,6 +126,23 @@ impl<O> RunHandle<O> {
         Ok(turns)
     }
 
+    /// The turns behind `after`: at least so many, or all.
+    #[cfg(any(feature = "api", feature = "cli"))]
+    pub(crate) async fn turns(
+        &self,
+        mut after: Option<u32>,
+        wanted: usize,
+    ) -> Result<Vec<PastTurn>, RunError> {
+        let mut turns = Vec::new();
+        while turns.len() < wanted {
+            let page = self.history(after).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.turn);
+            turns.extend(page);
+        }
+        Ok(turns)
+    }
+
     /// Erases what the run says, and leaves a tombstone: see [`Executor::erase_run`](crate::Executor::erase_run). A run
     /// that is known by its start key has its handle from [`run_of`](super::TenantClient::run_of).
     ///

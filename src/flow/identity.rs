@@ -119,7 +119,7 @@ impl Kind {
 }
 
 /// A name as it is written in a [place](Identity::place), whose first `/` ends the name.
-pub(super) fn in_place(name: &str) -> String {
+fn in_place(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2F")
 }
 

@@ -17,7 +17,7 @@ impl<O> RunHandle<O> {
 }
 
 impl TenantClient {
-    /// Erases the runs that have a label, and tells what was erased and what was kept: see
+    /// Erases the runs and the calls that have a label, and tells what was erased and what was kept: see
     /// [`Executor::erase_labelled`](crate::Executor::erase_labelled).
     ///
     /// # Errors

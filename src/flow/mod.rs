@@ -86,8 +86,6 @@ pub use approval::AskApproval;
 pub(crate) use approval::{Told, heard_as};
 pub use builder::EngineBuilder;
 pub use call::{MayGoOut, ToolCall, With, Without};
-#[cfg(feature = "sim")]
-pub(crate) use child::lineage::begun_in;
 pub use child::{Child, ChildRun};
 pub use client::{Client, ClientBuilder};
 pub use command::{Command, GiveCommand};
@@ -110,7 +108,6 @@ pub use schedule::{Overlap, ScheduleHandle, ScheduleStatus, SetSchedule, Tick};
 pub use select::Elapsed;
 pub use signal::{NamesSignal, SendSignal, Sent, SignalName, SignalWait};
 #[cfg(any(feature = "api", feature = "cli"))]
-pub(crate) use start::MAX_LABEL;
 pub use start::StartRun;
 pub use status::{QueuePlace, RunState, RunStatus};
 pub use tenant::TenantClient;

@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::call::{Asked, call};
+use super::call::{Asked, Terms, call};
 use super::ctx::Ctx;
 use super::failure::Failure;
 use super::unregistered::Unregistered;
@@ -20,7 +20,7 @@ pub struct NamedCall {
     input: Value,
     id: Option<String>,
     key: Option<Key>,
-    approval: Option<Approval>,
+    terms: Option<Box<Terms>>,
 }
 
 impl Ctx {
@@ -51,7 +51,7 @@ impl Ctx {
     /// # Crash
     /// As for [`call`](Self::call).
     pub fn call_named(&self, tool: impl Into<String>, input: Value) -> NamedCall {
-        NamedCall { ctx: self.clone(), tool: tool.into(), input, id: None, key: None, approval: None }
+        NamedCall { ctx: self.clone(), tool: tool.into(), input, id: None, key: None, terms: None }
     }
 }
 
@@ -71,16 +71,22 @@ impl NamedCall {
 
     /// The decision that the effect needs. It is compared with what is about to be sent, directly before each dispatch.
     pub fn approved_by(mut self, approval: &Approval) -> Self {
-        self.approval = Some(approval.clone());
+        self.terms.get_or_insert_default().approval = Some(approval.clone());
+        self
+    }
+
+    /// Adds a label: see [`ToolCall::label`](super::ToolCall::label).
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.terms.get_or_insert_default().labels.add(name, value);
         self
     }
 
     fn asked(self) -> Result<Asked, Failure> {
-        let Self { ctx, tool, input, id, key, approval } = self;
+        let Self { ctx, tool, input, id, key, terms } = self;
         let registry = &ctx.live.core.registry;
         let found = registry.find(&tool).ok_or_else(|| Unregistered::Tool(tool.clone()))?;
         let tool = registry.untyped(found, &Payload::of(&input)?)?;
-        Asked::by_code(tool, key, id, approval.map(Box::new))
+        Asked::by_code(tool, key, id, terms)
     }
 }
 

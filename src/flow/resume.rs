@@ -15,7 +15,7 @@ use super::run::End;
 use super::unstable_key;
 use crate::exec::{Compensated, Core, ExecError, due_for, escalation_of_orphan, look_only, undo};
 use crate::id::{QuestionId, RecordId, RunId};
-use crate::ledger::{Divergence, Due, Record, State};
+use crate::ledger::{Divergence, Due, FinalState, Record, State};
 use crate::payload::{Payload, Stored};
 use crate::store::{
     PastCall, Question, QuestionKind, Run, RunState, Signal, Step, StepKind, Store as _, StoreError,
@@ -157,8 +157,8 @@ impl Standing {
     }
 }
 
-/// Questions about the committed or started effects that a failed run and its children leave without an owner, except
-/// those that a person has decided to keep. The detached children are added to the failure.
+/// Questions about the effects that happened or may have, and that a failed run and its children leave without an owner,
+/// except those that a person has decided to keep. The detached children are added to the failure.
 ///
 /// `stands`: the effects that were not undone although they were to be.
 pub(super) async fn left_by_failed(
@@ -174,7 +174,7 @@ pub(super) async fn left_by_failed(
         if stands.is_some_and(|stands| stands.is_decided) {
             continue;
         }
-        if let Some(record) = settled(live, effect.id).await? {
+        if let Some(record) = standing(live, effect).await? {
             let why = match record.owner.run {
                 Some(owner) if owner != live.id && family.runs.contains(&owner) => {
                     format!("its run {owner} is a child of {}, which failed", live.id)
@@ -222,6 +222,17 @@ pub(super) async fn settled(live: &Arc<Live>, id: RecordId) -> Result<Option<Rec
     Ok(record.filter(|record| {
         record.class.needs_owner() && matches!(record.state, State::Started | State::Committed { .. })
     }))
+}
+
+/// The record of an effect that a failed run leaves in the world. What is left of a record whose retention is over counts
+/// as well: nobody can undo its effect by it, so a person is asked.
+async fn standing(live: &Arc<Live>, effect: &Record) -> Result<Option<Record>, ExecError> {
+    match effect.state {
+        State::Gone { was: FinalState::Committed, .. } => {
+            Ok(effect.class.needs_owner().then(|| effect.clone()))
+        }
+        _ => settled(live, effect.id).await,
+    }
 }
 
 fn policy(live: &Live, record: &Record) -> Divergence {

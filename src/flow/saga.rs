@@ -16,7 +16,7 @@ use super::resume::{Standing, settled};
 use super::run::{Activation, End};
 use crate::exec::{Compensated, Core, ExecError, due_for, may_undo, review_beside, undo};
 use crate::id::{QuestionId, RecordId, RunId};
-use crate::ledger::{Due, Record, State, Undone};
+use crate::ledger::{Due, FinalState, Record, State, Undone};
 use crate::payload::{Payload, Stored};
 use crate::store::{
     Change, Question, Resolution, Run, RunState, Step, StepKind, Store as _, StoreError, WaitsOn,
@@ -32,11 +32,15 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// effect, and the end of a child's child.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
-/// True if an effect of this run or of its children can be undone, or if a child has not ended.
+/// True if an effect of this run or of its children can be undone, or could be before its record was gone; or if a child
+/// has not ended.
 async fn is_due(live: &Arc<Live>) -> Result<bool, ExecError> {
     let core = &live.core;
     live.flushed().await?; // everything that the run has queued must be durable to be found
-    let stands = |record: &Record| matches!(record.state, State::Started | State::Committed { .. });
+    let stands = |record: &Record| {
+        use State::{Committed, Gone, Started};
+        matches!(record.state, Started | Committed { .. } | Gone { was: FinalState::Committed, .. })
+    };
     let can_undo = |record: &Record| core.registry.policy_of(record.operation.as_str()).is_some();
     let family = family::of(core, &live.run()).await?;
     Ok(!family.unfinished.is_empty()
@@ -80,7 +84,6 @@ impl Activation<'_> {
     /// Ends the run, unless some of its effects are to be undone first.
     pub(super) async fn finish(self, result: Result<Payload, Failure>) -> End {
         let live = self.live;
-        let result = result.and_then(|output| Ok(output.within(&live.core.limits)?));
         // What only a run that has failed needs is boxed: each run would reserve its memory.
         if let Err(failure) = &result {
             match Box::pin(is_due(live)).await {

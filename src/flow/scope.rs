@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::call::{Asked, call};
+use super::call::{Asked, Terms, call};
 use super::ctx::Ctx;
 use super::error::RunError;
 use super::failure::Failure;
@@ -30,8 +30,8 @@ impl Ctx {
         key: Key,
         approval: Option<Approval>,
     ) -> Result<Payload, Failure> {
-        let asked =
-            Asked { tool, key: Some(key), id: None, approval: approval.map(Box::new), proposed: true };
+        let terms = approval.map(|approval| Box::new(Terms { approval: Some(approval), ..Terms::default() }));
+        let asked = Asked { tool, key: Some(key), id: None, terms, proposed: true };
         call(self, asked).await.map(|answer| answer.response)
     }
 

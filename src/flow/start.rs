@@ -19,10 +19,10 @@ use super::signal::OWN;
 use super::workflow::Registered;
 use crate::clock::Timestamp;
 use crate::exec::{Core, to_the_end};
-use crate::id::{IdError, Name, RunId, Tenant, checked};
+use crate::id::{IdError, RunId, Tenant};
 use crate::ledger::{RequestHash, diff};
 use crate::payload::{DigestKey, Payload, PayloadError};
-use crate::store::{Change, InQueue, OrderingKey, Refusal, Run, RunLabel, Store as _, Ticket, Verdict};
+use crate::store::{Change, InQueue, Labels, OrderingKey, Refusal, Run, Store as _, Ticket, Verdict};
 use crate::tool::canonical;
 use crate::trace::TraceContext;
 
@@ -40,7 +40,7 @@ pub struct StartRun<O> {
     pub(super) choice: Choice,
     pub(super) deadline: Option<Deadline>,
     pub(super) traceparent: Option<TraceContext>,
-    pub(super) labels: Vec<(String, String)>,
+    pub(super) labels: Labels,
     pub(super) _output: PhantomData<fn() -> O>,
 }
 
@@ -61,7 +61,7 @@ impl<O> StartRun<O> {
             choice: Choice::default(),
             deadline: None,
             traceparent: None,
-            labels: Vec::new(),
+            labels: Labels::default(),
             _output: PhantomData,
         }
     }
@@ -78,7 +78,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
     /// Adds a label, by which runs are [listed](crate::flow::RunFilter::label) and
     /// [erased](crate::flow::TenantClient::erase_labelled): a customer, a case, a subject. A run has at most 8 labels, one of each name.
     /// A name has at most 128 bytes, and a value 256. Labels are not encrypted and stay as they are; a start whose key was used before
-    /// gives that run none.
+    /// gives that run none. A [fork](crate::flow::RunHandle::fork) has the labels of its origin, and a child has none.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -100,7 +100,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.labels.push((name.into(), value.into()));
+        self.labels.add(name, value);
         self
     }
 
@@ -228,7 +228,7 @@ impl<O: DeserializeOwned + 'static> StartRun<O> {
         if key.as_deref().is_some_and(|key| key.starts_with(OWN)) {
             return Err(IdError::Reserved { what: "start key" }.into());
         }
-        fitting(&labels)?;
+        labels.check()?;
         let queue = inner.queues.place(workflow.queue.as_ref(), choice)?;
         let input: Result<_, RunError> = inner.core.canonical(&tenant, &*input).await;
         let input = input?.within(&inner.core.limits)?;
@@ -248,29 +248,7 @@ pub(super) struct NewRun {
     input: Payload,
     key: Option<String>,
     reject: bool,
-    labels: Vec<(String, String)>,
-}
-
-/// The maximum number of labels of a run.
-const MAX_LABELS: usize = 8;
-/// The maximum length of a label's value, in bytes.
-pub(crate) const MAX_LABEL: usize = 256;
-
-/// Refuses labels that are too many or too long, and two of one name.
-fn fitting(labels: &[(String, String)]) -> Result<(), IdError> {
-    if labels.len() > MAX_LABELS {
-        let text = format!("{} labels", labels.len());
-        return Err(IdError::Malformed { what: "set of labels", text, form: "8 labels at most" });
-    }
-    for (place, (name, value)) in labels.iter().enumerate() {
-        Name::new(name)?;
-        checked("label", value, MAX_LABEL)?;
-        if labels[..place].iter().any(|(other, _)| other == name) {
-            let form = "one label of each name";
-            return Err(IdError::Malformed { what: "set of labels", text: name.clone(), form });
-        }
-    }
-    Ok(())
+    labels: Labels,
 }
 
 impl NewRun {
@@ -303,13 +281,7 @@ impl NewRun {
         };
         let run = Box::new(row.at(core, now));
         let mut change = core.change(lane).run(run.clone());
-        change.labels.extend(self.labels.iter().map(|(name, value)| RunLabel {
-            tenant: self.tenant.clone(),
-            run: run.id,
-            name: name.clone(),
-            value: value.clone(),
-            started_at: run.created_at,
-        }));
+        change.labels.extend(self.labels.of_run(&run));
         change.payloads.extend(large.map(|payload| (self.tenant.clone(), payload)));
         (run, change)
     }

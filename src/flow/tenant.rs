@@ -13,11 +13,13 @@ use super::start::StartRun;
 use super::status::RunStatus;
 use super::workflow::WorkflowFn;
 use crate::exec::{
-    Evidence, GiveAnswer, QuestionView, Questions, Said, count_questions, view_evidence, view_question,
+    Evidence, GiveAnswer, QuestionView, Questions, Said, count_questions, verify_call, view_evidence,
+    view_question,
 };
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::exec::{OwnConnection, inbox};
 use crate::id::{QuestionId, RunId, Tenant};
+use crate::store::chain::{Anchor, ChainReport};
 use crate::store::{QuestionCount, Resolution, RunCursor, RunFilter, RunPage, Store as _};
 
 /// The engine as one tenant sees it.
@@ -139,6 +141,17 @@ impl TenantClient {
     /// The evidence of the operation under this key: see [`Executor::evidence`](crate::Executor::evidence).
     pub async fn evidence(&self, key: &str) -> Result<Option<Evidence>, RunError> {
         Ok(view_evidence(&self.inner.core, &self.tenant, key).await?)
+    }
+
+    /// Compares the rows on which the evidence of the operation under this key rests with the ledger's
+    /// [chain of evidence](crate::store::chain): see [`Executor::verify_chain`](crate::Executor::verify_chain). `None` if the
+    /// ledger has no chain, or the tenant no such operation.
+    pub async fn verify_evidence(
+        &self,
+        key: &str,
+        anchor: Option<&Anchor>,
+    ) -> Result<Option<ChainReport>, RunError> {
+        Ok(verify_call(&self.inner.core, &self.tenant, key, anchor).await?)
     }
 
     /// The answered questions, the oldest first: also those that the engine [answered itself](crate::store::Answer::is_by_engine).

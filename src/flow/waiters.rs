@@ -86,12 +86,20 @@ pub(super) struct AnswerWaiters {
 }
 
 impl AnswerWaiters {
+    /// The largest number of questions about which there is a hint.
+    const MOST: usize = 10_000;
+
     fn by_question(&self) -> MutexGuard<'_, BTreeMap<QuestionId, Vec<RunId>>> {
         self.by_question.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes that a run waits for an answer. Another process may take the answer, and this one is not told: beyond
+    /// [`Self::MOST`] questions the hint about the oldest is dropped.
     pub(super) fn wait(&self, question: QuestionId, run: RunId) {
         let mut by_question = self.by_question();
+        if by_question.len() >= Self::MOST && !by_question.contains_key(&question) {
+            by_question.pop_first();
+        }
         let runs = by_question.entry(question).or_default();
         if !runs.contains(&run) {
             runs.push(run);

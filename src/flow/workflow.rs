@@ -221,7 +221,7 @@ impl Workflow {
 
     /// The budget of each of its runs: attempts, time and cost, of all its calls together. A call that the run cannot afford is not made,
     /// and fails with [`FailureCode::BudgetExceeded`](super::FailureCode), which names the budget. The records of a run count what it has
-    /// used up: a crash gives nothing back. Its children have budgets of their own.
+    /// used up: a crash gives nothing back, and neither does [`Ctx::continue_as_new`]. Its children have budgets of their own.
     pub fn budget(self, budget: Budget) -> Self {
         self.with(|registered| registered.budget = Some(budget))
     }

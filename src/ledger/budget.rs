@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::retry::{ErrorKind, RecordedFailure};
+use crate::payload::MAX_EXACT_INTEGER;
 
 /// The price of an attempt, in a unit that the user names: cents, tokens, pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +131,7 @@ impl Budget {
 }
 
 /// The usage of a run, as counted from its records.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetUsage {
     attempts: u64,
     cost: BTreeMap<Cow<'static, str>, u64>,
@@ -157,6 +159,36 @@ impl BudgetUsage {
         if let Some(sum) = price.and_then(|price| self.cost.get_mut(&price.unit)) {
             *sum = sum.saturating_sub(price.map_or(0, |price| price.per_attempt));
         }
+    }
+
+    /// The usage with each count replaced by the other's where that is greater.
+    #[must_use]
+    pub(crate) fn at_least(self, other: &Self) -> Self {
+        self.with(other, u64::max)
+    }
+
+    /// The sum of both usages.
+    #[must_use]
+    pub(crate) fn plus(self, other: &Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    /// The usage as a checkpoint holds it. A count beyond the integers that JSON holds exactly is held as the greatest
+    /// of them.
+    #[must_use]
+    pub(crate) fn recorded(self) -> Self {
+        let limit = |count: u64| count.min(MAX_EXACT_INTEGER);
+        let cost = self.cost.into_iter().map(|(unit, sum)| (unit, limit(sum))).collect();
+        Self { attempts: limit(self.attempts), cost }
+    }
+
+    fn with(mut self, other: &Self, both: impl Fn(u64, u64) -> u64) -> Self {
+        self.attempts = both(self.attempts, other.attempts);
+        for (unit, cost) in &other.cost {
+            let sum = self.cost.entry(unit.clone()).or_default();
+            *sum = both(*sum, *cost);
+        }
+        self
     }
 }
 

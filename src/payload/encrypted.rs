@@ -3,7 +3,8 @@
 use super::{PayloadDigest, hex, unhex};
 
 /// An encrypted text: `~`, the id of its key, `:`, base64. A large payload begins with `~@` and its address, because the
-/// digest of its text is not its address.
+/// digest of its text is not its address. A text that was read and could not be decrypted ends with `#` and a seal, which
+/// tells it from a text of a caller that looks like an encrypted one.
 pub(crate) struct Encrypted<'t> {
     /// The address of a large payload.
     pub(crate) address: Option<PayloadDigest>,
@@ -11,6 +12,8 @@ pub(crate) struct Encrypted<'t> {
     pub(crate) key: &'t str,
     /// The nonce, the ciphertext and its tag, as base64.
     pub(crate) bytes: &'t str,
+    /// The seal of the process that could not decrypt the text.
+    pub(crate) seal: Option<&'t str>,
 }
 
 impl<'t> Encrypted<'t> {
@@ -25,11 +28,13 @@ impl<'t> Encrypted<'t> {
             }
         };
         let (key, bytes) = text.split_once(':')?;
-        Some(Self { address, key, bytes })
+        let (bytes, seal) = bytes.split_once('#').map_or((bytes, None), |(bytes, seal)| (bytes, Some(seal)));
+        Some(Self { address, key, bytes, seal })
     }
 
     pub(crate) fn text(&self) -> String {
         let address = self.address.map(|PayloadDigest(digest)| format!("@{}~", hex(&digest)));
-        format!("~{}{}:{}", address.unwrap_or_default(), self.key, self.bytes)
+        let seal = self.seal.map(|seal| format!("#{seal}")).unwrap_or_default();
+        format!("~{}{}:{}{seal}", address.unwrap_or_default(), self.key, self.bytes)
     }
 }

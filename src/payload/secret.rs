@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Sha256;
 
 use super::{Payload, hex};
+use crate::id::Entropy;
 
 pub(super) const MARK: &str = "$secret";
 
@@ -19,6 +20,15 @@ pub struct DigestKey([u8; 32]);
 impl DigestKey {
     /// Wraps 32 random bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// A key of random bytes.
+    pub(crate) fn drawn(entropy: &dyn Entropy) -> Self {
+        let mut bytes = [0; 32];
+        for chunk in bytes.chunks_exact_mut(8) {
+            chunk.copy_from_slice(&entropy.bits().to_le_bytes());
+        }
         Self(bytes)
     }
 
@@ -44,10 +54,15 @@ impl DigestKey {
 
     /// The HMAC-SHA-256 (RFC 2104) of the bytes.
     pub(crate) fn digest(&self, bytes: &[u8]) -> [u8; 32] {
-        #[allow(clippy::expect_used, reason = "HMAC takes a key of any length (RFC 2104)")]
-        let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&self.0).expect("any length is a key");
+        let mut mac = self.mac();
         mac.update(bytes);
         mac.finalize().into_bytes().into()
+    }
+
+    /// An HMAC-SHA-256 with this key, for what is not in one piece.
+    pub(crate) fn mac(&self) -> Hmac<Sha256> {
+        #[allow(clippy::expect_used, reason = "HMAC takes a key of any length (RFC 2104)")]
+        <Hmac<Sha256> as KeyInit>::new_from_slice(&self.0).expect("any length is a key")
     }
 }
 

@@ -75,6 +75,7 @@ pub(in crate::rim) fn told(around: &impl Around, evidence: &Evidence) -> Markup 
                 @if let Some(run) = evidence.asked_by.run { ", by " (around.run(run)) }
                 @if let Some(step) = &evidence.asked_by.step { ", step " (step) }
             }
+            @for (name, value) in &evidence.labels { dt { "Label" } dd { (name) "=" (value) } }
             @if !evidence.used_by.is_empty() {
                 dt { "Used by" } dd { @for run in &evidence.used_by { (around.run(*run)) " " } }
             }

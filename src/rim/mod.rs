@@ -16,6 +16,8 @@ mod events;
 mod evidence_page;
 #[cfg(feature = "fence")]
 pub mod fence;
+#[cfg(feature = "api")]
+mod figures;
 #[cfg(feature = "guard-service")]
 pub mod guard_service;
 #[cfg(feature = "http")]

@@ -6,6 +6,7 @@ use crate::clock::Timestamp;
 use crate::exec::Core;
 use crate::id::{QuestionId, RunId, Tenant, some_text, text};
 use crate::ledger::Record;
+use crate::rim::run_filter::Labelled;
 use crate::store::{Store as _, StoreError};
 
 /// The number of records that one page looks at, if not each of them is listed.
@@ -23,6 +24,10 @@ pub(super) struct RecordConditions {
     /// Only records of this tool
     #[cfg_attr(feature = "cli", arg(long))]
     tool: Option<String>,
+    /// Only records with this label, such as `customer=c-7`
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME=VALUE"))]
+    label: Option<Labelled>,
 }
 
 /// The state of a record without its details.
@@ -128,7 +133,13 @@ impl RecordConditions {
         keys: &Keys<'_>,
     ) -> Result<(Vec<ListedRecord>, Option<String>), StoreError> {
         let looked_at = if self.is_narrow() { LOOKED_AT.max(keys.limit) } else { keys.limit };
-        let seen = core.group.record_list(tenant, keys.prefix, keys.after, looked_at).await?;
+        let Keys { prefix, after, .. } = *keys;
+        let seen = match &self.label {
+            Some(Labelled(name, value)) => {
+                core.group.record_labelled(tenant, (name, value), prefix, after, looked_at).await?
+            }
+            None => core.group.record_list(tenant, prefix, after, looked_at).await?,
+        };
         let is_end = seen.len() < looked_at as usize;
         let end = seen.last().map(|record| record.key.to_string());
         let mut found: Vec<_> = seen.into_iter().filter(|record| self.takes(record)).collect();

@@ -5,8 +5,9 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::clock::Timestamp;
-use crate::flow::{MAX_LABEL, RunFilter, RunStateName};
+use crate::flow::{RunFilter, RunStateName};
 use crate::id::{Name, checked};
+use crate::store::Labels;
 
 /// The runs to be listed.
 #[derive(Deserialize)]
@@ -88,7 +89,7 @@ impl FromStr for Labelled {
         let form = || format!("{short:?} is no label: customer=c-7, a name and a value");
         let (name, value) = text.split_once('=').ok_or_else(form)?;
         checked("label", name, Name::MAX_BYTES).map_err(|error| error.to_string())?;
-        checked("label", value, MAX_LABEL).map_err(|error| error.to_string())?;
+        checked("label", value, Labels::MAX_VALUE).map_err(|error| error.to_string())?;
         Ok(Self(name.to_owned(), value.to_owned()))
     }
 }

@@ -11,7 +11,7 @@ use super::history::Attempts;
 use super::machine::Told;
 use crate::clock::{Clock as _, Timestamp};
 use crate::id::{QuestionId, RecordId, RunId, Tenant};
-use crate::ledger::{ContractClass, OperationKey, Record, State};
+use crate::ledger::{ContractClass, FinalState, OperationKey, Record, State};
 use crate::payload::Stored;
 use crate::store::change::Written;
 use crate::store::{Change, Model, Question, QuestionKind, Resolution, Retired, Run, RunState, WorkerChange};
@@ -382,10 +382,11 @@ impl Seen {
                     || is_kept(record)
             };
             let family = family(run, &self.runs.values());
-            let done = self
-                .records
-                .values()
-                .filter(|r| did(&family, r) && matches!(r.state, State::Committed { .. }));
+            let stands = |record: &Record| {
+                use State::{Committed, Gone};
+                matches!(record.state, Committed { .. } | Gone { was: FinalState::Committed, .. })
+            };
+            let done = self.records.values().filter(|record| did(&family, record) && stands(record));
             let forgotten = done.filter(|record| !asks(record)).map(|record| record.key.to_string());
             if let Some(key) = forgotten.reduce(|all, key| format!("{all}, {key}")) {
                 let what = format!("run {} failed, and nothing in that transaction asks about {key}", run.id);

@@ -1,6 +1,5 @@
 //! The runs that a failed run answers for: itself, and the children that succeeded before it failed.
 
-use crate::flow::begun_in;
 use crate::ledger::Record;
 use crate::store::{Run, RunState};
 
@@ -12,7 +11,7 @@ where
 {
     let mut family = vec![run];
     let succeeded = |child: &&Run| matches!(child.state, RunState::Succeeded { .. });
-    let begun_since = |child: &&Run| child.parent == Some(run.id) && begun_in(child) >= run.base;
+    let begun_since = |child: &&Run| child.parent == Some(run.id) && child.begun_in() >= run.base;
     for child in runs.clone().filter(begun_since).filter(succeeded) {
         family.extend(self::family(child, runs));
     }

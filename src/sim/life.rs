@@ -44,7 +44,7 @@ impl Life {
         let builder = mounted.engine().clock(process.world.clock().clone()).entropy(chance);
         let builder = body.engine(builder, &process.world);
         #[cfg(feature = "encryption")]
-        let builder = builder.with(crate::exec::ExecutorBuilder::in_the_clear); // the rules read the rows
+        let builder = builder.with(crate::exec::ExecutorBuilder::unprotected); // the rules read the rows
         let builder = builder.watch(process.clone()).witnessed_by(process.clone());
         let starting = process.clone();
         runtime.spawn(async move {

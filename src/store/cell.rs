@@ -194,6 +194,7 @@ cells! { Text by text:
 
 cells! { Bytes by bytes:
     RequestHash: |hash| Given::Owned(hash.column()), Self::from_column;
+    Box<[u8]>: |bytes| Given::Bytes(bytes), |bytes| Some(bytes.into());
     DigestKey: |key| Given::Bytes(key.bytes()), |bytes| bytes.try_into().ok().map(Self::new);
 }
 

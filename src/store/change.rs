@@ -1,10 +1,11 @@
 //! Changes: a change lists all its consequences, so that "one transaction" is visible in the type.
 
 use super::Aggregate;
+use super::chain::Link;
 use super::contact::{Contact, DroppedContact};
 use super::document::Document;
 use super::escalation::{Question, QuestionKind};
-use super::label::RunLabel;
+use super::label::{RecordLabel, RunLabel};
 use super::outbox::{OutboxEvent, Published};
 use super::published::PublishedValue;
 use super::run::{Run, RunState};
@@ -89,6 +90,8 @@ changes! {
         labels: Vec<RunLabel> => Label(RunLabel),
         /// The new state of a record: revision 1 for a new one, otherwise one more than the stored revision.
         record: Option<Box<Record>> => Record(Record),
+        /// The labels of a record that is new with this change.
+        record_labels: Vec<RecordLabel> => RecordLabel(RecordLabel),
         /// The scheduled look at a record, by the same rule as `record`; a look without a due instant is deleted.
         look: Option<Box<Look>> => Look(Look),
         /// The attempts and lookups that are over; one that is stored is left as it is.
@@ -109,6 +112,8 @@ changes! {
         received: Option<Box<Signal>> => Received(Signal),
         /// The late answer of a fenced worker.
         evidence: Option<Box<Evidence>> => Evidence(Evidence),
+        /// The link of the chain of evidence that is about this change.
+        link: Option<Box<Link>> => Link(Link),
     }
 }
 
@@ -122,7 +127,7 @@ pub struct Retired {
     /// The revision at which the record is retired.
     pub revision: u32,
     /// The rest of the record, one revision on: nothing, a tombstone, or the whole record for longer. Rows that
-    /// belong to the record are deleted with it: evidence, contacts and answered questions unless the whole record is kept, and
+    /// belong to the record are deleted with it: evidence, contacts, labels and answered questions unless the whole record is kept, and
     /// uses if nothing is left.
     pub left: Option<Box<Record>>,
     /// The large payloads that the record no longer refers to: each has one use less.

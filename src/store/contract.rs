@@ -4,12 +4,13 @@ use std::fmt;
 
 use futures_util::future::BoxFuture;
 
+use super::chain::Link;
 use super::reads::reads;
 use super::{
-    Aggregate, Change, ClusterStatus, Contact, Defect, Document, Due, Evidence, History, OutboxEvent,
-    Published, PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, RetentionLoad, Run,
-    RunCursor, RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal, StoreError, StoreLoad, Turns,
-    Verdict, Worker,
+    Aggregate, AvoidedDuplicates, Change, ClusterStatus, Contact, Defect, Document, Due, Evidence, History,
+    OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad, QuestionSpan, QueueLoad,
+    RecordLabel, RetentionLoad, Run, RunCursor, RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal,
+    StoreError, StoreLoad, Turns, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};

@@ -257,6 +257,18 @@ pub enum OpenError {
          of this ledger, the first one first [encryption]"
     )]
     WrongKey,
+    /// The ledger has a chain of evidence, and this process was given no secret for it.
+    #[error(
+        "the ledger has a chain of evidence, and this process writes none: nothing was written; give the secret of the \
+         chain, for instance by `EngineBuilder::evidence_chain`, or `--chain` [chain]"
+    )]
+    Chained,
+    /// The chain of evidence of the ledger was begun with another secret, or without one.
+    #[error(
+        "the chain of evidence was begun with another secret, or without one: nothing was written; give the secret of this \
+         ledger [chain]"
+    )]
+    WrongChainSecret,
     /// The database has a table of migrations that is not of this engine.
     #[error("{path} holds something else: {detail}; choose another schema [database_refused]")]
     Strange {

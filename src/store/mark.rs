@@ -1,6 +1,7 @@
 //! The mark of an encrypted ledger. Without it, a process without keys would write rows in the clear beside encrypted
 //! ones, and take the encrypted digest of a request for that of another request.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "encryption")]
@@ -46,16 +47,21 @@ impl Mark {
     }
 
     async fn of(store: &dyn Store) -> Result<Option<Self>, StoreError> {
-        let row = store.document_find(&Tenant::ledger(), LEDGER_KIND, ENCRYPTION_ID).await?;
-        let read = row.map(|row| serde_json::from_str(&row.body)).transpose();
-        read.map_err(|error| StoreError::Corrupt {
-            row: format!("document {LEDGER_KIND} {ENCRYPTION_ID}"),
-            detail: error.to_string(),
-        })
+        read(store, ENCRYPTION_ID).await
     }
 
     /// The row of the mark.
     pub(crate) fn row(&self, at: Timestamp) -> Document {
         Document::first(&Tenant::ledger(), LEDGER_KIND, ENCRYPTION_ID.to_owned(), self, at)
     }
+}
+
+/// Reads one of the ledger's documents about itself.
+pub(super) async fn read<M: DeserializeOwned>(store: &dyn Store, id: &str) -> Result<Option<M>, StoreError> {
+    let row = store.document_find(&Tenant::ledger(), LEDGER_KIND, id).await?;
+    let mark = row.map(|row| serde_json::from_str(&row.body)).transpose();
+    mark.map_err(|error| StoreError::Corrupt {
+        row: format!("document {LEDGER_KIND} {id}"),
+        detail: error.to_string(),
+    })
 }

@@ -67,6 +67,12 @@ migrations! {
     19 "trace" in "0019_trace.sql", from 9;
     // An older engine gives no labels, and leaves those of the runs that it retires.
     20 "run_label" in "0020_run_label.sql", from 9;
+    // An older engine gives no labels, and leaves those of the records that it retires.
+    21 "record_label" in "0021_record_label.sql", from 9;
+    // Indexes alone.
+    22 "charts" in "0022_charts.sql", from 9;
+    // An older engine refuses nothing, and its changes have no links: do not share a ledger with a chain with it.
+    23 "link" in "0023_link.sql", from 9;
 }
 
 /// The schema version of this build.

@@ -9,6 +9,7 @@ mod aggregate;
     allow(dead_code, reason = "the model has no columns")
 )]
 mod cell;
+pub mod chain;
 pub(crate) mod change;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -22,6 +23,7 @@ pub mod encryption;
 mod error;
 mod escalation;
 mod evidence;
+mod figures;
 mod group;
 mod history;
 mod inbox;
@@ -84,6 +86,7 @@ pub(crate) use group::Held;
 #[cfg(all(feature = "sim", feature = "sqlite"))]
 pub(crate) use inbox::Inbox;
 pub(crate) use inbox::{Aside, Counting, Delivery, Known, SetAside};
+pub(crate) use label::Labels;
 pub(crate) use late::FIRST as FIRST_LATE_QUESTION;
 pub(crate) use mark::Mark;
 pub(crate) use outage::{Outage, Side};
@@ -106,9 +109,10 @@ unstable_core! {
     pub use document::Document;
     pub use escalation::QuestionLoad;
     pub use evidence::Evidence;
+    pub use figures::{AvoidedDuplicates, QuestionSpan};
     pub use group::{Group, Ticket};
     pub use history::{History, PastCall, PastUse};
-    pub use label::RunLabel;
+    pub use label::{RecordLabel, RunLabel};
     pub use load::{Connections, RetainedKind, RetentionLoad, StoreLoad};
     pub use model::Model;
     pub use outbox::{Due, OutboxEvent, Published};

@@ -133,6 +133,17 @@ pub trait TransactionsOn<C>: Send + Sync {
     ) -> Transacting<'a, Result<Unseen, Known>>;
 }
 
+/// A closure whose value a wrapper changes before the database gets it.
+pub(super) fn turned<'a, C: 'a, V: Send + 'static>(
+    work: Work<'a, C, V>,
+    turn: impl FnOnce(V) -> V + Send + 'static,
+) -> Work<'a, C, V> {
+    Box::new(move |connection| {
+        let working = work(connection);
+        Box::pin(async move { working.await.map(|(value, written)| (value, turn(written))) })
+    })
+}
+
 /// Runs a closure, at most for as long as it may take.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(super) async fn in_time<C, V>(

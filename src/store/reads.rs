@@ -18,6 +18,11 @@ macro_rules! reads {
             record_committed(tenant: &'a Tenant, since: Timestamp, after: &'a str, limit: u32) -> Vec<Record>;
             /// The records of a tenant whose keys begin with `prefix`, in key order from behind `after` on.
             record_list(tenant: &'a Tenant, prefix: &'a str, after: &'a str, limit: u32) -> Vec<Record>;
+            /// The records of a tenant that have a label, as its name and value, and whose keys begin with `prefix`, in key
+            /// order from behind `after` on.
+            record_labelled(tenant: &'a Tenant, label: (&'a str, &'a str), prefix: &'a str, after: &'a str, limit: u32) -> Vec<Record>;
+            /// The labels of a record, by their names.
+            record_labels(tenant: &'a Tenant, id: RecordId) -> Vec<RecordLabel>;
             /// True if a record with this key, or with this key and a further part, was written at `since` or later
             /// and was neither failed nor abandoned.
             record_removed(tenant: &'a Tenant, key: &'a str, since: Timestamp) -> bool;
@@ -29,7 +34,8 @@ macro_rules! reads {
 
             /// Records whose time was over between `after` and `until` and which nothing rests on: they are not under
             /// way, they have no open question and no look to come, and the runs that requested them have ended or
-            /// gone on as new. The first to be over come first.
+            /// gone on as new. On an effect of a child that ended well the runs above the child rest, too: they undo it
+            /// if they fail. The first to be over come first.
             record_expired(after: Timestamp, until: Timestamp, limit: u32) -> Vec<Record>;
             /// The earliest instant after `after` at which the time of a record is over.
             record_expiring(after: Timestamp) -> Option<Timestamp>;
@@ -47,6 +53,9 @@ macro_rules! reads {
             record_uses(tenant: &'a Tenant, id: RecordId) -> Vec<SharedEffect>;
             /// The late answers of fenced workers about a record, the earliest first.
             record_evidence(tenant: &'a Tenant, id: RecordId) -> Vec<Evidence>;
+            /// The duplicates that were avoided at `since` or later: the signs of effects and the uses of records, the last
+            /// `limit` of each.
+            record_avoided(tenant: &'a Tenant, since: Timestamp, limit: u32) -> AvoidedDuplicates;
             /// The attempts and lookups of a record that it does not tell of itself, by their ids: first the attempts.
             record_contacts(tenant: &'a Tenant, id: RecordId) -> Vec<Contact>;
 
@@ -148,6 +157,8 @@ macro_rules! reads {
             escalation_answered(tenant: &'a Tenant, after: QuestionId, limit: u32) -> Vec<Question>;
             /// The number of questions of a tenant for each kind, in the order of the kinds' codes.
             escalation_count(tenant: &'a Tenant) -> Vec<QuestionCount>;
+            /// The times of the questions of a tenant, open or answered, those that were opened last first.
+            escalation_spans(tenant: &'a Tenant, limit: u32) -> Vec<QuestionSpan>;
             /// The number of open questions of all tenants for each kind, and the instant of the oldest one, in the order of
             /// the kinds' codes.
             escalation_load() -> Vec<QuestionLoad>;
@@ -165,6 +176,11 @@ macro_rules! reads {
             /// The open questions of all tenants, the oldest first, from behind `after` on, without the rows by which calls
             /// [wait](crate::store::QuestionKind::Pending) for their providers.
             escalation_open_everywhere(after: QuestionId, limit: u32) -> Vec<Question>;
+
+            /// The links of a chain of evidence, from behind the number `after` on.
+            link_list(chain: i64, after: i64, limit: u32) -> Vec<Link>;
+            /// The next chain of evidence behind this one, in the order of their numbers.
+            link_chain(after: i64) -> Option<i64>;
 
             /// A worker by the name under which it enrolled.
             worker_find(name: &'a str) -> Option<Worker>;

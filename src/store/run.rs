@@ -205,6 +205,13 @@ impl RunState {
 }
 
 impl Run {
+    /// The turn in which the run was begun by its parent, or the parent's base. Read from the key, because checkpoints
+    /// may be pruned: `sql/retention` reads it in the same way.
+    pub(crate) fn begun_in(&self) -> u32 {
+        let turn = || self.key.as_deref()?.split('/').nth(3)?.strip_prefix("~turn:")?.parse().ok();
+        turn().unwrap_or(0)
+    }
+
     /// True if the run is in a queue and has no place there: it must not be carried out before it is admitted.
     pub(crate) fn lacks_place(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| queue.admitted_at.is_none())

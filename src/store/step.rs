@@ -39,7 +39,8 @@ coded! {
         Sent = 11,
         /// A loop: in a turn, the state that the turn began with; outside, the result of the whole loop.
         Turns = 12,
-        /// The input with which the run went on as new.
+        /// The input with which the run went on as new. In the turn before, under the name `spent`: what the run had
+        /// used up of its budget by then.
         Input = 13,
         /// A new start of the run: the person who ordered it, the reason, and the part of its past that does not
         /// count.

@@ -1,9 +1,10 @@
 //! Tables, each declared once: its columns, and its key.
 
 use super::cell::Declared as _;
+use super::chain::Link;
 use super::{
-    Aggregate, Contact, Document, Evidence, OutboxEvent, PublishedValue, Question, Run, RunLabel, Schedule,
-    SharedEffect, Signal, Step, Worker,
+    Aggregate, Contact, Document, Evidence, OutboxEvent, PublishedValue, Question, RecordLabel, Run,
+    RunLabel, Schedule, SharedEffect, Signal, Step, Worker,
 };
 use crate::ledger::{Look, Record};
 
@@ -63,7 +64,7 @@ pub(in crate::store) enum Kind {
 }
 
 /// All tables. A test compares the columns with those of both databases.
-pub(in crate::store) static TABLES: [&Table; 22] = [
+pub(in crate::store) static TABLES: [&Table; 24] = [
     Worker::TABLE,
     &Table { name: "tenant", key: &["tenant"], columns: &[text("tenant"), bytes("digest_key")], ..OWN },
     &Table {
@@ -75,7 +76,9 @@ pub(in crate::store) static TABLES: [&Table; 22] = [
     Record::TABLE,
     Look::TABLE,
     Contact::TABLE,
+    RecordLabel::TABLE,
     Evidence::TABLE,
+    Link::TABLE,
     Run::TABLE,
     RunLabel::TABLE,
     &Table {

@@ -51,9 +51,12 @@ impl Change {
     /// True if the change writes rows that only a worker may write: all but enrolment, evidence and the rows that
     /// those two need.
     pub(crate) fn needs_fence(&self) -> bool {
-        use Written::{DroppedContact, Evidence, Key, Payload, Prune, Worker};
+        use Written::{DroppedContact, Evidence, Key, Link, Payload, Prune, Worker};
         let is_free = |row: Written<'_>| {
-            matches!(row, Prune(_) | DroppedContact(_) | Evidence(_) | Payload(_) | Key(_) | Worker(_))
+            matches!(
+                row,
+                Prune(_) | DroppedContact(_) | Evidence(_) | Link(_) | Payload(_) | Key(_) | Worker(_)
+            )
         };
         self.writes(|row| !is_free(row))
     }
@@ -91,6 +94,7 @@ impl<'c> Written<'c> {
     pub(super) const fn tenant(self) -> Option<&'c Tenant> {
         match self {
             Self::Record(row) => Some(&row.tenant),
+            Self::RecordLabel(row) => Some(&row.tenant),
             Self::Look(row) => Some(&row.tenant),
             Self::Contact(row) => Some(&row.tenant),
             Self::DroppedContact(row) => Some(&row.tenant),
@@ -106,6 +110,7 @@ impl<'c> Written<'c> {
             Self::Event(row) => Some(&row.tenant),
             Self::Mark(row) => Some(&row.tenant),
             Self::Evidence(row) => Some(&row.tenant),
+            Self::Link(row) => Some(&row.tenant),
             Self::Retired(row) => Some(&row.tenant),
             Self::RetiredRun(row) => Some(&row.run.tenant),
             Self::ExpiredSignal(row) => Some(&row.signal.tenant),

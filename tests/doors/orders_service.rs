@@ -1,6 +1,7 @@
 //! The example with all doors in one service: with a broker and a Redis, and without both.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use service::Surroundings;
 use service::show::{self, COPIES, NUMBERS, Shown};
@@ -14,7 +15,9 @@ pub(crate) mod service;
 
 async fn shown(nats: Option<String>, redis: Option<String>) -> Vec<Shown> {
     let folder = tempfile::tempdir().unwrap();
-    let around = Surroundings { nats, redis, secrets: show::secrets() };
+    // A slow machine must not make the service go on without its fence.
+    let redis_time_limit = Duration::from_hours(1);
+    let around = Surroundings { nats, redis, redis_time_limit, secrets: show::secrets() };
     show::storm(&folder.path().join("orders.db"), &around).await.unwrap()
 }
 

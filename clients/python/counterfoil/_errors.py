@@ -19,7 +19,8 @@ class NotRecorded(GuardError):
 
 
 class NoJson(GuardError):
-    """The call was made and is recorded as done, without its output: the output is no JSON, or its external reference is unusable."""
+    """The call was made and is recorded as done, without its output: the output is no JSON that the guard can record, or its external
+    reference is unusable."""
 
 
 class NeedsApproval(GuardError):

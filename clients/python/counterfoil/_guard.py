@@ -12,6 +12,10 @@ from ._errors import CallFailed, GuardError, NeedsApproval, NoJson, NotRecorded,
 from ._http import Http
 
 
+# Statuses after which the same permit may be told something else: the guard cannot record what was said.
+UNFIT = {400, 413, 422}
+
+
 class NotFound(Exception):
     """Raised by a lookup to which the provider shows no effect of the call."""
 
@@ -58,7 +62,7 @@ class Guard:
         output, or raises :class:`NotFound` or :class:`Unknown`. ``external_ref`` takes the provider's id from an output.
 
         ``declared`` is what the tool declares to the guard: ``effect``, ``contract``, ``attempt_ms``, ``settle_ms``,
-        ``reviewers``, ``without_approval``, ``wait_ms``.
+        ``reviewers``, ``labels``, ``without_approval``, ``wait_ms``.
         """
 
         def decorate(function):
@@ -128,11 +132,12 @@ class _Guarded:
             elif verb == "send":
                 outcome, raised = await self._made(given, step)
                 asked = time.monotonic()
-                step = await self._sealed(step, outcome, raised, post)
+                step, raised = await self._sealed(step, outcome, raised, post)
             elif verb == "look":
-                report = {"permit": step["permit"], "finding": await self._found(given, step)}
+                finding = await self._found(given, step)
                 asked = time.monotonic()
-                step = await _waited(post("reconcile", report))
+                step, unfit = await _told(post, "reconcile", step, "finding", finding)
+                raised = unfit or raised
             else:
                 raise GuardError(f"the guard answered with an unknown step: {verb}")
 
@@ -155,15 +160,16 @@ class _Guarded:
             return {"done": {"output": None}}, NoJson(f"{step['key']} was made, and its output is no JSON: {failure}")
 
     async def _sealed(self, step, outcome, raised, post):
+        """Seals the call. Returns the next step, and what is to be raised if the call is done."""
         try:
-            following = await _waited(post("seal", {"permit": step["permit"], "outcome": outcome}))
+            following, unfit = await _told(post, "seal", step, "outcome", outcome)
         except Refused:
             raise
         except GuardError as error:
             raise NotRecorded(f"{step['key']} was sent, and the guard could not be told: {error}") from raised
         if raised is not None and not isinstance(raised, Exception):
             raise raised  # the process or the task is to end
-        return following
+        return following, raised or unfit
 
     async def _found(self, given, step):
         """Looks the call up. Returns the finding."""
@@ -177,7 +183,8 @@ class _Guarded:
 
     def _done(self, output):
         json.dumps(output, allow_nan=False)
-        return {"output": output, "external_ref": self._external_ref(output) if self._external_ref else None}
+        external_ref = self._external_ref(output) if self._external_ref else None
+        return {"output": output, "external_ref": None if external_ref is None else str(external_ref)}
 
 
 def _call(function, step):
@@ -186,6 +193,25 @@ def _call(function, step):
         return {}
     fields = {field.name: step.get(field.name) for field in dataclasses.fields(Call)}
     return {"call": Call(**fields)}
+
+
+async def _told(post, verb, step, name, said):
+    """Tells the guard. Returns the next step, and what is to be raised because the guard could not record an output."""
+    try:
+        return await _waited(post(verb, {"permit": step["permit"], name: said})), None
+    except Refused as refused:
+        certain = _certain(said)
+        if refused.status not in UNFIT or certain == said:
+            raise
+        following = await _waited(post(verb, {"permit": step["permit"], name: certain}))
+        return following, NoJson(f"{step['key']} was made, and its output cannot be recorded: {refused}")
+
+
+def _certain(said):
+    """What is certain about a call, without what the guard could not record."""
+    if isinstance(said, dict) and "failed" in said:
+        return {"failed": {"kind": "unknown", "message": "the failure could not be recorded"}}
+    return {word: {"output": None} for word in said} if isinstance(said, dict) else said
 
 
 async def _waited(made):

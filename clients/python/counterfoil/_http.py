@@ -1,5 +1,6 @@
 """Requests to the guard. Each of them is safe to repeat, so a request without an answer is sent again."""
 
+import http.client
 import json
 import time
 import urllib.error
@@ -33,7 +34,7 @@ class Http:
                     raise refused from None
                 pause = max(pause, _retry_after(error))
                 missed = refused
-            except (OSError, ValueError) as error:  # not reached, broken off, or no JSON
+            except (OSError, ValueError, http.client.HTTPException) as error:  # not reached, broken off, or no JSON
                 missed = GuardError(f"the guard at {self._url} does not answer: {error}")
             if time.monotonic() + pause > until:
                 raise missed
@@ -52,7 +53,7 @@ def _refused(error):
         problem = json.load(error)
         code = problem["type"].rsplit(":", 1)[-1]
         return Refused(error.code, code, problem.get("detail") or problem["title"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
         return Refused(error.code, "http", f"the guard answered {error.code}")
 
 

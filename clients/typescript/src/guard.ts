@@ -1,5 +1,5 @@
 import { CallFailed, GuardError, NeedsApproval, NoJson, NotRecorded, Refused, Stopped } from "./errors.js";
-import { Http } from "./http.js";
+import { Http, json } from "./http.js";
 
 /** One attempt or one lookup of a guarded call. */
 export interface Call {
@@ -27,7 +27,7 @@ export interface Terms<Input, Output> {
   /** Finds out what became of a call of unknown outcome. */
   lookup?: (input: Input, call: Call) => Promise<Output | typeof notFound | typeof unknown>;
   /** The provider's id in an output. */
-  externalRef?: (output: Output) => string;
+  externalRef?: (output: Output) => string | number;
   /** The effect of the tool on the world. Default: `internal_mutation`. */
   effect?: string;
   /** The offer of the provider. Default: `lookup` with a lookup, and `blind` otherwise. */
@@ -38,6 +38,8 @@ export interface Terms<Input, Output> {
   settleMs?: number;
   /** The people of whom one approves the call before it goes out. */
   reviewers?: string[];
+  /** The labels of the call, by which it is listed and erased: values by their names. */
+  labels?: Record<string, string>;
   /** True if a notification or a deletion goes out without an approval. */
   withoutApproval?: boolean;
 }
@@ -62,6 +64,12 @@ type Step =
 /** What a call has thrown, if it has. */
 type Thrown = { error: unknown } | undefined;
 
+/** The next step, and what is to be thrown because the guard could not record an output. */
+type Told = { step: Step; unfit?: Thrown };
+
+/** Statuses after which the same permit may be told something else: the guard cannot record what was said. */
+const UNFIT = new Set([400, 413, 422]);
+
 /** The guard service of a ledger. */
 export class Guard {
   private readonly http: Http;
@@ -83,7 +91,7 @@ export class Guard {
     make: (input: Input, call: Call) => Promise<Output>,
   ): (input: Input) => Promise<Output> {
     return async (input) => {
-      const { lookup, effect, contract, attemptMs, settleMs, reviewers, withoutApproval } = terms;
+      const { lookup, effect, contract, attemptMs, settleMs, reviewers, labels, withoutApproval } = terms;
       const begin = {
         tool,
         key: terms.key(input),
@@ -94,6 +102,7 @@ export class Guard {
         attempt_ms: attemptMs,
         settle_ms: settleMs,
         reviewers,
+        labels,
         without_approval: withoutApproval,
       };
       let thrown: Thrown;
@@ -109,12 +118,16 @@ export class Guard {
           const made = await outcome(terms, () => make(input, attempt));
           thrown = made.thrown;
           asked = performance.now();
-          step = await this.sealed(step, made.outcome, thrown);
+          const sealed = await this.sealed(step, made.outcome, thrown);
+          step = sealed.step;
+          thrown ??= sealed.unfit;
         } else if (step.step === "look") {
           const attempt = call(step);
           const finding = lookup ? await found(terms, () => lookup(input, attempt)) : "unknown";
           asked = performance.now();
-          step = await this.next("reconcile", { permit: step.permit, finding });
+          const told = await this.tell("reconcile", step, "finding", finding);
+          step = told.step;
+          thrown = told.unfit ?? thrown;
         } else {
           return end(step, thrown) as Output;
         }
@@ -126,9 +139,22 @@ export class Guard {
     return (await this.http.post(this.path + verb, body)) as Step;
   }
 
-  private async sealed(step: Permitted, outcome: object, thrown: Thrown): Promise<Step> {
+  /** Tells the guard: the next step, and what is to be thrown because the guard could not record an output. */
+  private async tell(verb: string, permitted: Permitted, name: string, said: unknown): Promise<Told> {
+    const { permit, key } = permitted;
     try {
-      return await this.next("seal", { permit: step.permit, outcome });
+      return { step: await this.next(verb, { permit, [name]: said }) };
+    } catch (refused) {
+      const certain = certainly(said);
+      if (!(refused instanceof Refused && UNFIT.has(refused.status)) || certain === undefined) throw refused;
+      const step = await this.next(verb, { permit, [name]: certain });
+      return { step, unfit: { error: new NoJson(`${key} was made, and its output cannot be recorded`, { cause: refused }) } };
+    }
+  }
+
+  private async sealed(step: Permitted, outcome: object, thrown: Thrown): Promise<Told> {
+    try {
+      return await this.tell("seal", step, "outcome", outcome);
     } catch (error) {
       if (error instanceof Refused) throw error;
       throw new NotRecorded(`${step.key} was sent, and the guard could not be told`, { cause: thrown?.error ?? error });
@@ -153,7 +179,7 @@ function end(step: Step, thrown: Thrown): unknown {
 
 /** Makes the call: its outcome, and what it has thrown. */
 async function outcome<Output>(
-  terms: { externalRef?: (output: Output) => string },
+  terms: { externalRef?: (output: Output) => string | number },
   make: () => Promise<Output>,
 ): Promise<{ outcome: object; thrown?: Thrown }> {
   let output: Output;
@@ -178,7 +204,7 @@ async function outcome<Output>(
 
 /** Looks a call up: the finding. */
 async function found<Output>(
-  terms: { externalRef?: (output: Output) => string },
+  terms: { externalRef?: (output: Output) => string | number },
   look: () => Promise<Output | typeof notFound | typeof unknown>,
 ): Promise<unknown> {
   try {
@@ -190,9 +216,18 @@ async function found<Output>(
   }
 }
 
-function done<Output>(terms: { externalRef?: (output: Output) => string }, output: Output): object {
-  JSON.stringify(output); // throws for what is no JSON
-  return { output: output ?? null, external_ref: terms.externalRef?.(output) };
+function done<Output>(terms: { externalRef?: (output: Output) => string | number }, output: Output): object {
+  const recorded = output ?? null;
+  json(recorded); // throws for what is no JSON
+  const externalRef = terms.externalRef?.(output);
+  return { output: recorded, external_ref: externalRef === undefined ? undefined : String(externalRef) };
+}
+
+/** What is certain about a call, without what the guard could not record. */
+function certainly(said: unknown): object | undefined {
+  if (typeof said !== "object" || said === null) return undefined;
+  if ("failed" in said) return { failed: { kind: "unknown", message: "the failure could not be recorded" } };
+  return "done" in said ? { done: { output: null } } : { happened: { output: null } };
 }
 
 function call(step: Permitted): Call {

@@ -3,6 +3,20 @@ import { GuardError, Refused } from "./errors.js";
 /** Statuses after which the same request may be answered. */
 const LATER = new Set([429, 502, 503, 504]);
 
+/**
+ * The value as JSON.
+ *
+ * @throws TypeError for what JSON does not hold, and would show as `null` or leave out.
+ */
+export function json(value: unknown): string {
+  const text = JSON.stringify(value, (_name, part: unknown) => {
+    if (typeof part === "number" && !Number.isFinite(part)) throw new TypeError(`${part} is no number of JSON`);
+    return part;
+  });
+  if (text === undefined) throw new TypeError(`a ${typeof value} is no JSON`);
+  return text;
+}
+
 /** Requests to the guard. Each of them is safe to repeat, so a request without an answer is sent again. */
 export class Http {
   constructor(
@@ -13,7 +27,7 @@ export class Http {
 
   /** The answer to a request. Repeats it until there is one, for as long as the client is patient. */
   async post(path: string, body: { wait_ms?: number }): Promise<unknown> {
-    const text = JSON.stringify(body);
+    const text = json(body);
     // A request waits for its step at the guard, and somewhat longer here.
     const timeoutMs = (body.wait_ms ?? 10_000) + 30_000;
     const until = performance.now() + this.patienceMs;

@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use super::attempt::{self, Again, Ambiguous, Begun, Ended, Permit};
+use super::conflict;
 use super::core::Core;
 use super::dispatch::dispatch;
 use super::fate::Fate;
@@ -361,6 +362,7 @@ impl Carrier {
                 let first = core.load(&op.tenant, &found.request).await?;
                 let diff = crate::ledger::diff(&first, &op.request)?;
                 observe!(f64::from(diff.changes()); core.meter, CONFLICT_CHANGES of &op.tenant, op.name());
+                Box::pin(conflict::note(core, found)).await;
                 Outcome::Conflict(diff)
             }
             decision => recorded_outcome(core, decision, found).await?,

@@ -77,6 +77,9 @@ pub trait OutboxConnection: Send {
 /// the order of commits. Add events last, and to several aggregates in the order of their names. On PostgreSQL, the
 /// engine's own writes wait in the same way if one of its runs emits to that aggregate.
 ///
+/// On SQLite, begin a transaction of your own by `BEGIN IMMEDIATE`: one that has read before it writes fails if the engine has
+/// written meanwhile (`SQLITE_BUSY_SNAPSHOT`, sqlite.org/isolation.html).
+///
 /// The payload is held to the default [`Limits`]. If the engine has [others](crate::flow::EngineBuilder::limits), use
 /// [`add_within`].
 ///

@@ -20,6 +20,11 @@ impl Purse {
         Arc::new(Self { budget, since, spent: Mutex::new(spent) })
     }
 
+    /// The usage of the run up to now, attempts under way included.
+    pub(crate) fn spent(&self) -> BudgetUsage {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The time after its start for which the run may make calls.
     pub(crate) fn within(&self) -> Option<Duration> {
         self.budget.time()

@@ -7,7 +7,7 @@ use crate::flow::child::lineage::{ENDED, begun, ended};
 use crate::flow::deadline::Deadline;
 use crate::flow::row::started;
 use crate::id::RunId;
-use crate::store::{Change, PastStep, Refusal, Run, Signal, Step, StepKind, Store as _, Verdict};
+use crate::store::{Change, PastStep, Refusal, Run, RunLabel, Signal, Step, StepKind, Store as _, Verdict};
 
 impl Plan {
     /// Begins the new run, and returns its id.
@@ -17,6 +17,8 @@ impl Plan {
     /// that transaction, and belong to no run until the row exists.
     pub(super) async fn fork(self) -> Result<RunId, RunError> {
         let id = self.id()?;
+        // Read before the row: an erasure in between takes the labels, and leaves a row that has expired.
+        let labels = self.core().group.run_labels(&self.tenant, self.run).await?;
         let (row, again, past) = loop {
             let (row, again, past) = self.look().await?;
             if !self.undoes_one(&row, &past).await? {
@@ -69,6 +71,8 @@ impl Plan {
         let mut change = self.change(large).step(step).run(run.clone()).in_lane(Some(lane));
         change.steps.extend(standing.into_iter().filter_map(|step| self.given(&run, step)));
         change.steps.extend(self.given_before(&run, &again).await?);
+        let of_fork = |label: RunLabel| RunLabel { run: run.id, started_at: run.created_at, ..label };
+        change.labels.extend(labels.into_iter().map(of_fork)); // it says of a customer what its origin says
         let verdict = core.group.commit_one(change).await;
         core.group.end_lane(lane);
         if !matches!(verdict, Ok(Verdict::Admitted)) {

@@ -88,7 +88,7 @@ impl<O> RunHandle<O> {
     /// Begins a new run that goes on from a step of this run, whatever state this run is in: from the call or child
     /// that failed last, or from [another step](BeginAgain::from_step). The new run finds the checkpoints before that
     /// step. Its calls are answered from the records of this run's effects, before and after that step, and nothing is
-    /// repeated.
+    /// repeated. It has the [labels](super::StartRun::label) of this run.
     ///
     /// # Errors
     /// [`RunError::ChildRunning`] while a child that this run has begun is under way.

@@ -68,7 +68,7 @@ fn to_be_written(
     let NewChild { workflow, input, input_hash, attached, queue } = child;
     let (number, mark) = former.unzip();
     let (input, large) = core.storable(input);
-    // The parent's checkpoint identifies the child. The key is for people, and tells `begun_in` the turn.
+    // The parent's checkpoint identifies the child. The key is for people, and tells `Run::begun_in` the turn.
     let key = format!("{ENDED}/{}/{}", live.id, live.recorded_as(identity).place());
     let now = core.now();
     let row = NewRow {

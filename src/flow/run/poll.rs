@@ -117,9 +117,15 @@ fn poll_once(live: &Live, body: &mut Body, waker: &Waker) -> Option<Polled> {
     match polled {
         Ok(Poll::Ready(result)) => {
             let unmended = live.unmended().map(|failure| Stop::Unmended(Box::new(failure)));
-            Some(unmended.map_or(Polled::Finished(result), Polled::Stopped))
+            Some(unmended.map_or_else(|| Polled::Finished(storable(live, result)), Polled::Stopped))
         }
         Err(panic) => Some(Polled::Panicked(message(&*panic))),
         Ok(Poll::Pending) => None,
     }
+}
+
+/// The result of a body, if it can be stored. Checked where the body ends: a result over the limit blocks the run like
+/// other misuse, because a run that failed with it would be undone.
+fn storable(live: &Live, result: Result<Payload, Failure>) -> Result<Payload, Failure> {
+    Ok(result?.within(&live.core.limits)?)
 }

@@ -111,6 +111,7 @@ pub struct Decide {
     id: String,
     version: u32,
     vote: Option<(String, bool, String)>,
+    because: Option<String>,
 }
 
 impl TenantClient {
@@ -151,18 +152,44 @@ impl Approvals {
     ///
     /// A review that cannot be read is reported in the log and left out.
     pub async fn reviews(&self, after: Option<&str>) -> Result<Vec<OpenReview>, StoreError> {
-        let mut after = after.unwrap_or_default().to_owned();
+        let mut after = after.map(ToOwned::to_owned);
         loop {
-            let rows = self.core.group.document_open(&self.tenant, Review::KIND, &after, PAGE).await?;
-            let Some(last) = rows.last() else { return Ok(Vec::new()) };
-            last.id.clone_into(&mut after);
-            let now = self.core.now();
-            let mut reviews: Vec<_> = rows.iter().filter_map(|row| readable(row, now)).collect();
-            reviews.retain(|open| open.review.outcome.is_none());
-            if !reviews.is_empty() {
+            let (reviews, next) = self.page(after.as_deref(), PAGE).await?;
+            if next.is_none() || !reviews.is_empty() {
                 return Ok(reviews);
             }
+            after = next;
         }
+    }
+
+    /// The first open reviews after the id `after`, at most `limit`, and the id after which the next page begins; `None` on the last
+    /// page.
+    ///
+    /// The row of a review without a run stays open when its time is over. So a page looks at a bounded number of rows, and may have
+    /// few reviews, or none, and a next page.
+    pub(crate) async fn page(
+        &self,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<(Vec<OpenReview>, Option<String>), StoreError> {
+        let (mut reviews, mut last) = (Vec::new(), after.unwrap_or_default().to_owned());
+        // One row more than fits shows that there is a next page.
+        for size in [limit.saturating_add(1), PAGE, PAGE, PAGE] {
+            let rows = self.core.group.document_open(&self.tenant, Review::KIND, &last, size).await?;
+            if rows.is_empty() {
+                return Ok((reviews, None));
+            }
+            let now = self.core.now();
+            for row in rows {
+                let open = readable(&row, now).filter(|open| open.review.outcome.is_none());
+                if open.is_some() && reviews.len() == limit as usize {
+                    return Ok((reviews, Some(last)));
+                }
+                reviews.extend(open);
+                last = row.id;
+            }
+        }
+        Ok((reviews, Some(last)))
     }
 
     /// The review of this id, with its outcome.
@@ -173,7 +200,7 @@ impl Approvals {
 
     /// Decides a review. See [`TenantClient::decide`].
     pub fn decide(&self, id: impl Into<String>, version: u32) -> Decide {
-        Decide { approvals: self.clone(), id: id.into(), version, vote: None }
+        Decide { approvals: self.clone(), id: id.into(), version, vote: None, because: None }
     }
 }
 
@@ -201,13 +228,27 @@ impl Decide {
         self
     }
 
+    /// Sets the reason for the vote in the person's own words, which is kept with it: that of an approval, or another one for a
+    /// rejection. The reason of a decision that is repeated is not kept: the first one stands.
+    ///
+    /// ```no_run
+    /// # async fn decide(acme: counterfoil::flow::TenantClient) -> Result<(), Box<dyn std::error::Error>> {
+    /// acme.decide("~asked/refund/order/9", 1).approve("ann").because("the amount is that of the bill").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn because(mut self, reason: impl Into<String>) -> Self {
+        self.because = Some(reason.into());
+        self
+    }
+
     /// Counts the vote.
     ///
     /// # Crash
     /// The decision's record, the review's row and the notification of the run are one transaction.
     async fn give(self) -> Result<Decided, ApprovalRefused> {
-        let Self { approvals: Approvals { core, tenant: owner, runs }, id, version, vote } = self;
+        let Self { approvals: Approvals { core, tenant: owner, runs }, id, version, vote, because } = self;
         let (by, approves, reason) = vote.unwrap_or_default();
+        let reason = because.unwrap_or(reason);
         checked("reviewer", &by, Name::MAX_BYTES)?;
         let heard = heard_as(&id, version);
         let key = Key::of(Review::KIND).target(&heard).operation(&by).hashed().render()?;

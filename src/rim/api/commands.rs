@@ -14,8 +14,9 @@ use super::problem::Failed;
 use super::runs::OfRun;
 use super::write::{Bare, Write, reasoned};
 use crate::exec::ErasureReport;
-use crate::flow::{MAX_LABEL, RunStatus, Sent, TenantClient};
+use crate::flow::{RunStatus, Sent, TenantClient};
 use crate::id::{Name, checked};
+use crate::store::Labels;
 
 /// A run to be started. Its key is the `Idempotency-Key`.
 #[derive(Deserialize)]
@@ -31,7 +32,7 @@ pub(super) struct Start {
     labels: BTreeMap<String, String>,
 }
 
-/// The label of the runs that are erased.
+/// The label of the runs and calls that are erased.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -81,7 +82,7 @@ pub(super) async fn start(
         start = start.traceparent(caller);
     }
     let run = start.start().await?;
-    write.log("start", run.id());
+    write.log_with_reason("start", run.id());
     Ok((StatusCode::CREATED, Json(run.status().await?)))
 }
 
@@ -93,7 +94,7 @@ pub(super) async fn signal(
     let run = run.handle(&client)?;
     let Signal { name, body, .. } = &write.body;
     let sent = run.signal(name.clone(), body.clone()).id(&write.key).await?;
-    write.log("signal", run.id());
+    write.log_with_reason("signal", run.id());
     Ok(told(sent))
 }
 
@@ -127,15 +128,15 @@ pub(super) async fn fork(
     Ok((StatusCode::CREATED, Json(forked.status().await?)))
 }
 
-/// Erases the runs with a label, and tells what was erased and what was kept. A repeated request erases what has come since.
+/// Erases the runs and calls with a label, and tells what was erased and what was kept. A repeated request erases what has come since.
 pub(super) async fn erase(
     Extension(client): Extension<TenantClient>,
     write: Write<Erasure>,
 ) -> Result<Json<ErasureReport>, Failed> {
     let Erasure { name, value, .. } = &write.body;
     checked("label", name, Name::MAX_BYTES)?;
-    checked("label", value, MAX_LABEL)?;
+    checked("label", value, Labels::MAX_VALUE)?;
     let report = client.erase_labelled(name, value).await?;
-    write.log("erase", name); // its value may name a person
+    write.log_with_reason("erase", name); // its value may name a person
     Ok(Json(report))
 }

@@ -95,13 +95,13 @@ pub(super) async fn question(
     Ok(Json(client.question(id).await?.ok_or_else(unknown)?))
 }
 
-/// The open reviews, each with the content that is to be approved.
+/// The open reviews, each with the content that is to be approved. A page may be short and have a next page.
 pub(super) async fn approvals(
     Extension(client): Extension<TenantClient>,
     Asked(window): Asked<Window>,
 ) -> Paged<OpenReview> {
-    let open = client.reviews(window.after()?).await?;
-    Ok(Page::cut(open, window.limit(), |review| review.id.clone()))
+    let (items, next) = client.approvals().page(window.after()?, window.limit()).await?;
+    Ok(Json(Page { items, next }))
 }
 
 pub(super) async fn approval(

@@ -119,6 +119,6 @@ pub(super) async fn revoke(
     if !tokens.revoke(&of.token, &write.by).await? {
         return Err(Failed::of(Problem::NotFound, "There is no such token."));
     }
-    write.log("revoke", &of.token);
+    write.log_with_reason("revoke", &of.token);
     Ok(Json(json!({ "revoked": of.token })))
 }

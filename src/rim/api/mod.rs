@@ -31,6 +31,7 @@ mod authenticate;
 mod caller;
 mod commands;
 mod events;
+mod figures;
 mod gate;
 #[cfg(feature = "guard-service")]
 mod guard;

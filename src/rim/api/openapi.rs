@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::page::Window;
 use super::routes::{ROUTES, Reach, Route};
-use super::{commands, inspect, kept, ledger, records, verdicts, write};
+use super::{commands, figures, inspect, kept, ledger, records, verdicts, write};
 use crate::rim::record_list::{ListedRecord, RecordConditions};
 use crate::rim::run_filter::RunConditions;
 use crate::rim::set_aside::SetAside;
@@ -150,6 +150,10 @@ fn told(route: &Route, schemas: &mut Schemas) -> Told {
         #[cfg(feature = "memory")]
         ("GET", "/memories") => list(query_of::<kept::About>(), put::<kept::ListedMemory>(schemas)),
         ("GET", "/outbox") => list(Vec::new(), put::<SetAside>(schemas)),
+        ("GET", "/figures") => Told {
+            answer: Answer::Json("200", Box::new(page(put::<figures::DayFigures>(schemas)))),
+            ..Told::default()
+        },
         ("GET", "/tenants") => list(Vec::new(), put::<ledger::ListedTenant>(schemas)),
         ("GET", "/stuck") => {
             put::<inspect::Listed>(schemas);

@@ -56,11 +56,20 @@ pub(super) struct Page<T> {
 pub(super) type Paged<T> = Result<Json<Page<T>>, Failed>;
 
 impl<T> Page<T> {
-    /// A page of the first items of a list that was read.
-    pub(super) fn cut(mut items: Vec<T>, limit: u32, id: impl Fn(&T) -> String) -> Json<Self> {
-        let limit = limit as usize;
-        let is_more = items.len() >= limit;
-        items.truncate(limit);
+    /// A page of a list whose source returns fewer items than the limit at its end alone.
+    pub(super) fn cut(items: Vec<T>, limit: u32, id: impl Fn(&T) -> String) -> Json<Self> {
+        let is_more = items.len() >= limit as usize;
+        Self::first(items, limit, is_more, id)
+    }
+
+    /// A page of a list of which more items than the limit were read, if there are more.
+    pub(super) fn cut_of_more(items: Vec<T>, limit: u32, id: impl Fn(&T) -> String) -> Json<Self> {
+        let is_more = items.len() > limit as usize;
+        Self::first(items, limit, is_more, id)
+    }
+
+    fn first(mut items: Vec<T>, limit: u32, is_more: bool, id: impl Fn(&T) -> String) -> Json<Self> {
+        items.truncate(limit as usize);
         let next = items.last().filter(|_| is_more).map(id);
         Json(Self { items, next })
     }

@@ -58,6 +58,6 @@ pub(super) async fn history(
     Asked(window): Asked<Window>,
 ) -> Paged<PastTurn> {
     let after = window.after()?.map(str::parse).transpose().map_err(Failed::malformed)?;
-    let turns = run.handle(&client)?.history(after).await?;
-    Ok(Page::cut(turns, window.limit(), |turn| turn.turn.to_string()))
+    let turns = run.handle(&client)?.turns(after, window.limit() as usize + 1).await?;
+    Ok(Page::cut_of_more(turns, window.limit(), |turn| turn.turn.to_string()))
 }

@@ -137,6 +137,22 @@ impl Tokens {
         rows.map_err(failed)?.iter().map(issued).collect()
     }
 
+    /// True if there is a token that was not revoked. A row that cannot be read is none.
+    #[cfg(feature = "cli")]
+    pub(in crate::rim) async fn is_any_valid(&self) -> Result<bool, ExecError> {
+        let is_valid = |row: &Document| Body::of(row).is_ok_and(|body| body.revoked_by.is_none());
+        let mut after = String::new();
+        loop {
+            let rows = self.core.group.document_list(&Tenant::ledger(), KIND, &after, 200).await;
+            let rows = rows.map_err(failed)?;
+            let Some(last) = rows.last() else { return Ok(false) };
+            if rows.iter().any(is_valid) {
+                return Ok(true);
+            }
+            after.clone_from(&last.id);
+        }
+    }
+
     /// Revokes a token: it is refused from the next request on. Returns false if there is no such token.
     pub async fn revoke(&self, id: &str, by: &str) -> Result<bool, ExecError> {
         loop {

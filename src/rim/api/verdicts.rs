@@ -77,7 +77,7 @@ pub(super) async fn decide(
     let id = of.id()?;
     let decision = client.decide(id, write.body.version);
     let decided = if write.body.approve {
-        decision.approve(&write.by).await?
+        decision.approve(&write.by).because(write.reason()).await?
     } else {
         decision.reject(&write.by, write.reason()).await?
     };

@@ -58,9 +58,18 @@ impl<T: Reasoned> Write<T> {
         self.body.reason()
     }
 
-    /// Logs a write that was taken.
+    /// Logs a write that was taken. Its reason is a person's own words, and stands in the ledger, which may encrypt them.
     pub(super) fn log(&self, action: &'static str, subject: impl std::fmt::Display) {
-        tracing::info!(by = self.by, action, %subject, reason = self.reason(), "write of the API taken");
+        self.logged(action, subject, None);
+    }
+
+    /// Logs a write whose reason stands nowhere else.
+    pub(super) fn log_with_reason(&self, action: &'static str, subject: impl std::fmt::Display) {
+        self.logged(action, subject, Some(self.reason()));
+    }
+
+    fn logged(&self, action: &'static str, subject: impl std::fmt::Display, reason: Option<&str>) {
+        tracing::info!(by = self.by, action, %subject, reason, "write of the API taken");
     }
 }
 

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::ledger::{Author, Ledger};
 use super::shown;
+use crate::ledger::Vote;
 
 /// The tenant whose open reviews are listed.
 #[derive(Args)]
@@ -63,8 +64,18 @@ pub(super) fn show(options: &One) -> ExitCode {
         shown::text(&format!("{} of {}, opened {}", open.review.what, open.id, open.since))?;
         shown::text(&format!("version       {}", open.version))?;
         shown::text(&format!("reviewers     {}; {} of them", open.review.people(), open.review.quorum))?;
+        for vote in &open.review.votes {
+            shown::text(&format!("vote          {}", told(vote)))?;
+        }
         Ok(shown::text(&format!("{:#}", open.review.content))?)
     })
+}
+
+/// A vote with its reason, if it has one.
+fn told(vote: &Vote) -> String {
+    let word = if vote.approves { "approved" } else { "rejected" };
+    let reason = if vote.reason.is_empty() { String::new() } else { format!(": {}", vote.reason) };
+    format!("{word} by {}{reason}", vote.by)
 }
 
 pub(super) fn approve(options: &Decision) -> ExitCode {
@@ -80,7 +91,7 @@ fn decide(options: &Decision, is_in_favour: bool) -> ExitCode {
         let Author { author, reason } = &options.author;
         let decision = client.decide(&options.approval, options.version);
         let decided = if is_in_favour {
-            decision.approve(author).await?
+            decision.approve(author).because(reason).await?
         } else {
             decision.reject(author, reason).await?
         };

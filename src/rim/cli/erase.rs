@@ -1,4 +1,4 @@
-//! `counterfoil erase`: a tenant, the runs with a label, or the content of one call.
+//! `counterfoil erase`: a tenant, the runs and calls with a label, or the content of one call.
 
 use std::process::ExitCode;
 
@@ -24,7 +24,7 @@ pub(super) struct Options {
     /// Erase only the content of the call with this key; a tombstone is left
     #[arg(long)]
     key: Option<String>,
-    /// Erase only the runs with this label, with their calls; tombstones are left
+    /// Erase only the runs with this label, with their calls, and the calls with this label; tombstones are left
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "key")]
     label: Option<Labelled>,
     /// The name of the tenant once more, without which nothing is erased
@@ -69,10 +69,15 @@ async fn labelled(client: &TenantClient, Labelled(name, value): &Labelled, as_js
         shown::text(&format!(
             "erased by {name}={value}: {runs} runs and {calls} calls, which are tombstones now"
         ))?;
-        report.kept.iter().try_for_each(|kept| shown::text(&format!("kept: {}", kept.why)))?;
+        let runs = report.kept.iter().map(|kept| &kept.why);
+        let mut kept = runs.chain(report.kept_calls.iter().map(|kept| &kept.why));
+        kept.try_for_each(|why| shown::text(&format!("kept: {why}")))?;
     }
-    if !report.kept.is_empty() {
-        return Err("not all runs with the label were erased: erase again when they are at their end".into());
+    if !report.is_complete() {
+        return Err(
+            "not all runs and calls with the label were erased: erase again when they are at their end"
+                .into(),
+        );
     }
     Ok(())
 }

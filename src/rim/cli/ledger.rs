@@ -11,6 +11,7 @@ use crate::exec::ExecutorBuilder;
 use crate::flow::EngineBuilder;
 use crate::flow::{Client, ClientBuilder, TenantClient};
 use crate::id::IdError;
+use crate::store::chain::ChainKey;
 
 /// The end of a command: an error is printed, and the exit code is 1.
 pub(super) type Done = Result<(), Box<dyn std::error::Error>>;
@@ -28,13 +29,16 @@ pub(super) struct Database {
     #[cfg(feature = "encryption")]
     #[arg(long, env = "COUNTERFOIL_KEYS", value_name = "FILE")]
     keys: Option<std::path::PathBuf>,
+    /// The file with the secret of a ledger with a chain of evidence, or `none` if the chain has none
+    #[arg(long, env = "COUNTERFOIL_CHAIN", value_name = "FILE")]
+    chain: Option<String>,
 }
 
 /// The database and the tenant that a command is about.
 #[derive(Args)]
 pub(super) struct Ledger {
     #[command(flatten)]
-    database: Database,
+    pub(super) database: Database,
     /// The tenant; the default tenant if none is named
     #[arg(long)]
     tenant: Option<String>,
@@ -67,7 +71,10 @@ pub(super) struct Author {
 impl Database {
     /// An executor on the database, from which a client or an engine is made.
     pub(super) fn executor(&self) -> Result<ExecutorBuilder, String> {
-        let executor = self.unlocked()?;
+        let mut executor = self.unlocked()?;
+        if let Some(chain) = &self.chain {
+            executor = executor.evidence_chain(ChainKey::named(chain).map_err(|error| error.to_string())?);
+        }
         #[cfg(feature = "encryption")]
         if let Some(path) = &self.keys {
             let keys = crate::store::encryption::Keyring::read(path).map_err(|error| error.to_string())?;

@@ -10,6 +10,7 @@ mod commands;
 mod doctor;
 mod erase;
 mod evidence;
+mod export;
 mod guarantees;
 mod ledger;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -75,8 +76,8 @@ enum Command {
     Runs(runs::Options),
     /// Shows a run: its state, steps and calls
     Run(runs::One),
-    /// Exports a run as lines of JSON: its turns, and the evidence of its calls
-    Export(runs::One),
+    /// Exports runs as lines of JSON: their turns, and the evidence of their calls
+    Export(export::Options),
     /// Lists the open questions of a tenant, the oldest first
     Questions(questions::Options),
     /// Shows a question with the answers that it takes
@@ -173,7 +174,7 @@ pub fn main(suite: Suite) -> ExitCode {
         Command::LiftRestored(options) => lift::run(&options),
         Command::Runs(options) => runs::list(&options),
         Command::Run(options) => runs::show(&options),
-        Command::Export(options) => runs::export(&options),
+        Command::Export(options) => export::run(&options),
         Command::Questions(options) => questions::list(&options),
         Command::Question(options) => questions::show(&options),
         Command::Answer(options) => questions::answer(&options),

@@ -10,7 +10,10 @@ use super::shown;
 use crate::exec::GiveAnswer;
 use crate::flow::{RunError, TenantClient};
 use crate::id::QuestionId;
-use crate::store::Resolution;
+use crate::store::{Question, Resolution};
+
+/// The number of questions that are read and printed at once.
+const PAGE: u32 = 200;
 
 /// The tenant whose open questions are listed.
 #[derive(Args)]
@@ -58,21 +61,37 @@ impl Answer {
 
 pub(super) fn list(options: &Options) -> ExitCode {
     options.ledger.run(async |client| {
-        let questions = client.questions().await?;
-        if !options.ledger.json {
-            let rows = questions.into_iter().map(|asked| {
-                let run = asked.run.map(|run| run.to_string()).unwrap_or_default();
-                [asked.id.to_string(), asked.opened_at.to_string(), run, asked.question]
-            });
-            return Ok(shown::table(["QUESTION", "OPENED", "RUN", "TEXT"], rows.collect())?);
-        }
-        for asked in questions {
-            if let Some(view) = client.question(asked.id).await? {
-                shown::json(&view)?;
+        let mut after = None;
+        loop {
+            let page = client.questions().after(after.unwrap_or(QuestionId(i64::MIN))).limit(PAGE).await?;
+            if page.is_empty() && after.is_some() {
+                return Ok(()); // the page before was full, and the last one
+            }
+            let is_last = page.len() < PAGE as usize;
+            after = page.last().map(|asked| asked.id);
+            print(&client, options.ledger.json, page).await?;
+            if is_last {
+                return Ok(());
             }
         }
-        Ok(())
     })
+}
+
+/// Prints a page of questions; as JSON, each with everything that its answer takes.
+async fn print(client: &TenantClient, as_json: bool, page: Vec<Question>) -> Done {
+    if !as_json {
+        let rows = page.into_iter().map(|asked| {
+            let run = asked.run.map(|run| run.to_string()).unwrap_or_default();
+            [asked.id.to_string(), asked.opened_at.to_string(), run, asked.question]
+        });
+        return Ok(shown::table(["QUESTION", "OPENED", "RUN", "TEXT"], rows.collect())?);
+    }
+    for asked in page {
+        if let Some(view) = client.question(asked.id).await? {
+            shown::json(&view)?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn show(options: &One) -> ExitCode {

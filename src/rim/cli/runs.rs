@@ -1,4 +1,4 @@
-//! `counterfoil runs`: the runs of a tenant. `counterfoil run` and `export`: one of them.
+//! `counterfoil runs`: the runs of a tenant. `counterfoil run`: one of them.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::ledger::{Done, Ledger};
 use super::shown;
 use crate::clock::{Clock as _, SystemClock};
-use crate::flow::{PastTurn, RunCursor, RunError, RunHandle, RunStatus, TenantClient};
+use crate::flow::{PastTurn, RunCursor, RunError, RunStatus, TenantClient};
 use crate::id::RunId;
 use crate::rim::run_filter::RunConditions;
 
@@ -42,7 +42,7 @@ pub(super) struct One {
 }
 
 /// The maximum number of runs that one statement reads.
-const PAGE: u32 = 1000;
+pub(super) const PAGE: u32 = 1000;
 
 impl Options {
     async fn find(&self, client: &TenantClient) -> Result<Vec<RunStatus>, RunError> {
@@ -112,8 +112,9 @@ async fn watch(options: &Options, client: &TenantClient) -> Done {
 
 pub(super) fn show(options: &One) -> ExitCode {
     options.ledger.run(async |client| {
-        let run = client.handle(options.run);
-        let (status, labels, turns) = (run.status().await?, run.labels().await?, turns(&run).await?);
+        let run = client.handle::<Value>(options.run);
+        let (status, labels, turns) =
+            (run.status().await?, run.labels().await?, run.turns(None, usize::MAX).await?);
         if options.ledger.json {
             return Ok(shown::json(&json!({ "run": status, "labels": labels, "turns": turns }))?);
         }
@@ -126,33 +127,6 @@ pub(super) fn show(options: &One) -> ExitCode {
         }
         Ok(())
     })
-}
-
-/// Prints a run as lines of JSON: the run, its turns, and the evidence of each of its calls.
-pub(super) fn export(options: &One) -> ExitCode {
-    options.ledger.run(async |client| {
-        let run = client.handle(options.run);
-        shown::json(&json!({ "run": run.status().await? }))?;
-        for turn in turns(&run).await? {
-            shown::json(&json!({ "turn": turn }))?;
-            for call in &turn.calls {
-                let evidence = client.evidence(&call.key.to_string()).await?;
-                evidence.map_or(Ok(()), |evidence| shown::json(&json!({ "evidence": evidence })))?;
-            }
-        }
-        Ok(())
-    })
-}
-
-/// All turns of a run.
-async fn turns(run: &RunHandle<Value>) -> Result<Vec<PastTurn>, RunError> {
-    let (mut turns, mut after) = (Vec::new(), None);
-    loop {
-        let page = run.history(after).await?;
-        let Some(last) = page.last() else { return Ok(turns) };
-        after = Some(last.turn);
-        turns.extend(page);
-    }
 }
 
 /// Prints what a run did in a turn.

@@ -10,7 +10,7 @@ use clap::Args;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::ledger::{Database, block_on};
+use super::ledger::{Database, Done, block_on};
 use super::listen::{Patience, listen};
 use super::probes;
 #[cfg(feature = "prometheus")]
@@ -18,9 +18,9 @@ use super::scrape;
 use crate::clock::{Clock as _, SystemClock};
 #[cfg(feature = "prometheus")]
 use crate::metrics::Prometheus;
-use crate::rim::api::Api;
 #[cfg(feature = "prometheus")]
 use crate::rim::api::Role;
+use crate::rim::api::{Api, Tokens};
 
 /// The time for which requests under way are waited for when the server is stopped.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -30,10 +30,11 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub(super) struct Options {
     #[command(flatten)]
     database: Database,
-    /// The address to listen at
+    /// The address to listen at; one that others can reach needs a token first
     #[arg(long, default_value = "127.0.0.1:4180")]
     listen: SocketAddr,
-    /// A proxy in front of this server speaks TLS; without it, only a loopback address is listened at
+    /// A proxy in front of this server speaks TLS: cookies of the dashboard are sent over TLS only; without it, only a loopback address
+    /// is listened at
     #[arg(long)]
     behind_tls: bool,
     /// Serve the guard, too: programs in any language make their calls under it
@@ -63,13 +64,13 @@ pub(super) fn run(options: &Options) -> ExitCode {
         let beside = beside.merge(scrape::router(prometheus, api.gate(Role::Read)));
         let served = serve_api(options, api, beside).await;
         client.shutdown(DRAIN).await;
-        Ok(served?)
+        served
     })
 }
 
 /// Serves the API and the guard, whose calls are carried out by an engine of this process.
 #[cfg(feature = "guard-service")]
-async fn with_guard(options: &Options) -> super::ledger::Done {
+async fn with_guard(options: &Options) -> Done {
     use crate::rim::guard_service::GuardService;
 
     let engine = options.database.engine()?;
@@ -85,7 +86,7 @@ async fn with_guard(options: &Options) -> super::ledger::Done {
     let served = serve_api(options, api, beside).await;
     // A call that a client has in hand cannot be sealed here any more: its permit counts at the next process.
     engine.shutdown(Duration::ZERO).await;
-    Ok(served?)
+    served
 }
 
 /// Refuses an address at which tokens could be read on their way.
@@ -99,17 +100,31 @@ pub(super) fn not_in_the_clear(at: SocketAddr, behind_tls: bool) -> Result<(), S
     ))
 }
 
+/// Refuses an address that others can reach while nobody has a token. A server that is shown to others before anybody can use it
+/// is one that somebody has opened by mistake.
+async fn not_before_a_token(at: SocketAddr, tokens: &Tokens) -> Done {
+    if at.ip().is_loopback() || tokens.is_any_valid().await? {
+        return Ok(());
+    }
+    let words = format!(
+        "{at} can be reached from elsewhere, and the ledger has no valid token, so that nobody could use this server. Make a token \
+         first, by `counterfoil token create NAME --role ROLE` on the same database."
+    );
+    Err(words.into())
+}
+
 /// Serves the API, and the dashboard and other routes beside it.
-async fn serve_api(options: &Options, api: Api, beside: Router) -> io::Result<()> {
+async fn serve_api(options: &Options, api: Api, beside: Router) -> Done {
+    not_before_a_token(options.listen, &api.tokens()).await?;
     let bound = Bound::at(options.listen).await?;
     let over = api.streams().over.clone();
     let router = Router::new();
     #[cfg(feature = "dashboard")]
     let router = {
         writeln!(io::stdout(), "the dashboard is at http://{}/ui", bound.listener.local_addr()?)?;
-        router.nest_service("/ui", api.dashboard().router())
+        router.nest_service("/ui", api.dashboard().behind_tls(options.behind_tls).router())
     };
-    serve(bound, router.merge(api.router()).merge(beside), options.patience, &over).await
+    Ok(serve(bound, router.merge(api.router()).merge(beside), options.patience, &over).await?)
 }
 
 /// A server that listens at an address, and can be told to end.

@@ -21,6 +21,9 @@ use crate::ledger::{Key, ReviewOutcome, diff};
 use crate::payload::Payload;
 use crate::rim::api::{Caller, Failed, Problem, Role};
 
+/// The number of approvals on a page.
+const PAGE: u32 = 50;
+
 /// The place in the list behind which the page begins.
 #[derive(Deserialize)]
 pub(super) struct Asked {
@@ -36,13 +39,14 @@ pub(super) async fn list(
     if let Some(after) = &after {
         checked("cursor", after, Key::MAX_BYTES)?;
     }
-    let open = client.reviews(after.as_deref()).await?;
-    let next = open.last().map(|last| site.of_tenant(&format!("/approvals?after={}", escaped(&last.id))));
+    let (open, next) = client.approvals().page(after.as_deref(), PAGE).await?;
+    let next = next.map(|last| site.of_tenant(&format!("/approvals?after={}", escaped(&last))));
     let rows: Vec<_> = open.iter().map(|open| row(&site, open)).collect();
     let heads = ["What", "For", "Asked", "Votes", "Run"];
+    let none = if next.is_some() { "None on this page." } else { "Nothing waits for an approval." };
     let body = html! {
         h1 { "Approvals" }
-        div #live data-events=(site.of_tenant("/events")) { (table(&heads, &rows, "Nothing waits for an approval.")) }
+        div #live data-events=(site.of_tenant("/events")) { (table(&heads, &rows, none)) }
         (next_page(next.as_deref()))
     };
     Ok(page(&site, "Approvals", &body))
@@ -216,11 +220,11 @@ pub(super) async fn decide(
     checked("reason", &reason, 4096)?;
     let decision = client.decide(&id, version);
     if approve {
-        decision.approve(&caller.name).await?;
+        decision.approve(&caller.name).because(&reason).await?;
     } else {
         decision.reject(&caller.name, &reason).await?;
     }
-    tracing::info!(by = caller.name, action = "decide", subject = id, reason, "write of the dashboard taken");
+    tracing::info!(by = caller.name, action = "decide", subject = id, "write of the dashboard taken");
     let mut response = see(&site.here());
     add(response.headers_mut(), cookies.tell("decision"));
     Ok(response)

@@ -25,6 +25,8 @@ use crate::rim::api::{Failed, Problem, Reach, Refusal, Shared, tenant};
 #[derive(Clone)]
 pub(super) struct Gate {
     pub(super) door: crate::rim::api::Gate,
+    /// True if a proxy in front of the server speaks TLS.
+    pub(super) behind_tls: bool,
 }
 
 /// A browser obeys these on every page: nothing from elsewhere, no script or style within a page, no frame around it.
@@ -71,11 +73,11 @@ pub(super) fn site(request: &Parts, asked: &OriginalUri, cookies: &Cookies, shar
     }
 }
 
-/// The request as the API's authentication reads it: with the token of the session as a bearer token.
+/// The request as the API's authentication reads it: with the token of the session as a bearer token, in place of what a proxy has
+/// put there for itself, such as its own password.
 pub(super) fn with_token(request: &mut Parts, token: &str) {
-    if !request.headers.contains_key(AUTHORIZATION)
-        && let Ok(bearer) = HeaderValue::from_str(&format!("Bearer {token}"))
-    {
+    request.headers.remove(AUTHORIZATION);
+    if let Ok(bearer) = HeaderValue::from_str(&format!("Bearer {token}")) {
         request.headers.insert(AUTHORIZATION, bearer);
     }
 }
@@ -96,7 +98,7 @@ async fn pass(
     let shared = &gate.door.shared;
     let is_get = request.method() == Method::GET;
     let (mut parts, body) = request.into_parts();
-    let cookies = Cookies::of(&parts, &*shared.client.core().0.entropy);
+    let cookies = Cookies::of(&parts, &*shared.client.core().0.entropy, gate.behind_tls);
     let mut site = site(&parts, &asked, &cookies, shared);
     if is_get && cookies.token.is_none() && is_from_elsewhere(&parts) {
         return once_more();

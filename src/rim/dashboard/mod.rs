@@ -23,6 +23,7 @@
 
 mod approvals;
 mod assets;
+mod chart;
 mod evidence;
 mod figure;
 mod gate;
@@ -49,6 +50,7 @@ use axum::{Extension, Router};
 use http::StatusCode;
 
 use self::gate::Gate;
+use self::sign_in::Public;
 use self::site::Site;
 use crate::rim::api::{Caller, Reach, Role, Shared};
 
@@ -60,20 +62,38 @@ const MAX_FORM: usize = 1024 * 1024;
 #[must_use]
 pub struct Dashboard {
     shared: Arc<Shared>,
+    behind_tls: bool,
 }
 
 impl Dashboard {
     pub(in crate::rim) const fn of(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self { shared, behind_tls: false }
+    }
+
+    /// Says that a proxy in front of this server speaks TLS. Cookies are then sent over TLS only, whatever host the proxy names in its
+    /// requests. Default: false; cookies are then sent in the clear to a host with a loopback name, such as `127.0.0.1`, and many
+    /// proxies name that.
+    ///
+    /// ```no_run
+    /// # fn pages(client: &counterfoil::Client) {
+    /// use counterfoil::api::Api;
+    ///
+    /// let pages = Api::new(client).dashboard().behind_tls(true).router();
+    /// # let _ = pages;
+    /// # }
+    /// ```
+    pub const fn behind_tls(mut self, behind_tls: bool) -> Self {
+        self.behind_tls = behind_tls;
+        self
     }
 
     /// The router. It finds the path under which it is mounted by itself: mount it with
     /// [`nest_service`](axum::Router::nest_service), which serves `/ui/` as well as `/ui`.
     pub fn router(self) -> Router {
-        let shared = self.shared;
+        let Self { shared, behind_tls } = self;
         let page = |role, reach, handler: MethodRouter| {
             let door = crate::rim::api::Gate { shared: shared.clone(), role, reach };
-            Gate { door }.before(handler)
+            Gate { door, behind_tls }.before(handler)
         };
         let tenants = |handler| page(Role::Read, Reach::Tenant, handler);
         let whole = |handler| page(Role::Read, Reach::Ledger, handler);
@@ -111,7 +131,7 @@ impl Dashboard {
         let public = Router::new()
             .route("/sign-in", get(sign_in::form).post(sign_in::sign_in))
             .route("/sign-out", post(sign_in::sign_out))
-            .with_state(shared.clone())
+            .with_state(Public { shared: shared.clone(), behind_tls })
             .route("/assets/{name}", get(|name: Path<String>| async move { assets::asset(&name) }));
         router
             .merge(public)

@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::response::Response;
 use maud::{Markup, html};
 
+use super::chart::charts;
 use super::gate::see;
 use super::layout::{Shown, page};
 use super::pieces::{ago, count, run_link, state, table, time};
@@ -13,6 +14,7 @@ use super::questions::listed;
 use super::site::{Site, escaped};
 use crate::flow::TenantClient;
 use crate::rim::api::{Caller, TenantScope};
+use crate::rim::figures::{DAYS, figures};
 use crate::store::QuestionCount;
 
 /// The number of items of each list.
@@ -36,6 +38,7 @@ pub(super) async fn tenant(
     let kinds = client.count_questions().await?;
     let reviews = client.reviews(None).await?;
     let runs = client.runs(None).await?;
+    let figures = figures(&client, site.now).await?;
     let mut states = BTreeMap::<_, u64>::new();
     for run in &*runs {
         *states.entry(run.state.name()).or_default() += 1;
@@ -68,6 +71,8 @@ pub(super) async fn tenant(
                 h2 { "Runs by state" }
                 (by_state(&site, &states))
             }
+            h2 { "The last " (DAYS) " days" }
+            (charts(&figures))
         }
     };
     Ok(page(&site, "What is stuck", &body))

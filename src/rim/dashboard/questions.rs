@@ -24,6 +24,11 @@ use crate::store::{PossibleAnswer, Question, QuestionKind, Resolution};
 
 /// The number of questions on a page.
 const PAGE: u32 = 50;
+/// The number of open questions among which a page of what was set aside is looked for: their kind has no index.
+const LOOKED_AT: u32 = 1000;
+/// The kinds of questions about something that was set aside.
+const SET_ASIDE: [QuestionKind; 3] =
+    [QuestionKind::Unpublished, QuestionKind::Unprocessed, QuestionKind::Unread];
 
 /// The questions to be listed.
 #[derive(Deserialize)]
@@ -68,11 +73,14 @@ pub(super) async fn list(
 pub(super) async fn set_aside(
     Extension(client): Extension<TenantClient>,
     Extension(site): Extension<Site>,
+    query: Result<Query<Asked>, QueryRejection>,
 ) -> Shown {
-    let kinds = [QuestionKind::Unpublished, QuestionKind::Unprocessed, QuestionKind::Unread];
-    let mut questions = client.questions().await?;
-    questions.retain(|asked| kinds.contains(&asked.kind));
+    let Query(Asked { after, .. }) = query.map_err(Failed::malformed)?;
+    let after = after.map_or(Ok(QuestionId(i64::MIN)), |after| after.parse())?;
+    let (questions, last) = first_set_aside(client.questions().after(after).limit(LOOKED_AT).await?);
+    let next = last.map(|last| site.of_tenant(&format!("/set-aside?after={last}")));
     let rows: Vec<_> = questions.iter().map(|asked| listed(&site, asked)).collect();
+    let none = if next.is_some() { "Nothing on this page." } else { "Nothing is set aside." };
     let body = html! {
         h1 { "Set aside" }
         p.lead {
@@ -80,10 +88,23 @@ pub(super) async fn set_aside(
              read. Later ones of the same aggregate wait behind an event."
         }
         div #live data-events=(site.of_tenant("/events")) {
-            (table(&["Question", "Kind", "Opened", "Run"], &rows, "Nothing is set aside."))
+            (table(&["Question", "Kind", "Opened", "Run"], &rows, none))
         }
+        (next_page(next.as_deref()))
     };
     Ok(page(&site, "Set aside", &body))
+}
+
+/// The first of these open questions that are about something set aside, and the question behind which the next page begins.
+fn first_set_aside(mut questions: Vec<Question>) -> (Vec<Question>, Option<QuestionId>) {
+    let is_full = questions.len() == LOOKED_AT as usize;
+    let mut last = questions.last().map(|asked| asked.id).filter(|_| is_full);
+    questions.retain(|asked| SET_ASIDE.contains(&asked.kind));
+    if questions.len() > PAGE as usize {
+        questions.truncate(PAGE as usize);
+        last = questions.last().map(|asked| asked.id);
+    }
+    (questions, last)
 }
 
 /// A question as a row of a list.
@@ -229,6 +250,7 @@ fn about(site: &Site, call: &QuestionCall) -> Markup {
             dt { "Provider's id" } dd { @match &call.external_ref { Some(id) => { code { (id) } } None => { "unknown" } } }
             dt { "Recorded" } dd { (time(site, call.created_at)) }
             dt { "Last change" } dd { (time(site, call.updated_at)) }
+            @for (name, value) in &call.labels { dt { "Label" } dd { (name) "=" (value) } }
             @if let Some(approval) = &call.approval { dt { "Approved" } dd { (approval) } }
             @if let Some(failure) = &call.failure { dt { "Failure" } dd { (failure.kind.name()) ": " (failure.message) } }
         }
@@ -281,7 +303,7 @@ pub(super) async fn answer(
     let Form(given) = form.map_err(Failed::malformed)?;
     checked("reason", &given.reason, 4096)?;
     answered(&client, id, &given.resolution()?, (&caller.name, &given.reason)).await?;
-    tracing::info!(by = caller.name, action = "answer", subject = %id, reason = given.reason, "write of the dashboard taken");
+    tracing::info!(by = caller.name, action = "answer", subject = %id, "write of the dashboard taken");
     let mut response = see(&site.here());
     add(response.headers_mut(), cookies.tell("answer"));
     Ok(response)

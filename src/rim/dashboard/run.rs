@@ -242,7 +242,7 @@ pub(super) async fn command(
         }
         _ => return Err(Failed::malformed("There is no such command. Nothing was done.")),
     };
-    tracing::info!(by, action = code, subject = %run.id(), reason, "write of the dashboard taken");
+    tracing::info!(by, action = code, subject = %run.id(), "write of the dashboard taken");
     let code = if sent == Sent::New { code } else { "again" };
     let mut response = see(&site.of_tenant(&format!("/runs/{shown}")));
     add(response.headers_mut(), cookies.tell(code));

@@ -84,6 +84,8 @@ fn fields(site: &Site, typed: &Typed) -> Markup {
                 } }
             p { label for="workflow" { "Workflow" } input #workflow name="workflow" value=(text("workflow")); }
             p { label for="key" { "Key begins with" } input #key name="key" value=(text("key")); }
+            p { label for="label" { "Label" }
+                input #label name="label" value=(text("label")) placeholder="customer=c-7"; }
             p { label for="since" { "Started since (UTC)" }
                 input #since name="since" value=(text("since")) placeholder="2026-11-26T09:30"; }
             p { label for="before" { "Started before" } input #before name="before" value=(text("before")); }

@@ -2,7 +2,8 @@
 //!
 //! The session is the token itself, so it works in every process of a service, and a revoked token ends it at once. The cookie is
 //! kept from scripts (`HttpOnly`) and from requests that other sites cause (`SameSite=Strict`), and is sent over TLS only, unless
-//! the server is reached at a loopback address. The API reads no cookies.
+//! the server is reached at a loopback address and no proxy is known to be in front of it: a proxy may name its own loopback address
+//! to the server. The API reads no cookies.
 
 use std::fmt::Write as _;
 
@@ -34,8 +35,9 @@ pub(super) struct Cookies {
 }
 
 impl Cookies {
-    pub(super) fn of(request: &Parts, entropy: &dyn Entropy) -> Self {
-        let is_secure = !is_loopback(request);
+    /// The cookies of a request. `behind_tls`: a proxy in front of the server speaks TLS, whatever host the request names.
+    pub(super) fn of(request: &Parts, entropy: &dyn Entropy, behind_tls: bool) -> Self {
+        let is_secure = behind_tls || !is_loopback(request);
         let named = |name: &str| value(&request.headers, &full(name, is_secure));
         let visit = named(VISIT).and_then(|visit| unhex(&visit));
         Self {
@@ -141,7 +143,7 @@ mod tests {
 
     fn cookies(host: &str, cookie: &str) -> Cookies {
         let request = http::Request::builder().header(HOST, host).header(COOKIE, cookie);
-        Cookies::of(&request.body(()).unwrap().into_parts().0, &SystemEntropy)
+        Cookies::of(&request.body(()).unwrap().into_parts().0, &SystemEntropy, false)
     }
 
     #[test]
@@ -152,6 +154,14 @@ mod tests {
         for host in ["", "example.com", "127.0.0.1.evil.com", "localhost.evil.com", "10.0.0.1", "[::2]"] {
             assert!(!is_plain(host), "{host}");
         }
+    }
+
+    #[test]
+    fn behind_tls_no_host_gets_cookies_without_it() {
+        let request = http::Request::builder().header(HOST, "127.0.0.1:4180").body(()).unwrap();
+        let cookies = Cookies::of(&request.into_parts().0, &SystemEntropy, true);
+        let set = cookies.end().unwrap();
+        assert!(set.to_str().unwrap().starts_with("__Host-") && set.to_str().unwrap().contains("; Secure"));
     }
 
     fn is_plain(host: &str) -> bool {

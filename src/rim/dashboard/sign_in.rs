@@ -16,6 +16,14 @@ use super::session::{Cookies, add};
 use super::site::Site;
 use crate::rim::api::{Failed, Refusal, Role, Shared};
 
+/// What the pages share for which nobody has to be signed in.
+#[derive(Clone)]
+pub(super) struct Public {
+    pub(super) shared: Arc<Shared>,
+    /// True if a proxy in front of the server speaks TLS.
+    pub(super) behind_tls: bool,
+}
+
 /// The page that a person wanted to see.
 #[derive(Deserialize)]
 pub(super) struct Wanted {
@@ -53,13 +61,13 @@ fn sheet(site: &Site, next: &str, trouble: Option<&str>) -> Response {
 }
 
 pub(super) async fn form(
-    State(shared): State<Arc<Shared>>,
+    State(Public { shared, behind_tls }): State<Public>,
     asked: OriginalUri,
     wanted: Result<Query<Wanted>, QueryRejection>,
     request: Request,
 ) -> Response {
     let parts = request.into_parts().0;
-    let cookies = Cookies::of(&parts, &*shared.client.core().0.entropy);
+    let cookies = Cookies::of(&parts, &*shared.client.core().0.entropy, behind_tls);
     let site = site(&parts, &asked, &cookies, &shared);
     let mut response = sheet(&site, &wanted.map(|wanted| wanted.0.next).unwrap_or_default(), None);
     add(response.headers_mut(), cookies.keep_visit());
@@ -67,13 +75,13 @@ pub(super) async fn form(
 }
 
 pub(super) async fn sign_in(
-    State(shared): State<Arc<Shared>>,
+    State(Public { shared, behind_tls }): State<Public>,
     asked: OriginalUri,
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
     let entropy = shared.client.core().0.entropy.clone();
-    let cookies = Cookies::of(&parts, &*entropy);
+    let cookies = Cookies::of(&parts, &*entropy, behind_tls);
     let site = site(&parts, &asked, &cookies, &shared);
     let request = Request::from_parts(parts, body);
     match enter(&shared, &cookies, request).await {
@@ -124,12 +132,12 @@ fn inner(next: &str) -> &str {
 }
 
 pub(super) async fn sign_out(
-    State(shared): State<Arc<Shared>>,
+    State(Public { shared, behind_tls }): State<Public>,
     asked: OriginalUri,
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let cookies = Cookies::of(&parts, &*shared.client.core().0.entropy);
+    let cookies = Cookies::of(&parts, &*shared.client.core().0.entropy, behind_tls);
     let site = site(&parts, &asked, &cookies, &shared);
     if let Err(failed) = own_form(&cookies, Request::from_parts(parts, body)).await {
         return refused(&site, failed);

@@ -282,6 +282,8 @@ fn open_question(asked: &Question, now: Timestamp) -> Mark {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::exec::{AskedBy, CallHistory, OutcomeEvidence};
     use crate::id::{Fence, RunId, Tenant};
@@ -344,6 +346,7 @@ mod tests {
             tool: "pay".into(),
             effect: "payment",
             asked_by,
+            labels: BTreeMap::new(),
             used_by: vec![],
             approval: None,
             history,

@@ -52,7 +52,7 @@ use crate::exec::{ExecError, Executor, Outcome};
 use crate::guard::approval::AskRefused;
 use crate::id::Tenant;
 use crate::ledger::{Approval, ApprovalSubject, Contract, ErrorKind, Key, KeyError, LookupResult};
-use crate::payload::{DigestKey, PayloadError};
+use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::store::{Resolution, StoreError};
 use crate::tool::{Call, Done, ToolError};
 
@@ -84,7 +84,8 @@ pub enum GuardError {
     /// The approval could not be asked for.
     #[error(transparent)]
     Ask(#[from] AskRefused),
-    /// The result cannot be recorded or read.
+    /// The result cannot be recorded or read. If the client's output cannot be recorded, its permit stays good: it can be sealed
+    /// as done without the output.
     #[error(transparent)]
     Payload(#[from] PayloadError),
     /// The store failed.
@@ -125,6 +126,7 @@ impl GuardService {
     pub async fn begin(&self, tenant: &Tenant, begin: Begin) -> Result<Step, GuardError> {
         let key = operation(&begin.tool, &begin.key)?;
         let contract = begin.contract().ok_or(GuardError::Transactional)?;
+        begin.check_labels()?; // before anybody is asked for an approval
         let approval = match self.approval(tenant, &begin).await? {
             Ok(approval) => approval,
             Err(waits) => return Ok(waits),
@@ -154,6 +156,9 @@ impl GuardService {
     /// error: it is kept as evidence, and settles the call if nobody has settled it.
     #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn seal(&self, tenant: &Tenant, seal: Seal) -> Result<Step, GuardError> {
+        if let CallOutcome::Done { output, .. } = &seal.outcome {
+            Payload::of(output)?; // the permit stays good, and the client can seal without the output
+        }
         let Some(permit) = self.lines.permits.take(&seal.permit, Task::Send, tenant) else {
             return self.seal_late(tenant, seal).await;
         };
@@ -173,6 +178,9 @@ impl GuardService {
     /// may be outdated.
     #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn reconcile(&self, tenant: &Tenant, report: Reconcile) -> Result<Step, GuardError> {
+        if let Finding::Happened { output, .. } = &report.finding {
+            Payload::of(output)?;
+        }
         let permit = self.lines.permits.take(&report.permit, Task::Look, tenant).ok_or(GuardError::Permit)?;
         let execution = permit.line.under_way(&permit.input);
         permit.reply.send(Reply::Finding(report.finding)).map_err(|_| GuardError::Permit)?;
@@ -290,6 +298,7 @@ impl GuardService {
         let key = Key::given(begin.tool.as_str(), begin.key.as_str());
         let mut effect = self.executor.effect::<Value, Value>(tenant, key, begin.input.clone());
         effect = effect.class(begin.effect).contract(contract.clone()).retry(retry).lookups(begin.lookups());
+        effect = begin.labels.iter().fold(effect, |effect, (name, value)| effect.label(name, value));
         if let Some((subject, approval)) = approval {
             effect = effect.approved_by(subject.clone(), approval);
         }

@@ -1,15 +1,18 @@
 //! The requests of clients, as JSON.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::exec::{ExecError, RequestError};
 use crate::id::Name;
 use crate::ledger::{
     ApprovalSubject, Contract, ContractClass, EffectClass, ErrorKind, Key, KeyError, LookupOffer,
     LookupPolicy, OperationKey, RetryPolicy, ReviewPolicy,
 };
+use crate::store::Labels;
 
 /// The least time that a request waits for its answer, so that a client that does not want to wait gets a recorded answer.
 const LEAST_WAIT: Duration = Duration::from_millis(15);
@@ -56,6 +59,9 @@ pub struct Begin {
     /// they go out [without an approval](Self::without_approval).
     #[serde(default)]
     pub reviewers: Vec<String>,
+    /// The [labels](crate::ToolRequest::label) of the call: values by their names. Default: none.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
     /// True if a notification or a deletion goes out without an approval. Default: false.
     #[serde(default)]
     pub without_approval: bool,
@@ -184,9 +190,16 @@ impl Begin {
             attempt_ms: attempt_ms(),
             settle_ms: None,
             reviewers: Vec::new(),
+            labels: BTreeMap::new(),
             without_approval: false,
             wait_ms: wait_ms(),
         }
+    }
+
+    /// Refuses labels that do not fit.
+    pub(super) fn check_labels(&self) -> Result<(), ExecError> {
+        let labels: Vec<_> = self.labels.clone().into_iter().collect();
+        Ok(Labels::from(labels).check().map_err(RequestError::Label)?)
     }
 
     pub(super) fn attempt(&self) -> Duration {

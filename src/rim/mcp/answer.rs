@@ -62,7 +62,8 @@ pub(super) fn refused(why: &str) -> CallToolResult {
     of_text(&format!("Nothing was done: {why}."), true)
 }
 
-fn of_text(text: &str, is_error: bool) -> CallToolResult {
+/// An answer in words.
+pub(super) fn of_text(text: &str, is_error: bool) -> CallToolResult {
     let content = vec![ContentBlock::text(text)];
     if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
 }

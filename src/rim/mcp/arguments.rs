@@ -29,8 +29,10 @@ pub(super) fn with_again(schema: &Map<String, Value>) -> Map<String, Value> {
     schema
 }
 
-/// Removes optional arguments that have their default, which is `null` unless the schema names another one: clients
-/// differ in whether they send them.
+/// Removes the optional arguments that mean the same as none: the default that the schema names, and `null` where the schema allows no
+/// `null`. Clients differ in whether they send them.
+///
+/// A `null` that the schema allows is kept: to clear a field is not to leave it as it is.
 pub(super) fn normalize(schema: &Map<String, Value>, arguments: &mut Map<String, Value>) {
     let required: Vec<&str> = schema
         .get("required")
@@ -41,9 +43,27 @@ pub(super) fn normalize(schema: &Map<String, Value>, arguments: &mut Map<String,
         .collect();
     let properties = schema.get("properties").and_then(Value::as_object);
     arguments.retain(|name, value| {
-        let default = properties.and_then(|known| known.get(name)?.get("default")).unwrap_or(&Value::Null);
-        required.contains(&name.as_str()) || value != default
+        let Some(property) = properties.and_then(|known| known.get(name)) else { return true };
+        let means_none = match property.get("default") {
+            Some(default) => value == default,
+            None => value.is_null() && !admits_null(property),
+        };
+        required.contains(&name.as_str()) || !means_none
     });
+}
+
+/// False if the schema of an argument certainly allows no `null`.
+fn admits_null(property: &Value) -> bool {
+    let any = |name: &str| property[name].as_array().is_none_or(|schemas| schemas.iter().any(admits_null));
+    let all = |name: &str| property[name].as_array().is_none_or(|schemas| schemas.iter().all(admits_null));
+    let by_type = match &property["type"] {
+        Value::String(only) => only == "null" || property["nullable"] == true,
+        Value::Array(types) => types.iter().any(|one| one == "null"),
+        _ => true,
+    };
+    let by_value = property["enum"].as_array().is_none_or(|values| values.contains(&Value::Null))
+        && property.get("const").is_none_or(Value::is_null);
+    by_type && by_value && any("anyOf") && any("oneOf") && all("allOf") && *property != false
 }
 
 #[cfg(test)]
@@ -62,9 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn an_optional_argument_that_is_null_or_its_default_counts_as_absent() {
+    fn an_optional_argument_that_means_the_same_as_none_counts_as_absent() {
         let schema = json!({
-            "properties": { "title": {}, "body": {}, "limit": { "default": 5 }, "due": { "default": "today" } },
+            "properties": {
+                "title": {},
+                "body": { "type": "string" },
+                "limit": { "default": 5 },
+                "due": { "type": ["string", "null"], "default": "today" },
+            },
             "required": ["title"],
         });
         let same = normal(schema.clone(), json!({ "title": "x", "body": null, "limit": 5 }));
@@ -75,8 +100,34 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_without_properties_drops_nothing_but_nulls() {
-        assert_eq!(normal(json!({}), json!({ "a": 1, "b": null })), json!({ "a": 1 }));
+    fn a_null_that_the_schema_allows_reaches_the_server() {
+        for property in [
+            json!({}),
+            json!({ "type": ["string", "null"] }),
+            json!({ "anyOf": [{ "type": "string" }, { "type": "null" }] }),
+            json!({ "type": "string", "nullable": true }),
+            json!({ "enum": ["a", null] }),
+            json!({ "$ref": "#/$defs/due" }),
+        ] {
+            let kept = json!({ "due": null });
+            assert_eq!(
+                normal(json!({ "properties": { "due": property } }), kept.clone()),
+                kept,
+                "{property}"
+            );
+        }
+        let optional = [
+            json!({ "anyOf": [{ "type": "string" }, { "type": "null" }], "default": null }),
+            json!({ "anyOf": [{ "type": "string" }, { "type": "integer" }] }),
+            json!({ "enum": ["a", "b"] }),
+            json!({ "allOf": [{}, { "type": "string" }] }),
+        ];
+        for property in optional {
+            let absent = normal(json!({ "properties": { "due": property } }), json!({ "due": null }));
+            assert_eq!(absent, json!({}), "{property}");
+        }
+        // An argument that the schema does not name is the server's to judge.
+        assert_eq!(normal(json!({}), json!({ "b": null })), json!({ "b": null }));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::progress::Heard;
 use super::template::Values;
 use super::upstream::{Unanswered, Upstream};
 use crate::ledger::{ErrorKind, LookupResult};
+use crate::payload::Payload;
 use crate::tool::declared::id_at;
 use crate::tool::{Call, Done, DynamicTool, ToolError};
 
@@ -54,7 +55,21 @@ async fn carried_out(
     }
     let content = content(&answer).unwrap_or_default();
     let external = policy.id.as_ref().and_then(|pointer| id_at(&content, pointer));
-    Ok(Done::found(answer, external))
+    Ok(Done::found(recordable(answer), external))
+}
+
+/// The answer as it can be recorded. An answer with what no record can hold, such as an integer beyond 2^53, is kept as its texts:
+/// the call was made all the same.
+fn recordable(answer: Value) -> Value {
+    if Payload::of(&answer).is_ok() {
+        return answer;
+    }
+    let text = match text(&answer) {
+        text if text.is_empty() => content(&answer).unwrap_or_default().to_string(),
+        text => text,
+    };
+    let is_error = answer["isError"] == true;
+    serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": is_error })
 }
 
 /// Sends the request of a call, once. `not_done`: an error of the server says that nothing was done.
@@ -76,9 +91,10 @@ async fn looked_up(
     input: &Value,
 ) -> Result<LookupResult<Value>, ToolError> {
     let values = Values { key: call.key(), arguments: &input["arguments"] };
+    let Some(sought) = Sought::of(section, &values) else { return Ok(LookupResult::Unknown) };
     let tool = section.tool.as_deref().unwrap_or_default();
     match read(server, tool, arguments(section, &values)).await? {
-        Some(answer) => Ok(found(&Sought::of(section, &values), &answer, as_answer)),
+        Some(answer) => Ok(found(&sought, &answer, as_answer)),
         None => Ok(LookupResult::Unknown),
     }
 }

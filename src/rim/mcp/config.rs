@@ -8,9 +8,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::check::{Check, checked_window};
 use super::error::McpError;
-use super::file::{GatewayFile, ServerSection};
-use super::policy::{ToolPolicy, Usual, unguarded};
+use super::file::{GatewayFile, Hint, ServerSection};
+use super::policy::{ToolPolicy, Usual, trusts};
 use crate::id::Tenant;
+use crate::ledger::ContractClass;
 use crate::payload::hex;
 use crate::rim::policy::read::read;
 use crate::rim::policy::span::Span;
@@ -21,6 +22,8 @@ pub struct McpConfig {
     pub(super) ledger: PathBuf,
     /// The file with the keys of an encrypted ledger.
     pub(super) keys: Option<PathBuf>,
+    /// The file with the secret of a chain of evidence, or `none`.
+    pub(super) chain: Option<String>,
     pub(super) client: String,
     pub(super) tenant: Tenant,
     pub(super) servers: Vec<Arc<ServerConfig>>,
@@ -35,10 +38,21 @@ pub(super) struct ServerConfig {
     pub(super) section: ServerSection,
     pub(super) ready_within: Duration,
     pub(super) tools: Vec<Arc<ToolPolicy>>,
-    /// The policy of tools without one: a call is recorded, and a person is asked when its outcome is unknown.
-    pub(super) others: Arc<ToolPolicy>,
-    /// The policy of tools whose `idempotentHint` is believed.
-    pub(super) idempotent: Arc<ToolPolicy>,
+    /// The time within which the same call is one operation, for tools that have no section.
+    pub(super) window: Duration,
+}
+
+impl ServerConfig {
+    /// The policy of a tool. A call of one without a section is recorded. When its outcome is unknown a person is asked, unless the
+    /// server claims that the tool is idempotent, and is believed.
+    pub(super) fn policy(&self, tool: &str, claims_idempotent: bool) -> Arc<ToolPolicy> {
+        if let Some(written) = self.tools.iter().find(|policy| policy.tool == tool) {
+            return written.clone();
+        }
+        let is_idempotent = claims_idempotent && trusts(self.section.trust.as_ref(), Hint::Idempotent);
+        let class = if is_idempotent { ContractClass::Idempotent } else { ContractClass::Blind };
+        Arc::new(ToolPolicy::usual((&self.name, tool), class, self.window))
+    }
 }
 
 impl McpConfig {
@@ -110,7 +124,15 @@ fn config(check: &mut Check, file: &GatewayFile) -> McpConfig {
     if keys.is_some() {
         check.finding("keys", "this build knows no encryption", "a build with the feature `encryption`");
     }
-    McpConfig { ledger: ledger.into(), keys, client, tenant, servers, digest: digest(file) }
+    McpConfig {
+        ledger: ledger.into(),
+        keys,
+        chain: file.chain.clone(),
+        client,
+        tenant,
+        servers,
+        digest: digest(file),
+    }
 }
 
 fn server(check: &mut Check, name: &str, section: &ServerSection, usual: Usual<'_>) -> ServerConfig {
@@ -123,14 +145,12 @@ fn server(check: &mut Check, name: &str, section: &ServerSection, usual: Usual<'
     let tools = sections
         .map(|(tool, section)| Arc::new(ToolPolicy::of(check, (name, tool), section, usual)))
         .collect();
-    let [others, idempotent] = unguarded(name, window);
     ServerConfig {
         name: name.to_owned(),
         section: section.clone(),
         ready_within: section.ready_within.map_or(READY_WITHIN, Span::duration),
         tools,
-        others: Arc::new(others),
-        idempotent: Arc::new(idempotent),
+        window,
     }
 }
 
@@ -172,6 +192,6 @@ fn way(check: &mut Check, path: &str, section: &ServerSection) {
 
 fn digest(file: &GatewayFile) -> String {
     // Its paths may be spelled in several ways, and the socket is the file's in any case.
-    let said = GatewayFile { client: None, ledger: None, keys: None, ..file.clone() };
+    let said = GatewayFile { client: None, ledger: None, keys: None, chain: None, ..file.clone() };
     hex(&Sha256::digest(serde_json::to_vec(&said).unwrap_or_default()))
 }

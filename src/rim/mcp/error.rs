@@ -13,7 +13,7 @@ pub enum McpError {
     /// The ledger was refused.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The keys of the ledger cannot be read.
+    /// The keys of the ledger, or the secret of its chain of evidence, cannot be read.
     #[error("the keys of the ledger cannot be used: {reason}; nothing was started [configuration]")]
     Keys {
         /// The reason.

@@ -17,6 +17,8 @@ section! {
         ledger: String,
         /// The file with the keys of an encrypted ledger; the ledger is not encrypted unless it is said.
         keys: String,
+        /// The file with the secret of a chain of evidence, or `none` for a chain without one; there is no chain unless it is said.
+        chain: String,
         /// The name of the client. Calls that are alike are one operation only if they come from one client; `client` unless it is said.
         client: String,
         /// The tenant that owns the operations; the default tenant unless it is said.
@@ -87,6 +89,20 @@ section! {
         elicit: Truth,
         /// The way to find out what became of a call.
         lookup: LookupSection,
+        /// The largest rate of calls; no limit unless it is said.
+        quota: QuotaSection,
+    }
+}
+
+section! {
+    /// The largest rate of a tool's calls. A call that comes too early waits for its turn.
+    QuotaSection {
+        /// The number of calls within the time.
+        calls: Count,
+        /// The time.
+        per: Span,
+        /// The number of calls that may go out at once after a pause; 1 unless it is said.
+        burst: Count,
     }
 }
 

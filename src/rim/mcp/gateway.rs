@@ -17,6 +17,8 @@ use super::progress::Clients;
 use super::session::Session;
 use super::upstream::{Upstream, Way};
 use crate::exec::{Executor, ExecutorBuilder};
+use crate::ledger::ContractClass;
+use crate::store::chain::ChainKey;
 
 /// A gateway between MCP clients and MCP servers.
 #[derive(Clone)]
@@ -30,25 +32,28 @@ impl std::fmt::Debug for McpGateway {
     }
 }
 
+/// The error of a key file, whose message ends with a code of its own.
+fn unusable(error: &impl ToString) -> McpError {
+    McpError::Keys { reason: error.to_string().trim_end_matches(" [configuration]").to_owned() }
+}
+
 impl McpGateway {
     /// Opens the ledger that the configuration names. Servers are started when a client asks for them.
     ///
     /// # Errors
     /// [`McpError::Start`] if the ledger was refused, for example because another process has it open; [`McpError::Keys`] if the
-    /// file with its keys cannot be read; [`McpError::Server`] if the way
+    /// file with its keys, or with the secret of its chain of evidence, cannot be read; [`McpError::Server`] if the way
     /// to a server is not known, for example because an environment variable is not set.
     pub async fn open(config: McpConfig) -> Result<Self, McpError> {
-        let executor = Executor::sqlite(&config.ledger);
+        let mut executor = Executor::sqlite(&config.ledger);
+        if let Some(chain) = &config.chain {
+            executor = executor.evidence_chain(ChainKey::named(chain).map_err(|error| unusable(&error))?);
+        }
         #[cfg(feature = "encryption")]
-        let executor = match &config.keys {
-            Some(path) => {
-                let keys = crate::store::encryption::Keyring::read(path);
-                let reason = |error: String| error.trim_end_matches(" [configuration]").to_owned();
-                executor
-                    .encrypted(keys.map_err(|error| McpError::Keys { reason: reason(error.to_string()) })?)
-            }
-            None => executor,
-        };
+        if let Some(path) = &config.keys {
+            let keys = crate::store::encryption::Keyring::read(path);
+            executor = executor.encrypted(keys.map_err(|error| unusable(&error))?);
+        }
         Self::open_on(config, executor).await
     }
 
@@ -67,12 +72,12 @@ impl McpGateway {
         let mut builder = executor;
         for server in &servers {
             let of = &server.config;
-            let recorded = of.tools.iter().filter(|policy| !policy.passes());
-            for policy in recorded.chain([&of.others, &of.idempotent]) {
+            for policy in of.tools.iter().filter(|policy| !policy.passes()) {
                 builder = builder.dynamic_tool(operation(policy, server));
             }
         }
         let executor = builder.open().await?;
+        meet_earlier(&executor, &servers);
         Ok(Self { inner: Arc::new(Inner { config, executor, servers, clients, catalogue }) })
     }
 
@@ -115,5 +120,20 @@ impl McpGateway {
     pub async fn shutdown(self, drain: Duration) {
         self.inner.executor.clone().shutdown(drain).await;
         join_all(self.inner.servers.iter().map(|server| server.close())).await;
+    }
+}
+
+/// Makes the tools known that were called by an earlier process and have no section in the file: what became of their calls is found
+/// out before a server has listed them.
+fn meet_earlier(executor: &Executor, servers: &[Arc<Upstream>]) {
+    for declared in executor.core().declared() {
+        let Some((name, tool)) = declared.tool.split_once('/') else { continue };
+        let Some(server) = servers.iter().find(|server| server.name() == name) else { continue };
+        let policy = server.config.policy(tool, declared.class == ContractClass::Idempotent);
+        if !policy.is_written
+            && let Err(error) = executor.meet_dynamic(operation(&policy, server))
+        {
+            tracing::warn!(server = name, tool, %error, "MCP tool of an earlier process not known");
+        }
     }
 }

@@ -10,7 +10,7 @@ use rmcp::model::{CallToolResponse, CallToolResult, ClientRequest, RequestMetaOb
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
 
-use super::answer::{About, answer, passed_on, refused};
+use super::answer::{About, answer, of_text, passed_on, refused};
 use super::approval::Asking;
 use super::arguments::{normalize, take_again};
 use super::call::{KEY, request};
@@ -60,7 +60,7 @@ impl Origin<'_> {
 }
 
 impl Inner {
-    /// The lists of all servers. Those that are not known are asked for, of a server that is down not more often than it is started.
+    /// The lists of all servers. Those that are not known are asked for, unless the server is left alone.
     pub(super) async fn listed(&self) -> Arc<Listed> {
         let unknown = self.servers.iter().filter(|server| !self.catalogue.knows(server.number));
         join_all(unknown.map(|server| self.list(server))).await;
@@ -120,7 +120,9 @@ impl Inner {
             biased;
             answered = self.write(&writing) => answered,
             // The call itself goes on, and its outcome is recorded.
-            () = origin.context.ct.cancelled() => Ok(refused("the request was cancelled; if the call was sent already, it goes on and is recorded")),
+            () = origin.context.ct.cancelled() => {
+                Ok(of_text("The request was cancelled. If the call was sent already, it goes on and is recorded.", true))
+            }
         };
         answered
             .map(CallToolResponse::from)
@@ -160,6 +162,9 @@ impl Inner {
     /// Carries a call that writes out as an operation of the ledger.
     async fn write(&self, writing: &Writing<'_>) -> Result<CallToolResult, ExecError> {
         let Writing { listing, arguments, again, key, origin } = writing;
+        if let Err(error) = listing.make_known(&self.executor, &self.servers[listing.server]) {
+            return Ok(refused(&error.to_string()));
+        }
         let (policy, tenant) = (&listing.policy, &self.config.tenant);
         let client = &**origin.client;
         let input = json!({ "tool": listing.tool, "arguments": arguments });

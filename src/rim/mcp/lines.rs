@@ -119,9 +119,15 @@ pub(super) fn key_into_meta(message: &mut Value) -> bool {
     if message["method"] == "tools/call"
         && let Some(params) = message.get_mut("params").and_then(Value::as_object_mut)
         && let Some(key) = params.remove(KEY)
-        && let Some(meta) = params.entry("_meta").or_insert_with(|| json!({})).as_object_mut()
     {
-        meta.insert(KEY.to_owned(), key);
+        let meta = params.entry("_meta").or_insert_with(|| json!({}));
+        if meta.is_null() {
+            *meta = json!({}); // some clients write absent fields as null
+        }
+        // With `_meta` of another form the message is malformed, and is refused as that.
+        if let Some(meta) = meta.as_object_mut() {
+            meta.insert(KEY.to_owned(), key);
+        }
         return true;
     }
     false

@@ -32,19 +32,26 @@ pub(super) struct Sought {
 }
 
 impl Sought {
-    /// What a section of the configuration looks for.
-    pub(super) fn of(section: &LookupSection, values: &Values<'_>) -> Self {
+    /// What a section of the configuration looks for. `None` if the call lacks an argument by which its effect would be recognised:
+    /// any effect would count as ours without it.
+    pub(super) fn of(section: &LookupSection, values: &Values<'_>) -> Option<Self> {
         let matches = section.matches.iter().flatten();
-        Self {
+        let contains = section.contains.as_ref();
+        let is_known = matches.clone().all(|(_, template)| values.has_all(template))
+            && contains.is_none_or(|text| values.has_all_of(text));
+        if !is_known {
+            return None;
+        }
+        Some(Self {
             error_is_missing: section.errors == Some(LookupErrors::NotFound),
-            contains: section.contains.as_ref().map(|text| values.fill_text(text)),
+            contains: contains.map(|text| values.fill_text(text)),
             at: section.at.as_ref().map(|pointer| pointer.as_str().to_owned()).unwrap_or_default(),
             matches: matches
                 .map(|(pointer, template)| (pointer.as_str().to_owned(), values.fill(template)))
                 .collect(),
             id: section.id.as_ref().map(|pointer| pointer.as_str().to_owned()),
             expected: Expected::new(),
-        }
+        })
     }
 
     fn is_ours(&self, candidate: &Value) -> bool {
@@ -59,6 +66,9 @@ impl Sought {
 }
 
 /// What an answer says about the call. `output` makes the call's output of the effect that was found.
+///
+/// An answer in which the place of the effect is missing says nothing: it may be the text of a server that is busy, or another
+/// form of answer. Only `null` or an empty list at that place says that there is no effect.
 pub(super) fn found(
     sought: &Sought,
     answer: &Value,
@@ -71,9 +81,14 @@ pub(super) fn found(
     if sought.contains.as_ref().is_some_and(|contains| !text.contains(contains)) {
         return LookupResult::NotFound;
     }
-    let content = content(answer).unwrap_or(Value::String(text));
+    let content = match content(answer) {
+        Some(content) => content,
+        None if sought.at.is_empty() && sought.matches.is_empty() => Value::String(text),
+        None => return LookupResult::Unknown,
+    };
     let candidates = match content.pointer(&sought.at) {
-        None | Some(Value::Null) => Vec::new(),
+        None => return LookupResult::Unknown,
+        Some(Value::Null) => Vec::new(),
         Some(Value::Array(candidates)) => candidates.iter().collect(),
         Some(candidate) => vec![candidate],
     };
@@ -124,7 +139,7 @@ mod tests {
 
     fn look(yaml: &str, answer: &Value) -> LookupResult<Value> {
         let values = Values { key: "k1", arguments: &json!({ "title": "Tea" }) };
-        found(&Sought::of(&section(yaml), &values), answer, as_answer)
+        found(&Sought::of(&section(yaml), &values).expect("all arguments"), answer, as_answer)
     }
 
     const BY_REFERENCE: &str = "{ tool: list, at: /notes, matches: { /ref: '{key}' }, id: /id }";
@@ -157,6 +172,27 @@ mod tests {
             LookupResult::Committed { .. }
         ));
         assert_eq!(look("{ tool: read, contains: 'k2' }", &text), LookupResult::NotFound);
+    }
+
+    #[test]
+    fn an_answer_without_the_place_of_the_effect_says_nothing() {
+        let busy = json!({ "content": [{ "type": "text", "text": "busy, try again later" }] });
+        assert_eq!(look(BY_REFERENCE, &busy), LookupResult::Unknown);
+        assert_eq!(look("{ tool: read, matches: { /ref: '{key}' } }", &busy), LookupResult::Unknown);
+        let other = json!({ "content": [], "structuredContent": { "status": "busy" } });
+        assert_eq!(look(BY_REFERENCE, &other), LookupResult::Unknown);
+        assert_eq!(look(BY_REFERENCE, &json!({ "content": [] })), LookupResult::Unknown);
+        assert_eq!(look(BY_REFERENCE, &notes(&json!([]))), LookupResult::NotFound);
+    }
+
+    #[test]
+    fn an_effect_is_not_recognised_by_an_argument_that_the_call_lacks() {
+        let values = Values { key: "k1", arguments: &json!({ "title": "Tea" }) };
+        let is_known = |yaml: &str| Sought::of(&section(yaml), &values).is_some();
+        assert!(is_known("{ tool: read, contains: '{/title}', matches: { /title: '{/title}' } }"));
+        assert!(!is_known("{ tool: read, contains: 'Memo: {/memo}' }"));
+        assert!(!is_known("{ tool: list, at: /notes, matches: { /memo: '{/memo}' } }"));
+        assert!(!is_known("{ tool: list, at: /notes, matches: { /of: { memo: ['{/memo}'] } } }"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod http;
 mod identity;
 mod inner;
 mod lines;
+mod lists;
 mod lookup;
 mod policy;
 mod progress;

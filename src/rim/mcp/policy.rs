@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use super::check::{Check, checked_window};
-use super::file::{Errors, Hint, LookupSection, ToolSection};
-use crate::ledger::{ApprovalSubject, Contract, ContractClass, EffectClass, RetryPolicy, ReviewPolicy};
-use crate::rim::policy::plain::Truth;
+use super::file::{Errors, Hint, LookupSection, QuotaSection, ToolSection};
+use crate::ledger::{
+    ApprovalSubject, Contract, ContractClass, EffectClass, Quota, Rate, RetryPolicy, ReviewPolicy,
+};
+use crate::rim::policy::plain::{Count, Truth};
 use crate::rim::policy::span::Span;
 use crate::rim::policy::tool_terms::{ApprovalTerms, ContractTerms};
 use crate::rim::policy::tool_word::Effect;
@@ -29,10 +31,13 @@ pub(super) struct Usual<'a> {
 /// The policy of a tool.
 #[derive(Clone, Debug)]
 pub(super) struct ToolPolicy {
-    /// The name of the operation in the ledger.
+    /// The name of the operation in the ledger: that of server and tool. A tool keeps it when the file gives it another policy, so
+    /// that its earlier calls are known.
     pub(super) operation: String,
-    /// The server's own name of the tool; `None` for a policy of several tools.
-    pub(super) tool: Option<String>,
+    /// The server's own name of the tool.
+    pub(super) tool: String,
+    /// True if the file has a section for the tool. The tools of a server without one are known when they are called first.
+    pub(super) is_written: bool,
     pub(super) effect: EffectClass,
     pub(super) contract: Contract,
     pub(super) timeout: Duration,
@@ -48,6 +53,7 @@ pub(super) struct ToolPolicy {
     pub(super) review: Option<ReviewPolicy>,
     pub(super) elicit: bool,
     pub(super) lookup: Option<LookupSection>,
+    pub(super) quota: Quota,
 }
 
 impl ToolPolicy {
@@ -59,12 +65,12 @@ impl ToolPolicy {
         Usual { client, window }: Usual<'_>,
     ) -> Self {
         let path = &format!("servers.{server}.tools.{tool}");
-        let usual = Self::usual(format!("{server}/{tool}"), ContractClass::Blind, window);
+        let usual = Self::usual((server, tool), ContractClass::Blind, window);
         let effect = section.effect.map_or(usual.effect, Effect::class);
         let timeout = section.timeout.map_or(TIMEOUT, Span::duration);
         let window = section.window.map_or(window, Span::duration);
         let policy = Self {
-            tool: Some(tool.to_owned()),
+            is_written: true,
             effect,
             contract: contract(section).contract(check, path),
             timeout,
@@ -78,6 +84,7 @@ impl ToolPolicy {
             review: approval(section, client).review(check, path),
             elicit: section.elicit.is_some_and(Truth::is_true),
             lookup: section.lookup.clone(),
+            quota: quota(section.quota.as_ref(), check, path),
             ..usual
         };
         if section.key.as_ref().is_some_and(Vec::is_empty) {
@@ -99,10 +106,12 @@ impl ToolPolicy {
         policy
     }
 
-    fn usual(operation: String, class: ContractClass, window: Duration) -> Self {
+    /// The policy of a tool without a section: as careful as it must be for a tool of which no more is known than this class.
+    pub(super) fn usual((server, tool): (&str, &str), class: ContractClass, window: Duration) -> Self {
         Self {
-            operation,
-            tool: None,
+            operation: format!("{server}/{tool}"),
+            tool: tool.to_owned(),
+            is_written: false,
             effect: EffectClass::InternalMutation,
             contract: Contract::new(class),
             timeout: TIMEOUT,
@@ -116,6 +125,7 @@ impl ToolPolicy {
             review: None,
             elicit: false,
             lookup: None,
+            quota: Quota::default(),
         }
     }
 
@@ -130,6 +140,7 @@ impl ToolPolicy {
         (retry.attempts, retry.attempt_timeout) = (ATTEMPTS, self.timeout);
         let declared = DynamicTool::new(&self.operation, self.effect, self.contract.clone())
             .retry(retry)
+            .quota(self.quota.clone())
             .redact(self.redact.iter().map(|pointer| format!("/arguments{pointer}")))
             .redact_output(&self.redact_output);
         let operation = self.operation.clone();
@@ -151,16 +162,21 @@ impl ToolPolicy {
     }
 }
 
-/// The policies of the tools of a server that have none: as careful as they must be for a tool about which nothing is
-/// known, and for one that is believed to be idempotent.
-pub(super) fn unguarded(server: &str, window: Duration) -> [ToolPolicy; 2] {
-    let of = |name: &str, class| ToolPolicy::usual(format!("{server}/{name}"), class, window);
-    [of("*", ContractClass::Blind), of("* (idempotent)", ContractClass::Idempotent)]
-}
-
 /// True if this hint of the server is believed.
 pub(super) fn trusts(trust: Option<&Vec<Hint>>, hint: Hint) -> bool {
     trust.is_some_and(|trust| trust.contains(&hint))
+}
+
+/// The limits of calls, as the section tells them.
+fn quota(section: Option<&QuotaSection>, check: &mut Check, path: &str) -> Quota {
+    let Some(QuotaSection { calls, per, burst }) = section else { return Quota::default() };
+    let (Some(calls), Some(per)) = (calls, per) else {
+        let why = "a rate is a number of calls within a time";
+        check.finding(&format!("{path}.quota"), why, "`quota: { calls: 10, per: 1 min }`");
+        return Quota::default();
+    };
+    let burst = burst.map_or(1, Count::get);
+    Quota::default().rate(Rate { calls: calls.get(), per: per.duration(), burst })
 }
 
 /// The contract, as the section tells it.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientNotification, ClientRequest, CompleteRequest,
     CompleteRequestParams, CompleteResult, GetPromptRequest, GetPromptRequestParams, GetPromptResponse,
@@ -16,7 +17,7 @@ use rmcp::model::{
     SetLevelRequestParams, SubscribeRequest, SubscribeRequestParams, UnsubscribeRequest,
     UnsubscribeRequestParams,
 };
-use rmcp::service::{NotificationContext, Peer, RequestContext, RoleClient, RoleServer};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler};
 
 use super::inner::{Inner, Origin};
@@ -40,18 +41,6 @@ impl Session {
         Origin { client: &self.client, context }
     }
 
-    /// The servers that are ready and have resources.
-    async fn with_resources(&self) -> Vec<(usize, Peer<RoleClient>)> {
-        let mut ready = Vec::new();
-        for server in &self.inner.servers {
-            let Some(peer) = server.peer_unless_down().await else { continue };
-            if peer.peer_info().is_some_and(|info| info.capabilities.resources.is_some()) {
-                ready.push((server.number, peer));
-            }
-        }
-        ready
-    }
-
     /// Asks the servers with resources one by one, until one knows the resource.
     async fn ask_for_resource(
         &self,
@@ -59,8 +48,11 @@ impl Session {
         context: &Context,
     ) -> Result<ServerResult, ErrorData> {
         let mut answer = Err(ErrorData::resource_not_found("no server has this resource", None));
-        for (number, _) in self.with_resources().await {
-            answer = self.inner.forward(number, request(), &self.origin(context)).await;
+        for server in &self.inner.servers {
+            if server.with_resources().await.is_none() {
+                continue;
+            }
+            answer = self.inner.forward(server.number, request(), &self.origin(context)).await;
             if answer.is_ok() {
                 break;
             }
@@ -142,11 +134,8 @@ impl ServerHandler for Session {
     }
 
     async fn list_resources(&self, _: Page, _: Context) -> Result<ListResourcesResult, ErrorData> {
-        let mut resources = Vec::new();
-        for (_, peer) in self.with_resources().await {
-            resources.extend(peer.list_all_resources().await.unwrap_or_default());
-        }
-        Ok(ListResourcesResult::with_all_items(resources))
+        let of_servers = join_all(self.inner.servers.iter().map(|server| server.resources())).await;
+        Ok(ListResourcesResult::with_all_items(of_servers.concat()))
     }
 
     async fn list_resource_templates(
@@ -154,11 +143,8 @@ impl ServerHandler for Session {
         _: Page,
         _: Context,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let mut templates = Vec::new();
-        for (_, peer) in self.with_resources().await {
-            templates.extend(peer.list_all_resource_templates().await.unwrap_or_default());
-        }
-        Ok(ListResourceTemplatesResult::with_all_items(templates))
+        let of_servers = join_all(self.inner.servers.iter().map(|server| server.resource_templates())).await;
+        Ok(ListResourceTemplatesResult::with_all_items(of_servers.concat()))
     }
 
     async fn read_resource(

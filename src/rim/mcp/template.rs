@@ -43,6 +43,28 @@ impl Values<'_> {
         filled + rest
     }
 
+    /// True if the call has all arguments that the template names.
+    pub(super) fn has_all(&self, template: &Value) -> bool {
+        match template {
+            Value::String(text) => self.has_all_of(text),
+            Value::Array(items) => items.iter().all(|item| self.has_all(item)),
+            Value::Object(fields) => fields.values().all(|value| self.has_all(value)),
+            _ => true,
+        }
+    }
+
+    /// True if the call has all arguments that the text names.
+    pub(super) fn has_all_of(&self, text: &str) -> bool {
+        let mut rest = text;
+        while let Some((_, name, end)) = placeholder(rest) {
+            if self.named(name).is_null() {
+                return false;
+            }
+            rest = &rest[end..];
+        }
+        true
+    }
+
     fn named(&self, name: &str) -> Value {
         if name == "key" {
             self.key.into()

@@ -20,7 +20,7 @@ use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::catalogue::{Catalogue, OfServer};
+use super::catalogue::Catalogue;
 use super::config::ServerConfig;
 use super::file::ServerSection;
 use super::progress::{Clients, Heard};
@@ -29,7 +29,8 @@ use super::remote::goes_on;
 use super::server::FromServer;
 use crate::clock::{Boot, Clock as _, SystemClock};
 
-/// The time for which a server that could not be started is left alone, unless one of its tools is called.
+/// The time for which a server that could not be started, or does not list its tools, is left alone, unless one of its tools is
+/// called.
 const REST: Duration = Duration::from_secs(5);
 
 /// A server behind the gateway.
@@ -71,7 +72,7 @@ impl Way {
 #[derive(Default)]
 struct State {
     running: Option<Running>,
-    /// The reading of the clock at which the server could not be started last, and the reason.
+    /// The reading of the clock at which the server could not be started last, or did not list its tools, and the reason.
     failed: Option<(Boot, String)>,
 }
 
@@ -145,7 +146,7 @@ impl Upstream {
         self.ready_in(&mut *self.state.lock().await).await
     }
 
-    /// The server, ready. One that could not be started a moment ago is not started again.
+    /// The server, ready. One that has failed a moment ago is left alone.
     pub(super) async fn peer_unless_down(&self) -> Option<Peer<RoleClient>> {
         let mut state = self.state.lock().await;
         let rests = |(at, _): &(Boot, String)| at.until(SystemClock.boot()) < REST;
@@ -161,13 +162,7 @@ impl Upstream {
             return Ok(Ready::of(running));
         }
         *state = State::default();
-        let limit = self.config.ready_within;
-        let started = tokio::select! {
-            biased;
-            started = self.start() => started,
-            () = SystemClock.sleep(limit) => Err(format!("it was not ready within {} s", limit.as_secs())),
-        };
-        let started = started.map_err(|why| {
+        let started = self.in_time(Box::pin(self.start())).await.map_err(|why| {
             tracing::warn!(server = self.name(), why, "MCP server not ready");
             let why = format!("the server {:?} is not ready: {why}", self.name());
             state.failed = Some((SystemClock.boot(), why.clone()));
@@ -177,26 +172,33 @@ impl Upstream {
         Ok(Ready::of(state.running.insert(started)))
     }
 
-    /// The reason for which the server could not be started, if it is down.
-    pub(super) async fn failure(&self) -> Option<String> {
-        self.state.lock().await.failed.as_ref().map(|(_, why)| why.clone())
+    /// What the server does within the time in which it must be ready.
+    pub(super) async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, String> {
+        let limit = self.config.ready_within;
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = SystemClock.sleep(limit) => Err(format!("it has not answered within {} s", limit.as_secs())),
+        }
     }
 
-    /// The tools and prompts of the server. `None` if it does not list them now.
-    pub(super) async fn lists(&self) -> Option<OfServer> {
+    /// The server, if it is ready and has resources.
+    pub(super) async fn with_resources(&self) -> Option<Peer<RoleClient>> {
         let peer = self.peer_unless_down().await?;
-        let can = peer.peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
-        let tools = if can.tools.is_some() { peer.list_all_tools().await } else { Ok(Vec::new()) };
-        let prompts = if can.prompts.is_some() { peer.list_all_prompts().await } else { Ok(Vec::new()) };
-        match (tools, prompts) {
-            (Ok(tools), Ok(prompts)) => {
-                Some(OfServer { server: self.number, config: self.config.clone(), tools, prompts })
-            }
-            (Err(error), _) | (_, Err(error)) => {
-                tracing::warn!(server = self.name(), %error, "MCP server did not list its tools");
-                None
-            }
-        }
+        peer.peer_info().is_some_and(|info| info.capabilities.resources.is_some()).then_some(peer)
+    }
+
+    /// Leaves the server alone for a while, unless one of its tools is called.
+    pub(super) async fn rest(&self, why: String) {
+        self.state.lock().await.failed = Some((SystemClock.boot(), why));
+    }
+
+    /// The reason for which the server is left alone, if it is.
+    pub(super) async fn failure(&self) -> Option<String> {
+        self.state.lock().await.failed.as_ref().map(|(_, why)| why.clone())
     }
 
     async fn start(&self) -> Result<Running, String> {

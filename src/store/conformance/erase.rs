@@ -72,10 +72,11 @@ fn all(sample: &Sample) -> Vec<Change> {
     let (step, signal) = (sample.step(&run, "load"), sample.signal(&run, "paid", "1"));
     let (used, evidence) = (sample.used(&record, &run), sample.evidence(&record, 1));
     let contacts = vec![sample.attempt(&record, 1)];
+    let record_labels = vec![sample.record_label(&record, "customer", "c-7")];
     vec![
         Change { payloads: vec![(sample.tenant.clone(), large)], ..sample.change().record(record) },
         sample.change().record(committed),
-        Change { evidence: Some(Box::new(evidence)), contacts, ..sample.change() },
+        Change { evidence: Some(Box::new(evidence)), contacts, record_labels, ..sample.change() },
         Change { labels: vec![sample.label(&run, "customer", "c-7")], ..sample.change().run(run).step(step) },
         Change { signal: Some(Box::new(signal)), used: Some(Box::new(used)), ..sample.change() },
         sample.change().run(ended),

@@ -20,6 +20,7 @@
 
 pub mod batch;
 pub mod cancel;
+pub mod chain;
 pub mod contact;
 pub mod document;
 pub mod due;
@@ -27,6 +28,7 @@ pub mod erase;
 pub mod escalation;
 pub mod evidence;
 pub mod fence;
+pub mod figures;
 pub mod lane;
 pub mod look;
 pub mod outbox;
@@ -68,6 +70,8 @@ macro_rules! conformance_cases {
                 the_same_change_again_is_admitted, the_same_batch_again_is_admitted,
                 a_part_of_a_change_again_is_refused, changes_of_one_row_build_on_one_another;
             cancel: nothing_is_half_written, the_next_commit_is_whole;
+            chain: comes_back_as_it_was_written, is_refused_with_its_change, is_left_by_fenced_workers_too,
+                outlives_its_tenant;
             contact: come_back_as_they_were_written, the_first_of_an_id_stands, one_is_dropped_for_another,
                 a_fenced_worker_adds_none, belong_to_their_tenant;
             due: waiting_runs_whose_answer_has_come, waiting_runs_whose_time_has_come,
@@ -91,6 +95,8 @@ macro_rules! conformance_cases {
                 counts_within_the_batch, a_lease_that_ran_out_ends_its_worker,
                 a_lease_that_was_renewed_goes_on, an_ended_worker_is_ended_once,
                 is_listed_until_it_is_settled, a_retired_worker_has_ended;
+            figures: questions_are_listed_the_last_ones_first, an_effect_that_a_lookup_showed_is_avoided_once,
+                late_answers_and_shared_effects_are_avoided, a_limit_is_told;
             lane: a_refused_change_stops_its_lane, other_lanes_go_on, verdicts_keep_their_places,
                 a_lost_question_stops_nothing, a_stale_change_stops_its_lane_even_if_it_asks,
                 is_kept_in_order;
@@ -107,8 +113,9 @@ macro_rules! conformance_cases {
                 a_key_belongs_to_its_tenant, an_update_stays_with_its_key, belongs_to_its_tenant,
                 orphans_are_started_and_nobodys, orphans_are_left_by_runs_that_ended_unsettled,
                 orphans_may_wait_for_their_tool, orphans_are_limited, uses_are_listed_by_run,
-                are_listed_by_the_beginning_of_their_keys;
+                are_listed_by_the_beginning_of_their_keys, are_listed_by_their_labels;
             retention: expired_ones_are_listed, what_is_needed_stays, finished_history_may_go,
+                what_a_parent_may_undo_stays, what_earlier_children_did_may_go,
                 a_tombstone_keeps_its_key, a_forgotten_key_is_new, may_be_kept_for_longer,
                 large_payloads_go_with_the_last_record, what_has_changed_stays;
             run_retention: ended_ones_are_listed, what_is_needed_stays, a_tombstone_keeps_its_start_key,

@@ -275,3 +275,60 @@ pub async fn are_listed_by_the_beginning_of_their_keys(store: &dyn Store) {
     assert_eq!(list("b", "b\u{10ffff}1", 99).await, [] as [&str; 0]);
     assert_eq!(list("d", "", 99).await, [] as [&str; 0]);
 }
+
+/// Records are listed by a label, in the order of their keys, by the beginning of the key, from behind a key on. A label of another
+/// tenant or with another value lists nothing, a record without labels has none, and the first label of a name is kept.
+pub async fn are_listed_by_their_labels(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let other = sample.for_tenant("globex");
+    let record = |of: &Sample, key: &str| Record { key: OperationKey::stored(key), ..of.record(key) };
+    let labelled = |of: &Sample, record: &Record, labels: &[(&str, &str)]| Change {
+        record_labels: labels.iter().map(|(name, value)| of.record_label(record, name, value)).collect(),
+        ..of.change().record(record.clone())
+    };
+    let keys = ["b:2", "a", "b\u{10ffff}", "b:1"];
+    let with = keys.map(|key| record(&sample, key));
+    let labels = [("customer", "c-7"), ("case", HOSTILE[0])];
+    let mut changes: Vec<_> = with.iter().map(|record| labelled(&sample, record, &labels)).collect();
+    let (without, theirs) = (record(&sample, "b:3"), record(&other, "b:4"));
+    changes.extend([
+        sample.change().record(without.clone()),
+        labelled(&sample, &record(&sample, "b:5"), &[("customer", "c-8")]),
+    ]);
+    changes.push(labelled(&other, &theirs, &labels));
+    admit(store, &changes).await;
+    let taken = record(&sample, "a");
+    assert_eq!(refused(store, labelled(&sample, &taken, &[("subject", "s")])).await, Some(Refusal::Exists));
+    let later = vec![sample.record_label(&with[1], "customer", "c-9")];
+    admit(store, &[Change { record_labels: later, ..sample.change() }]).await;
+
+    let list = async |(name, value): (&str, &str), prefix, after, limit| {
+        let found = store.record_labelled(&sample.tenant, (name, value), prefix, after, limit).await.unwrap();
+        found.into_iter().map(|record| record.key.to_string()).collect::<Vec<_>>()
+    };
+    let customer = labels[0];
+    assert_eq!(list(customer, "", "", 99).await, ["a", "b:1", "b:2", "b\u{10ffff}"]);
+    assert_eq!(list(labels[1], "", "", 99).await, ["a", "b:1", "b:2", "b\u{10ffff}"]);
+    assert_eq!(list(customer, "b:", "", 99).await, ["b:1", "b:2"]);
+    assert_eq!(list(customer, "", "a", 2).await, ["b:1", "b:2"]);
+    assert_eq!(list(customer, "b", "b:2", 99).await, ["b\u{10ffff}"]);
+    assert_eq!(list(("customer", "c-8"), "", "", 99).await, ["b:5"]);
+    for nothing in [("customer", "c-"), ("customer", "c-9"), ("case", "c-7"), ("subject", "s")] {
+        assert_eq!(list(nothing, "", "", 99).await, [] as [&str; 0]);
+    }
+    let found = store.record_labelled(&other.tenant, customer, "", "", 99).await.unwrap();
+    assert_eq!(found, std::slice::from_ref(&theirs));
+    let mut of_first = store.record_labels(&sample.tenant, with[1].id).await.unwrap();
+    of_first.sort_by(|one, next| one.name.cmp(&next.name));
+    let expected =
+        [("case", HOSTILE[0]), customer].map(|(name, value)| sample.record_label(&with[1], name, value));
+    assert_eq!(of_first, expected);
+    for (tenant, record) in [
+        (&other.tenant, &with[1]),
+        (&sample.tenant, &without),
+        (&sample.tenant, &theirs),
+        (&sample.tenant, &taken),
+    ] {
+        assert_eq!(store.record_labels(tenant, record.id).await.unwrap(), []);
+    }
+}

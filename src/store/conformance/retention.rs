@@ -3,7 +3,7 @@
 use super::sample::{self, Sample};
 use super::{admit, refused};
 use crate::clock::Timestamp;
-use crate::ledger::{ErrorKind, FinalState, Record, RecordedFailure, Retention, Scopes, State};
+use crate::ledger::{EffectClass, ErrorKind, FinalState, Record, RecordedFailure, Retention, Scopes, State};
 use crate::payload::{DigestKey, Payload, Stored};
 use crate::store::{Change, Refusal, Retired, Run, RunState, Store};
 
@@ -22,6 +22,10 @@ async fn committed_as(store: &dyn Store, sample: &Sample, record: Record) -> Rec
 
 fn failed() -> RunState {
     RunState::Failed { failure: Payload::stored("null") }
+}
+
+fn succeeded() -> RunState {
+    RunState::Succeeded { output: sample::inline(serde_json::json!("paid")) }
 }
 
 fn tombstone(record: &Record) -> Record {
@@ -120,6 +124,65 @@ pub async fn finished_history_may_go(store: &dyn Store) {
     assert_eq!(expired(store).await, [before]);
 }
 
+/// An effect of a child that ended well stays for as long as a run above it may fail and undo it. What else the child
+/// recorded may go, and so may what a child that failed has left.
+pub async fn what_a_parent_may_undo_stays(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let expires = |record: Record| Record { kept_until: Some(Timestamp(10)), ..record };
+    let top = sample.run("top");
+    let middle = Run { parent: Some(top.id), ..sample.run("middle") };
+    let child = Run { parent: Some(middle.id), ..sample.run("child") };
+    let lost = Run { parent: Some(middle.id), ..sample.run("lost") };
+    for run in [&top, &middle, &child, &lost] {
+        admit(store, &[sample.change().run(run.clone())]).await;
+    }
+    let effect = expires(sample.call(&child, "pay/1", "effect"));
+    let effect = committed_as(store, &sample, effect).await;
+    let query = Record { class: EffectClass::ReadOnly, ..sample.call(&child, "look/1", "query") };
+    let query = committed_as(store, &sample, expires(query)).await;
+    let undone = committed_as(store, &sample, expires(sample.call(&lost, "pay/1", "undone"))).await;
+    let shared = committed(store, &sample, "shared", 10).await;
+    let used = sample.used(&shared, &child);
+    admit(store, &[Change { used: Some(Box::new(used)), ..sample.change() }]).await;
+    for (run, state) in [(&child, succeeded()), (&lost, failed()), (&middle, succeeded())] {
+        admit(store, &[sample.change().run(sample.run_on(run, state))]).await;
+    }
+
+    assert_eq!(expired(store).await, [query.clone(), undone.clone()]);
+    for record in [&effect, &shared] {
+        for left in [None, Some(tombstone(record))] {
+            retire(store, &sample, record, left).await;
+            let stored = store.record_at(&sample.tenant, record.id).await.unwrap();
+            assert_eq!(stored.as_ref(), Some(record), "it may be undone");
+        }
+    }
+    admit(store, &[sample.change().run(sample.run_on(&top, failed()))]).await;
+    assert_eq!(expired(store).await, [effect, query, undone, shared]);
+}
+
+/// A run that has gone on as new does not undo what the children did that it had begun before.
+pub async fn what_earlier_children_did_may_go(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let parent = Run { turn: 3, ..sample.run("parent") };
+    admit(store, &[sample.change().run(parent.clone())]).await;
+    let mut effects = Vec::new();
+    // A name is escaped in such a key, and an id is not.
+    for (n, place) in ["~turn:2/a", "~turn:3/a", "a/~turn:9/b", "a%2Fb\"\\"].into_iter().enumerate() {
+        let key = format!("~child/{}/order/{place}", parent.id);
+        let child = Run { parent: Some(parent.id), key: Some(key), ..sample.run_without_key() };
+        admit(store, &[sample.change().run(child.clone())]).await;
+        let call = sample.call(&child, "pay/1", &format!("effect {n}"));
+        let call = Record { kept_until: Some(Timestamp(10)), ..call };
+        effects.push(committed_as(store, &sample, call).await);
+        admit(store, &[sample.change().run(sample.run_on(&child, succeeded()))]).await;
+    }
+    assert_eq!(expired(store).await, []);
+    let on = Run { base: 3, revision: 2, ..parent };
+    admit(store, &[sample.change().run(on)]).await;
+    let _of_this_input = effects.remove(1);
+    assert_eq!(expired(store).await, effects);
+}
+
 /// A tombstone keeps the key taken, and no earlier content can be read.
 pub async fn a_tombstone_keeps_its_key(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
@@ -130,7 +193,9 @@ pub async fn a_tombstone_keeps_its_key(store: &dyn Store) {
     (record.sealed_at, record.approval) = (Some(Timestamp(5)), Some(Box::new(sample::approval("ann"))));
     record.scopes = Some(Box::new(Scopes::of("acct_17")));
     let committed = committed_as(store, &sample, record).await;
-    let attempt = Change { contacts: vec![sample.attempt(&committed, 1)], ..sample.change() };
+    let (contacts, record_labels) =
+        (vec![sample.attempt(&committed, 1)], vec![sample.record_label(&committed, "customer", "c-7")]);
+    let attempt = Change { record_labels, contacts, ..sample.change() };
     let late = Change { evidence: Some(Box::new(sample.evidence(&committed, 1))), ..Change::default() };
     admit(store, &[attempt, late]).await;
     let left = tombstone(&committed);
@@ -146,6 +211,7 @@ pub async fn a_tombstone_keeps_its_key(store: &dyn Store) {
     assert_eq!(store.record_at(&sample.tenant, left.id).await.unwrap(), Some(left.clone()));
     assert_eq!(store.record_evidence(&sample.tenant, left.id).await.unwrap(), []);
     assert_eq!(store.record_contacts(&sample.tenant, left.id).await.unwrap(), []);
+    assert_eq!(store.record_labels(&sample.tenant, left.id).await.unwrap(), []);
     assert_eq!(expired(store).await, []);
     assert_eq!(refused(store, sample.change().record(sample.record("a"))).await, Some(Refusal::Exists));
     // The same retirement again, because its answer was lost, changes nothing.
@@ -164,6 +230,7 @@ pub async fn a_forgotten_key_is_new(store: &dyn Store) {
         Change { used: Some(Box::new(used)), ..sample.change() },
         Change { evidence: Some(Box::new(sample.evidence(&committed, 1))), ..Change::default() },
         Change { contacts: vec![sample.attempt(&committed, 1)], ..sample.change() },
+        Change { record_labels: vec![sample.record_label(&committed, "customer", "c-7")], ..sample.change() },
     ];
     admit(store, &changes).await;
     retire(store, &sample, &committed, None).await;
@@ -172,6 +239,8 @@ pub async fn a_forgotten_key_is_new(store: &dyn Store) {
     assert_eq!(store.record_uses(&sample.tenant, committed.id).await.unwrap(), []);
     assert_eq!(store.record_evidence(&sample.tenant, committed.id).await.unwrap(), []);
     assert_eq!(store.record_contacts(&sample.tenant, committed.id).await.unwrap(), []);
+    let labelled = store.record_labelled(&sample.tenant, ("customer", "c-7"), "", "", 9).await.unwrap();
+    assert_eq!(labelled, []);
     let again = sample.record("a");
     admit(store, &[sample.change().record(again.clone())]).await;
     assert_eq!(store.record_find(&sample.tenant, &again.key).await.unwrap(), Some(again));

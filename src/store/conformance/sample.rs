@@ -12,10 +12,11 @@ use crate::ledger::{
     RequestHash, Retention, State,
 };
 use crate::payload::{Payload, Stored};
+use crate::store::chain::Link;
 use crate::store::{
     Answer, Change, Contact, ContactResult, Document, Evidence, PublishedValue, Question, QuestionKind,
-    Resolution, Run, RunLabel, RunState, Schedule, ScheduleState, SharedEffect, Signal, Step, StepKind,
-    Store, WaitsOn, WorkerChange,
+    RecordLabel, Resolution, Run, RunLabel, RunState, Schedule, ScheduleState, SharedEffect, Signal, Step,
+    StepKind, Store, WaitsOn, WorkerChange,
 };
 
 /// Text that has broken programs before.
@@ -282,6 +283,29 @@ impl Sample {
             name: name.into(),
             value: value.into(),
             started_at: run.created_at,
+        }
+    }
+
+    /// A link of a chain of evidence.
+    pub fn link(&self, chain: i64, number: i64) -> Link {
+        Link {
+            chain,
+            number,
+            tenant: self.tenant.clone(),
+            at: Timestamp(3_000),
+            body: [7, 0, 255].into(),
+            signature: [0; 16].into(),
+        }
+    }
+
+    /// A label of a record.
+    pub fn record_label(&self, record: &Record, name: &str, value: &str) -> RecordLabel {
+        RecordLabel {
+            tenant: record.tenant.clone(),
+            record: record.id,
+            name: name.into(),
+            value: value.into(),
+            key: record.key.clone(),
         }
     }
 

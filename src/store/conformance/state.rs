@@ -18,9 +18,11 @@ pub struct Names {
     signals: BTreeSet<(RunId, String, String)>,
     runs: BTreeSet<RunId>,
     labels: BTreeSet<(String, String)>,
+    chains: BTreeSet<i64>,
     workflows: BTreeSet<String>,
     starts: BTreeSet<(String, String)>,
     records: BTreeSet<RecordId>,
+    record_labels: BTreeSet<(String, String)>,
     keys: BTreeSet<OperationKey>,
     escalations: BTreeSet<QuestionId>,
     payloads: BTreeSet<[u8; 32]>,
@@ -78,6 +80,10 @@ impl Names {
                 self.keys.insert(row.key.clone());
                 self.instants.extend(row.kept_until);
             }
+            Written::RecordLabel(row) => {
+                self.records.insert(row.record);
+                self.record_labels.insert((row.name.clone(), row.value.clone()));
+            }
             Written::Look(row) => {
                 self.records.insert(row.record);
                 self.instants.extend(row.due_at);
@@ -97,6 +103,7 @@ impl Names {
                 self.signals.insert((row.run, row.name.clone(), row.id.clone()));
             }
             Written::Evidence(row) => drop(self.records.insert(row.record)),
+            Written::Link(row) => drop(self.chains.insert(row.chain)),
             Written::Contact(row) => drop(self.records.insert(row.record)),
             Written::DroppedContact(row) => drop(self.records.insert(row.record)),
             Written::Worker(_)
@@ -190,12 +197,20 @@ impl State {
         }
         state.note("record_expiring".into(), &store.record_expiring(Timestamp::MIN).await);
         state.note("next_due".into(), &store.next_due(Timestamp::MIN).await);
+        state.ask_chains(store, names).await;
         for tenant in &names.tenants {
             state.ask_lists(store, names, tenant).await;
             state.ask_runs(store, names, tenant).await;
             state.ask_rows(store, names, tenant).await;
         }
         state
+    }
+
+    async fn ask_chains(&mut self, store: &dyn Store, names: &Names) {
+        for chain in &names.chains {
+            self.note(format!("chain {chain}"), &store.link_list(*chain, 0, u32::MAX).await);
+            self.note(format!("behind chain {chain}"), &store.link_chain(*chain).await);
+        }
     }
 
     async fn ask_lists(&mut self, store: &dyn Store, names: &Names, tenant: &Tenant) {
@@ -208,12 +223,25 @@ impl State {
                 let page = store.run_page(tenant, &filter, None, limit).await;
                 self.note(format!("{tenant}: {filter:?} {limit}"), &page);
             }
+            for (name, value) in &names.record_labels {
+                for (prefix, after) in [("", ""), ("a", ""), ("", "charge:a")] {
+                    let labelled = store.record_labelled(tenant, (name, value), prefix, after, limit).await;
+                    self.note(
+                        format!("{tenant}: {prefix}* after {after} with {name}={value} {limit}"),
+                        &labelled,
+                    );
+                }
+            }
             let open = store.escalation_open(tenant, QuestionId(i64::MIN), limit).await;
             self.note(format!("{tenant}: open escalations {limit}"), &open);
             let aside = store.outbox_all_set_aside(tenant, QuestionId(i64::MIN), limit).await;
             self.note(format!("{tenant}: set aside {limit}"), &aside);
             let answered = store.escalation_answered(tenant, QuestionId(i64::MIN), limit).await;
             self.note(format!("{tenant}: answered escalations {limit}"), &answered);
+            let spans = store.escalation_spans(tenant, limit).await;
+            self.note(format!("{tenant}: times of escalations {limit}"), &spans);
+            let avoided = store.record_avoided(tenant, Timestamp::MIN, limit).await;
+            self.note(format!("{tenant}: duplicates avoided {limit}"), &avoided);
         }
         self.note(format!("{tenant}: escalations"), &store.escalation_count(tenant).await);
         let schedules = store.schedule_list(tenant, "", u32::MAX).await;
@@ -275,6 +303,7 @@ impl State {
         for id in &names.records {
             self.note(format!("{tenant}: {id}"), &store.record_at(tenant, *id).await);
             self.note(format!("{tenant}: uses of {id}"), &store.record_uses(tenant, *id).await);
+            self.note(format!("{tenant}: labels of {id}"), &store.record_labels(tenant, *id).await);
             self.note(format!("{tenant}: contacts of {id}"), &store.record_contacts(tenant, *id).await);
             self.note(format!("{tenant}: evidence of {id}"), &store.record_evidence(tenant, *id).await);
         }

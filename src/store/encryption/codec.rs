@@ -8,8 +8,8 @@ use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::payload::Payload;
 use crate::store::{
-    Change, Due, ExpiredSignal, OutboxEvent, QuestionCount, QuestionLoad, QueueLoad, Retired, RetiredRun,
-    Run, RunPage, StoreError, Worker,
+    AvoidedDuplicates, Change, Due, ExpiredSignal, OutboxEvent, QuestionCount, QuestionLoad, QuestionSpan,
+    QueueLoad, Retired, RetiredRun, Run, RunPage, StoreError, Worker,
 };
 
 /// The encryption of rows by the keys of their tenants.
@@ -93,6 +93,7 @@ impl Codec {
             run,
             labels: _,
             record,
+            record_labels: _,
             look: _,
             contacts,
             dropped_contacts: _,
@@ -103,6 +104,7 @@ impl Codec {
             signal,
             received,
             evidence,
+            link: _,
         } = &mut change;
         self.encrypt_rows(schedule.as_deref_mut())?;
         self.encrypt_rows(documents)?;
@@ -255,4 +257,16 @@ macro_rules! open {
     };
 }
 
-open!(bool, i64, String, Timestamp, Tenant, Worker, QueueLoad, QuestionCount, QuestionLoad);
+open!(
+    bool,
+    i64,
+    String,
+    Timestamp,
+    Tenant,
+    Worker,
+    QueueLoad,
+    QuestionCount,
+    QuestionLoad,
+    QuestionSpan,
+    AvoidedDuplicates
+);

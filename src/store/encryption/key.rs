@@ -169,12 +169,14 @@ impl<K: EncryptionKeys + ?Sized> EncryptionKeys for Arc<K> {
 /// *          2026-11   9f1c…
 /// *          2027-01   02ab…   write
 /// acme       acme-1    77d0…
+/// globex     dropped
 /// ```
 ///
 /// `*` stands for the tenants that have no line of their own. A tenant with white space or `#` in its name needs a source of
 /// keys of your own. The first key of a tenant must stay while the tenant has
-/// rows. New texts are encrypted under the key that is marked `write`, or under the first one. Whoever removes the
-/// lines of a tenant erases what its texts say.
+/// rows. New texts are encrypted under the key that is marked `write`, or under the first one. Whoever puts `dropped` in place of the
+/// keys of a tenant erases what its texts say, and nothing more is written for it. Where there is no `*`, its lines may be removed
+/// as well; with `*`, the tenant would go on under the common keys.
 ///
 /// ```
 /// use counterfoil::Tenant;
@@ -191,8 +193,8 @@ pub struct Keyring {
     keys: RwLock<Arc<ByTenant>>,
 }
 
-/// The keys by tenant, those of all other tenants under `*`.
-type ByTenant = BTreeMap<String, TenantKeys>;
+/// The keys by tenant, those of all other tenants under `*`. `None` if the tenant's keys were dropped.
+type ByTenant = BTreeMap<String, Option<TenantKeys>>;
 
 const OTHERS: &str = "*";
 
@@ -226,13 +228,16 @@ impl Keyring {
 impl EncryptionKeys for Keyring {
     fn of(&self, tenant: &Tenant) -> Option<TenantKeys> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.get(tenant.as_str()).or_else(|| keys.get(OTHERS)).cloned()
+        keys.get(tenant.as_str()).or_else(|| keys.get(OTHERS)).cloned().flatten()
     }
 }
 
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self.keys.read().unwrap_or_else(PoisonError::into_inner), f)
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        f.debug_map()
+            .entries(keys.iter().filter_map(|(tenant, keys)| Some((tenant, keys.as_ref()?))))
+            .finish()
     }
 }
 
@@ -242,30 +247,38 @@ fn parsed(text: &str) -> Result<ByTenant, KeyringError> {
         let line = line.split('#').next().unwrap_or_default();
         let words: Vec<_> = line.split_whitespace().collect();
         let wrong = |reason: &'static str| KeyringError::Line { line: number + 1, reason };
-        let (tenant, id, secret, is_written) = match words[..] {
-            [] => continue,
-            [tenant, id, secret] => (tenant, id, secret, false),
-            [tenant, id, secret, "write"] => (tenant, id, secret, true),
+        let has_both = || wrong("its tenant has keys: remove them, or the word `dropped`");
+        let Some(tenant) = words.first() else { continue };
+        if *tenant != OTHERS && Tenant::new(tenant).is_err() {
+            return Err(KeyringError::Tenant { line: number + 1, tenant: (*tenant).to_owned() });
+        }
+        let (id, secret, is_written) = match words[1..] {
+            ["dropped"] => {
+                if found.insert((*tenant).to_owned(), None).is_some() {
+                    return Err(has_both());
+                }
+                continue;
+            }
+            [id, secret] => (id, secret, false),
+            [id, secret, "write"] => (id, secret, true),
             _ => return Err(wrong("it is not a tenant, an id, a secret, and perhaps `write`")),
         };
-        if tenant != OTHERS && Tenant::new(tenant).is_err() {
-            return Err(KeyringError::Tenant { line: number + 1, tenant: tenant.to_owned() });
-        }
         let secret = Zeroizing::new(
             unhex::<32>(secret).ok_or_else(|| wrong("its secret is not 64 hexadecimal digits"))?,
         );
         let key = EncryptionKey::new(id, *secret)?;
-        let keys = match found.remove(tenant) {
-            Some(keys) if keys.named(id).is_some() => {
+        let keys = match found.remove(*tenant) {
+            Some(None) => return Err(has_both()),
+            Some(Some(keys)) if keys.named(id).is_some() => {
                 return Err(wrong("its tenant has another key with this id"));
             }
-            Some(keys) if is_written => keys.writes(key),
-            Some(keys) => keys.reads(key),
+            Some(Some(keys)) if is_written => keys.writes(key),
+            Some(Some(keys)) => keys.reads(key),
             None => TenantKeys::new(key),
         };
-        found.insert(tenant.to_owned(), keys);
+        found.insert((*tenant).to_owned(), Some(keys));
     }
-    if found.is_empty() {
+    if found.values().all(Option::is_none) {
         return Err(KeyringError::Empty);
     }
     Ok(found)
@@ -336,6 +349,24 @@ mod tests {
         assert_eq!((id("acme").as_str(), id("other").as_str()), ("own", "k1"));
         assert!(keyring.of(&tenant("acme")).unwrap().named("k1").is_none());
         assert_eq!(format!("{keyring:?}"), r#"{"*": {"k1"}, "acme": {"own"}}"#);
+    }
+
+    #[test]
+    fn a_tenant_whose_keys_are_dropped_does_not_go_on_under_the_common_ones() {
+        let common = line("*", "k1", 'a', "");
+        let keyring = Keyring::parse(&(common.clone() + &line("acme", "own", 'b', ""))).unwrap();
+        keyring.replace(&(common.clone() + "acme dropped # 2026-11-28\n")).unwrap();
+        assert!(keyring.of(&tenant("acme")).is_none());
+        assert!(keyring.of(&tenant("other")).is_some());
+        for both in
+            [common.clone() + "acme dropped\n" + &line("acme", "own", 'b', ""), common + "* dropped\n"]
+        {
+            assert!(
+                keyring.replace(&both).unwrap_err().to_string().contains("its tenant has keys"),
+                "{both}"
+            );
+        }
+        assert!(matches!(Keyring::parse("acme dropped"), Err(KeyringError::Empty)));
     }
 
     #[test]

@@ -13,7 +13,9 @@ use crate::ledger::Origin;
 use crate::payload::{Payload, Stored};
 use crate::store::inbox::Inbox;
 use crate::store::outage::Outage;
-use crate::store::own::{OwnConnection, OwnDatabase, Transacting, TransactionsOn, Unseen, Within, Work};
+use crate::store::own::{
+    OwnConnection, OwnDatabase, Transacting, TransactionsOn, Unseen, Within, Work, turned,
+};
 use crate::store::{Aside, Change, Delivery, Known, SetAside, Step, StoreError, StoreFuture};
 
 /// A database of the user's own that also holds the encrypted ledger.
@@ -233,15 +235,4 @@ impl<C: OwnConnection> TransactionsOn<C> for EncryptedDatabase {
             })
         })
     }
-}
-
-/// A closure whose value is encrypted before the database gets it.
-fn turned<'a, C: 'a, V: Send + 'static>(
-    work: Work<'a, C, V>,
-    encrypted: impl FnOnce(V) -> V + Send + 'static,
-) -> Work<'a, C, V> {
-    Box::new(move |connection| {
-        let working = work(connection);
-        Box::pin(async move { working.await.map(|(value, written)| (value, encrypted(written))) })
-    })
 }

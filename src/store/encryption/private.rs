@@ -4,18 +4,19 @@
 //! A row is taken apart field by field, so a new field does not compile before it is decided whether it is private.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use super::key::TenantKeys;
-use crate::id::{RecordId, RunId, Tenant};
+use crate::id::{RecordId, RunId, SystemEntropy, Tenant};
 use crate::ledger::{Approval, Look, Record, RecordedFailure, RequestHash, State};
 use crate::payload::{DigestKey, Encrypted, Oversized, Payload, PayloadDigest, Stored};
 use crate::store::signal::EXPIRED;
 use crate::store::step::PastStep;
 use crate::store::{
     Aggregate, Answer, Contact, Document, Evidence, History, OutboxEvent, PastCall, PublishedValue, Question,
-    Resolution, Run, RunLabel, RunState, Schedule, SharedEffect, Signal, Step,
+    RecordLabel, Resolution, Run, RunLabel, RunState, Schedule, SharedEffect, Signal, Step,
 };
 
 /// The reason why a value could not be decrypted.
@@ -40,38 +41,53 @@ pub(super) struct Pass<'k> {
 impl Pass<'_> {
     /// A private text. An encrypted text belongs to its place, so it cannot be moved to another row.
     fn turned(&mut self, place: fmt::Arguments<'_>, text: &str) -> Option<String> {
-        let encrypted = Encrypted::of(text);
-        if encrypted.is_none() && !self.encrypts {
-            return None; // written before: an engine's own mark
-        }
-        let address = encrypted.as_ref().and_then(|encrypted| encrypted.address);
-        let place = match address {
+        let Some(encrypted) = Encrypted::of(text) else {
+            // A text that is not encrypted was written before: it is an engine's own mark.
+            return self.encrypts.then(|| self.encrypted(&self.place(place), text));
+        };
+        let place = match encrypted.address {
             // The text of a large payload belongs to its address.
             Some(PayloadDigest(digest)) => {
                 self.place(format_args!("payload {}", crate::payload::hex(&digest)))
             }
             None => self.place(place),
         };
-        let Some(Encrypted { key, bytes, .. }) = encrypted else { return Some(self.encrypted(&place, text)) };
-        let opened = match self.keys.named(key) {
-            None => Err(Unreadable::NoKey(key.to_owned())),
-            Some(cipher) => cipher.decrypt(&place, bytes).ok_or_else(|| Unreadable::Forged(key.to_owned())),
-        };
-        match opened {
-            // A row that could not be decrypted is written back as it was read.
-            Ok(_) | Err(Unreadable::NoKey(_)) if self.encrypts => None,
-            Err(_) if self.encrypts => Some(self.encrypted(&place, text)),
-            Ok(text) => Some(text),
-            Err(reason) => {
-                self.unreadable.get_or_insert(reason);
-                None
-            }
+        if self.encrypts {
+            self.written(&place, text, &encrypted)
+        } else {
+            Some(self.read(&place, &encrypted))
         }
+    }
+
+    /// A text on its way into the database that looks like an encrypted one. A caller may give any text; only one that was read
+    /// and could not be decrypted is written back as it was.
+    fn written(&self, place: &[u8], text: &str, encrypted: &Encrypted<'_>) -> Option<String> {
+        if encrypted.seal.is_some_and(|given| given == seal(place, encrypted)) {
+            return Some(Encrypted { seal: None, ..*encrypted }.text());
+        }
+        let cipher = self.keys.named(encrypted.key);
+        let is_ours = cipher.is_some_and(|cipher| cipher.decrypt(place, encrypted.bytes).is_some());
+        (!is_ours).then(|| self.encrypted(place, text))
+    }
+
+    /// A text on its way out of the database.
+    fn read(&mut self, place: &[u8], encrypted: &Encrypted<'_>) -> String {
+        let opened = match self.keys.named(encrypted.key) {
+            None => Err(Unreadable::NoKey(encrypted.key.to_owned())),
+            Some(cipher) => cipher
+                .decrypt(place, encrypted.bytes)
+                .ok_or_else(|| Unreadable::Forged(encrypted.key.to_owned())),
+        };
+        opened.unwrap_or_else(|reason| {
+            self.unreadable.get_or_insert(reason);
+            let seal = seal(place, encrypted);
+            Encrypted { seal: Some(&seal), ..*encrypted }.text()
+        })
     }
 
     fn encrypted(&self, place: &[u8], text: &str) -> String {
         let cipher = self.keys.cipher();
-        Encrypted { address: None, key: &cipher.id, bytes: &cipher.encrypt(place, text) }.text()
+        Encrypted { address: None, key: &cipher.id, bytes: &cipher.encrypt(place, text), seal: None }.text()
     }
 
     fn place(&self, place: fmt::Arguments<'_>) -> Vec<u8> {
@@ -109,7 +125,7 @@ impl Pass<'_> {
             let place = self.place(format_args!("payload {}", crate::payload::hex(&address.0)));
             let cipher = self.keys.cipher();
             let bytes = cipher.encrypt(&place, payload.as_str());
-            let encrypted = Encrypted { address: Some(address), key: &cipher.id, bytes: &bytes };
+            let encrypted = Encrypted { address: Some(address), key: &cipher.id, bytes: &bytes, seal: None };
             *payload = Payload::stored(encrypted.text());
         }
     }
@@ -193,6 +209,14 @@ impl Pass<'_> {
     }
 }
 
+/// The seal of an encrypted text that this process has read and could not decrypt. No caller can make one.
+fn seal(place: &[u8], encrypted: &Encrypted<'_>) -> String {
+    static SECRET: LazyLock<DigestKey> = LazyLock::new(|| DigestKey::drawn(&SystemEntropy));
+    let Encrypted { address: _, key, bytes, seal: _ } = encrypted;
+    let sealed = [&place.len().to_be_bytes(), place, key.as_bytes(), b":", bytes.as_bytes()].concat();
+    crate::payload::hex(&SECRET.digest(&sealed)[..16])
+}
+
 /// A row with private values.
 pub(super) trait Private {
     /// The tenant that owns the row.
@@ -215,7 +239,15 @@ macro_rules! open {
     };
 }
 
-open!(Look, SharedEffect, RunLabel, Aggregate, crate::store::Published);
+open!(
+    Look,
+    SharedEffect,
+    RunLabel,
+    RecordLabel,
+    Aggregate,
+    crate::store::Published,
+    crate::store::chain::Link
+);
 
 /// Declares the private values of rows. Each row is taken apart wholly.
 macro_rules! private {
@@ -339,5 +371,49 @@ private! {
         revision: _, created_at: _, updated_at: _
     } => |by| {
         by.stored(format_args!("schedule {name}"), input);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::store::encryption::EncryptionKey;
+
+    fn keys(id: &str) -> TenantKeys {
+        TenantKeys::new(EncryptionKey::new(id, [7; 32]).unwrap())
+    }
+
+    fn turned(keys: &TenantKeys, encrypts: bool, text: &str) -> String {
+        let tenant = Tenant::new("acme").unwrap();
+        let mut pass = Pass { keys, tenant: &tenant, encrypts, unreadable: None };
+        let mut text = text.to_owned();
+        pass.text(format_args!("place"), &mut text);
+        text
+    }
+
+    fn texts() -> impl Strategy<Value = String> {
+        prop_oneof![".*", "~[a-z0-9]{1,4}:[A-Za-z0-9+/]{0,80}(#[0-9a-f]{32})?", "~.*:.*"]
+    }
+
+    proptest! {
+        // Also a text that looks like an encrypted one: a provider chooses what its errors say.
+        #[test]
+        fn each_text_of_a_caller_is_encrypted_and_comes_back(text in texts()) {
+            let keys = keys("k1");
+            let stored = turned(&keys, true, &text);
+            prop_assert!(stored.starts_with("~k1:") && stored != text);
+            prop_assert_eq!(turned(&keys, false, &stored), text);
+        }
+
+        #[test]
+        fn a_text_that_cannot_be_decrypted_is_written_back_as_it_was(text in ".*") {
+            let stored = turned(&keys("k1"), true, &text);
+            let shown = turned(&keys("k2"), false, &stored);
+            prop_assert!(shown.starts_with(&stored), "{}", shown);
+            prop_assert_eq!(turned(&keys("k2"), false, &shown), shown.clone());
+            prop_assert_eq!(turned(&keys("k2"), true, &shown), stored);
+        }
     }
 }

@@ -10,12 +10,13 @@ use crate::clock::Timestamp;
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::store::chain::Link;
 use crate::store::reads::reads;
 use crate::store::{
-    Aggregate, Change, Contact, Document, Due, Evidence, ExpiredSignal, History, OrderingKey, OutboxEvent,
-    Published, PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, Refusal, Run, RunCursor,
-    RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns,
-    Verdict, Worker,
+    Aggregate, AvoidedDuplicates, Change, Contact, Document, Due, Evidence, ExpiredSignal, History,
+    OrderingKey, OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad, QuestionSpan,
+    QueueLoad, RecordLabel, Refusal, Run, RunCursor, RunFilter, RunLabel, RunPage, Schedule, SharedEffect,
+    Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 
 /// A store whose private values are encrypted before the store behind it sees them.

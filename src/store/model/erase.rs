@@ -33,6 +33,7 @@ impl Tables {
     pub(super) fn erase(&mut self, tenant: &Tenant) {
         self.records.retain(|_, record| record.tenant != *tenant);
         self.record_keys.retain(|(of, ..), _| of != tenant);
+        self.record_labels.retain(|(of, ..), _| of != tenant);
         self.looks.retain(|(of, _), _| of != tenant);
         self.evidence.retain(|(of, ..), _| of != tenant);
         self.contacts.retain(|(of, ..), _| of != tenant);

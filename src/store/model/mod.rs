@@ -6,6 +6,7 @@
 
 mod document;
 mod erase;
+mod figures;
 mod outbox;
 mod published;
 mod queue;
@@ -20,12 +21,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use self::tables::Tables;
+use super::chain::Link;
 use super::reads::reads;
 use super::{
-    Aggregate, Change, ClusterStatus, Contact, Document, Due, Evidence, History, LEDGER_ID, LEDGER_KIND,
-    OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad, QueueLoad, Run, RunCursor,
-    RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns,
-    Verdict, Worker,
+    Aggregate, AvoidedDuplicates, Change, ClusterStatus, Contact, Document, Due, Evidence, History,
+    LEDGER_ID, LEDGER_KIND, OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad,
+    QuestionSpan, QueueLoad, RecordLabel, Run, RunCursor, RunFilter, RunLabel, RunPage, Schedule,
+    SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};

@@ -7,10 +7,11 @@ use crate::clock::Timestamp;
 use crate::id::{Fence, Name, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
+use crate::store::chain::Link;
 use crate::store::{
     CANCEL, COMMAND, Contact, DEADLINE, Evidence, History, PastCall, PastStep, PastUse, Question,
-    QuestionCount, QuestionKind, QuestionLoad, Run, RunCursor, RunFilter, RunLabel, RunPage, RunState,
-    SharedEffect, Signal, Step, Turns, Worker,
+    QuestionCount, QuestionKind, QuestionLoad, RecordLabel, Run, RunCursor, RunFilter, RunLabel, RunPage,
+    RunState, SharedEffect, Signal, Step, Turns, Worker,
 };
 
 impl Tables {
@@ -74,6 +75,28 @@ impl Tables {
         all.sort_by(|a, b| a.key.as_str().cmp(b.key.as_str()));
         all.truncate(limit as usize);
         all
+    }
+
+    pub(super) fn record_labelled(
+        &self,
+        tenant: &Tenant,
+        (name, value): (&str, &str),
+        prefix: &str,
+        after: &str,
+        limit: u32,
+    ) -> Vec<Record> {
+        let mut all = self.record_list(tenant, prefix, after, u32::MAX);
+        all.retain(|record| {
+            let label = self.record_labels.get(&(tenant.clone(), record.id, name.to_owned()));
+            label.is_some_and(|label| label.value == value)
+        });
+        all.truncate(limit as usize);
+        all
+    }
+
+    pub(super) fn record_labels(&self, tenant: &Tenant, id: RecordId) -> Vec<RecordLabel> {
+        let of_record = |label: &&RecordLabel| label.tenant == *tenant && label.record == id;
+        self.record_labels.values().filter(of_record).cloned().collect()
     }
 
     pub(super) fn record_removed(&self, tenant: &Tenant, key: &str, since: Timestamp) -> bool {
@@ -345,6 +368,17 @@ impl Tables {
         let all = runs.chain(records).chain(documents).chain(schedules).chain(aggregates).chain(questions);
         let all: BTreeSet<_> = all.filter(|tenant| tenant.as_str() > after).collect();
         all.into_iter().take(limit as usize).cloned().collect()
+    }
+
+    pub(super) fn link_list(&self, chain: i64, after: i64, limit: u32) -> Vec<Link> {
+        first(
+            limit,
+            self.links.range((chain, after.saturating_add(1))..=(chain, i64::MAX)).map(|(_, link)| link),
+        )
+    }
+
+    pub(super) fn link_chain(&self, after: i64) -> Option<i64> {
+        self.links.range((after.checked_add(1)?, i64::MIN)..).next().map(|((chain, _), _)| *chain)
     }
 
     pub(super) fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Vec<Question> {

@@ -1,5 +1,7 @@
 //! Records and runs whose retention is over, and the rest that is left of them.
 
+use std::collections::BTreeSet;
+
 use super::tables::{Tables, signal_key};
 use crate::clock::Timestamp;
 use crate::id::{RunId, Tenant};
@@ -34,6 +36,7 @@ impl Tables {
             let (tenant, id, key) = (&retired.tenant, retired.id, stored.key.clone());
             self.evidence.retain(|(owner, record, ..), _| (owner, *record) != (tenant, id));
             self.contacts.retain(|(owner, record, _), _| (owner, *record) != (tenant, id));
+            self.record_labels.retain(|(owner, record, _), _| (owner, *record) != (tenant, id));
             self.escalations.retain(|_, q| (&q.tenant, q.record) != (tenant, Some(id)));
             self.release(tenant, &retired.payloads);
             if retired.left.is_none() {
@@ -177,11 +180,30 @@ impl Tables {
             && !self.records.values().any(unsettled)
     }
 
+    /// True if the run ended well and a run above it, which undoes its effects if it fails, is under way. A run that
+    /// failed has undone them, and one that has gone on as new is done with its earlier children.
+    fn is_below_a_living_run<'r>(&'r self, mut run: &'r Run) -> bool {
+        let ended_well = |run: &Run| {
+            matches!(run.state, RunState::Succeeded { .. } | RunState::Expired { succeeded: true, .. })
+        };
+        let mut line = BTreeSet::new();
+        while ended_well(run) && line.insert(run.id) {
+            let parent = run.parent.and_then(|parent| self.run(&run.tenant, parent));
+            match parent.filter(|parent| run.begun_in() >= parent.base) {
+                Some(parent) => run = parent,
+                None => return false,
+            }
+        }
+        !run.state.is_final()
+    }
+
     /// True if no run rests on the record and no question is open about it. A run that is under way rests on all that
-    /// it did since it last went on as new.
+    /// it did since it last went on as new, and on what its children did since that ended well: it may undo that.
     fn is_at_rest(&self, record: &Record) -> bool {
+        let may_be_undone = matches!(record.state, State::Committed { .. }) && record.class.needs_owner();
         let rests = |tenant: &Tenant, run: RunId, turn: u32| {
-            self.run(tenant, run).is_some_and(|run| !run.state.is_final() && turn >= run.base)
+            let run = self.run(tenant, run).filter(|run| turn >= run.base);
+            run.is_some_and(|run| !run.state.is_final() || may_be_undone && self.is_below_a_living_run(run))
         };
         let asks = |q: &crate::store::Question| {
             q.tenant == record.tenant && q.record == Some(record.id) && q.answer.is_none()

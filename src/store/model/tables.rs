@@ -8,11 +8,12 @@ use crate::id::{Fence, Name, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::queue::Bucket;
 use crate::ledger::{Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload};
+use crate::store::chain::Link;
 use crate::store::change::Written;
 use crate::store::row::Row as _;
 use crate::store::{
-    Aggregate, Change, Contact, Document, Evidence, OutboxEvent, PublishedValue, Question, Refusal, Run,
-    RunLabel, Schedule, SharedEffect, Signal, Step, StepKind, Verdict, Worker, WorkerChange,
+    Aggregate, Change, Contact, Document, Evidence, OutboxEvent, PublishedValue, Question, RecordLabel,
+    Refusal, Run, RunLabel, Schedule, SharedEffect, Signal, Step, StepKind, Verdict, Worker, WorkerChange,
 };
 
 type Steps = BTreeMap<(u32, StepKind, String, String), Step>;
@@ -29,10 +30,12 @@ pub(super) struct Tables {
     pub(super) steps: BTreeMap<(Tenant, RunId), Steps>,
     pub(super) records: BTreeMap<RecordId, Record>,
     pub(super) record_keys: BTreeMap<(Tenant, OperationKey), RecordId>,
+    pub(super) record_labels: BTreeMap<(Tenant, RecordId, String), RecordLabel>,
     pub(super) looks: BTreeMap<(Tenant, RecordId), Look>,
     pub(super) contacts: BTreeMap<(Tenant, RecordId, i64), Contact>,
     pub(super) uses: BTreeMap<(Tenant, RunId, u32, RecordId), SharedEffect>,
     pub(super) evidence: BTreeMap<(Tenant, RecordId, Fence, u32), Evidence>,
+    pub(super) links: BTreeMap<(i64, i64), Link>,
     pub(super) escalations: BTreeMap<(Tenant, QuestionId), Question>,
     pub(super) queues: BTreeMap<String, Bucket>,
     pub(super) schedules: BTreeMap<(Tenant, String), Schedule>,
@@ -135,9 +138,11 @@ impl Tables {
             | Written::Prune(_)
             | Written::SharedEffect(_)
             | Written::Label(_)
+            | Written::RecordLabel(_)
             | Written::Contact(_)
             | Written::DroppedContact(_)
-            | Written::Evidence(_) => Ok(()),
+            | Written::Evidence(_)
+            | Written::Link(_) => Ok(()),
         }
     }
 
@@ -199,9 +204,11 @@ impl Tables {
             | Written::Prune(_)
             | Written::SharedEffect(_)
             | Written::Label(_)
+            | Written::RecordLabel(_)
             | Written::Contact(_)
             | Written::DroppedContact(_)
-            | Written::Evidence(_) => return None,
+            | Written::Evidence(_)
+            | Written::Link(_) => return None,
         })
     }
 
@@ -249,6 +256,10 @@ impl Tables {
                 self.labels.entry(place).or_insert_with(|| row.clone());
             }
             Written::Record(row) => self.write_record(row.clone()),
+            Written::RecordLabel(row) => {
+                let place = (row.tenant.clone(), row.record, row.name.clone());
+                self.record_labels.entry(place).or_insert_with(|| row.clone());
+            }
             Written::Look(row) if row.due_at.is_none() => {
                 self.looks.remove(&(row.tenant.clone(), row.record));
             }
@@ -256,6 +267,9 @@ impl Tables {
             Written::Contact(row) => {
                 let place = (row.tenant.clone(), row.record, row.id);
                 self.contacts.entry(place).or_insert_with(|| row.clone());
+            }
+            Written::Link(row) => {
+                self.links.entry((row.chain, row.number)).or_insert_with(|| row.clone());
             }
             Written::DroppedContact(row) => {
                 self.contacts.remove(&(row.tenant.clone(), row.record, row.id));

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use sqlx::Executor as _;
 use sqlx::postgres::PgConnection;
 
+use super::commit::write_wave;
 use super::connect::within;
 use super::pool::Trouble;
+use super::statement::Statements;
 use super::{Postgres as Store, StoreError, failure};
 use crate::id::Tenant;
 use crate::store::sql::{retention, worker};
@@ -45,7 +47,13 @@ fn by_tenant(change: &Change) -> Vec<Change> {
     for expired in &change.expired_signals {
         parts.entry(&expired.signal.tenant).or_insert_with(empty).expired_signals.push(expired.clone());
     }
-    parts.into_values().collect()
+    if let Some(link) = &change.link {
+        parts.entry(&link.tenant).or_insert_with(empty).link = Some(link.clone());
+    }
+    let mut parts: Vec<_> = parts.into_values().collect();
+    // The link comes first: if the process dies before the last part, it tells of rows that are gone.
+    parts.sort_by_key(|part| part.link.is_none());
+    parts
 }
 
 async fn write(connection: &mut PgConnection, change: &Change) -> Result<bool, sqlx::Error> {
@@ -64,7 +72,9 @@ async fn write(connection: &mut PgConnection, change: &Change) -> Result<bool, s
         for expired in &change.expired_signals {
             retention::expire_signal(connection, expired).await?;
         }
-        connection.execute("COMMIT").await?;
     }
-    Ok(alive)
+    // The link of a chain of evidence.
+    let written = alive && write_wave(connection, &mut Statements::default(), &[change]).await?;
+    connection.execute(if written { "COMMIT" } else { "ROLLBACK" }).await?;
+    Ok(written)
 }

@@ -18,11 +18,14 @@ pub(in crate::store) const UNDER_WAY: [(UnderWay, &str); 6] = [
     (UnderWay::Event, "SELECT 1 FROM outbox_aggregate WHERE tenant = $1 AND published < last LIMIT 1"),
 ];
 
-/// The statements that delete from all tables of tenants except that of their keys for digests: a worker that knows a
-/// key would go on with it.
+/// The tables of tenants that an erasure leaves as they are: the keys for digests, because a worker that knows a key
+/// would go on with it, and the links of a chain of evidence, which hold digests alone.
+const KEPT: [&str; 2] = ["tenant", "link"];
+
+/// The statements that delete from all other tables of tenants.
 fn all() -> impl Iterator<Item = String> {
     let of_tenants = |table: &&&Table| {
-        table.name != "tenant" && table.columns.iter().any(|column| column.name == "tenant")
+        !KEPT.contains(&table.name) && table.columns.iter().any(|column| column.name == "tenant")
     };
     TABLES.iter().filter(of_tenants).map(|table| format!("DELETE FROM {} WHERE tenant = $1", table.name))
 }

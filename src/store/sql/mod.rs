@@ -4,6 +4,7 @@ pub(in crate::store) mod ask;
 pub(in crate::store) mod columns;
 pub(in crate::store) mod erase;
 mod escalation;
+mod figures;
 pub(in crate::store) mod history;
 pub(in crate::store) mod inbox;
 pub(in crate::store) mod judge;

@@ -13,13 +13,14 @@ use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{Key, Look, OperationKey, Record};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::cell::Declared as _;
+use crate::store::chain::Link;
 use crate::store::reads::reads;
 use crate::store::row::{Given, Take as _};
 use crate::store::{
-    Aggregate, COMMAND, Change, Contact, Document, Due, Evidence, History, OutboxEvent, PastCall, PastStep,
-    PastUse, Published, PublishedValue, Question, QuestionCount, QuestionKind, QuestionLoad, QueueLoad,
-    RetentionLoad, Run, RunCursor, RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal, Store,
-    StoreError, StoreFuture, Turns, Verdict, Worker,
+    Aggregate, AvoidedDuplicates, COMMAND, Change, Contact, Document, Due, Evidence, History, OutboxEvent,
+    PastCall, PastStep, PastUse, Published, PublishedValue, Question, QuestionCount, QuestionKind,
+    QuestionLoad, QuestionSpan, QueueLoad, RecordLabel, RetentionLoad, Run, RunCursor, RunFilter, RunLabel,
+    RunPage, Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 
 /// The condition of a run that has not ended and is still to be cancelled at its deadline. The first part is that of
@@ -117,6 +118,34 @@ impl<D: Reader> Queries<D> {
         let (from, end) = (prefix.max(after), end_of(prefix));
         let place = [tenant.into(), from.into(), end.as_str().into(), after.into(), limit.into()];
         self.sound(&behind, &place).await
+    }
+
+    /// Each page goes on from the last key of the page before.
+    pub(super) async fn record_labelled(
+        &self,
+        tenant: &Tenant,
+        (name, value): (&str, &str),
+        prefix: &str,
+        after: &str,
+        limit: u32,
+    ) -> Listed<Record> {
+        let index = D::either("INDEXED BY record_label_value ", "");
+        // PostgreSQL would join, and sort.
+        let ids = D::either("id IN (", "tenant = $1 AND id = ANY(ARRAY(");
+        let end = D::either(")", "))");
+        let behind = format!(
+            "WHERE {ids}SELECT r.id FROM record_label l {index}CROSS JOIN record r WHERE l.tenant = $1 AND l.name = $2 \
+             AND l.value = $3 AND l.key >= $4 AND l.key < $5 AND l.key <> $6 AND r.tenant = l.tenant AND r.id = l.record \
+             ORDER BY l.key LIMIT $7{end} ORDER BY key"
+        );
+        let (from, last) = (prefix.max(after), end_of(prefix));
+        let label = [tenant.into(), name.into(), value.into()];
+        let place = [from.into(), last.as_str().into(), after.into(), limit.into()];
+        self.sound(&behind, &[&label[..], &place[..]].concat()).await
+    }
+
+    pub(super) async fn record_labels(&self, tenant: &Tenant, id: RecordId) -> Listed<RecordLabel> {
+        self.rows("WHERE tenant = $1 AND record = $2 ORDER BY name", &[tenant.into(), id.0.into()]).await
     }
 
     pub(super) async fn record_removed(
@@ -345,6 +374,15 @@ impl<D: Reader> Queries<D> {
     pub(super) async fn schedule_due(&self, until: Timestamp, limit: u32) -> Listed<Schedule> {
         let behind = "WHERE next_at <= $1 ORDER BY next_at, tenant, name LIMIT $2";
         self.sound(behind, &[until.0.into(), limit.into()]).await
+    }
+
+    pub(super) async fn link_list(&self, chain: i64, after: i64, limit: u32) -> Listed<Link> {
+        let behind = "WHERE chain = $1 AND number > $2 ORDER BY number LIMIT $3";
+        self.sound(behind, &[chain.into(), after.into(), limit.into()]).await
+    }
+
+    pub(super) async fn link_chain(&self, after: i64) -> Found<i64> {
+        self.number("SELECT min(chain) FROM link WHERE chain > $1", &[after.into()]).await
     }
 
     pub(super) async fn run_labels(&self, tenant: &Tenant, id: RunId) -> Listed<RunLabel> {

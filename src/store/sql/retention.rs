@@ -1,8 +1,8 @@
 //! Records, runs and signals whose retention is over, and the rest that is left of them.
 
-use super::ask::{Reader, Session, damage};
+use super::ask::{Backend, Reader, Session, damage};
 use super::payload;
-use crate::ledger::Record;
+use crate::ledger::{EffectClass, Record};
 use crate::payload::{PayloadDigest, Stored};
 use crate::store::cell::Declared as _;
 use crate::store::row::{Given, Take as _};
@@ -10,27 +10,58 @@ use crate::store::signal::EXPIRED;
 use crate::store::table::Kind;
 use crate::store::{ExpiredSignal, Retired, RetiredRun, Run, Signal, record};
 
-/// The condition that no run rests on a record and no question asks about it, for SQLite. A run that is under way
-/// rests on all that it did since it last went on as new.
-const AT_REST_IN_SQLITE: &str = "record.status <> 1 AND record.escalation IS NULL \
-    AND NOT EXISTS (SELECT 1 FROM look l WHERE l.tenant = record.tenant AND l.record = record.id) \
-    AND NOT EXISTS (SELECT 1 FROM escalation e INDEXED BY escalation_record \
-    WHERE e.tenant = record.tenant AND e.record = record.id AND e.answer IS NULL) \
-    AND NOT EXISTS (SELECT 1 FROM run r WHERE r.tenant = record.tenant AND r.id = record.run \
-    AND r.state NOT IN (3, 4) AND record.turn >= r.base) \
-    AND NOT EXISTS (SELECT 1 FROM use rests CROSS JOIN run r ON r.id = rests.run WHERE rests.tenant = record.tenant \
-    AND rests.record = record.id AND r.tenant = rests.tenant AND r.state NOT IN (3, 4) AND rests.turn >= r.base)";
+/// The condition that no run rests on a record and no question asks about it. A run that is under way rests on all that
+/// it did since it last went on as new.
+fn at_rest<D: Backend>() -> String {
+    // The OFFSET keeps the planner of PostgreSQL from reading all open questions of the tenant instead.
+    let asked = D::either(
+        "escalation e INDEXED BY escalation_record WHERE e.tenant = record.tenant AND e.record = record.id AND",
+        "(SELECT answer FROM escalation a WHERE a.tenant = record.tenant AND a.record = record.id OFFSET 0) e WHERE",
+    );
+    let used = D::either("use rests CROSS JOIN run r", "use rests JOIN run r");
+    let rests = rests::<D>();
+    format!(
+        "record.status <> 1 AND record.escalation IS NULL \
+         AND NOT EXISTS (SELECT 1 FROM look l WHERE l.tenant = record.tenant AND l.record = record.id) \
+         AND NOT EXISTS (SELECT 1 FROM {asked} e.answer IS NULL) \
+         AND NOT EXISTS (SELECT 1 FROM run r WHERE r.tenant = record.tenant AND r.id = record.run \
+         AND record.turn >= r.base AND {rests}) \
+         AND NOT EXISTS (SELECT 1 FROM {used} ON r.id = rests.run WHERE rests.tenant = record.tenant \
+         AND rests.record = record.id AND r.tenant = rests.tenant AND rests.turn >= r.base AND {rests})"
+    )
+}
 
-/// The condition that no run rests on a record and no question asks about it, for PostgreSQL. The OFFSET keeps the
-/// planner from reading all open questions of the tenant instead.
-const AT_REST_IN_POSTGRES: &str = "record.status <> 1 AND record.escalation IS NULL \
-    AND NOT EXISTS (SELECT 1 FROM look l WHERE l.tenant = record.tenant AND l.record = record.id) \
-    AND NOT EXISTS (SELECT 1 FROM (SELECT answer FROM escalation a WHERE a.tenant = record.tenant \
-    AND a.record = record.id OFFSET 0) e WHERE e.answer IS NULL) \
-    AND NOT EXISTS (SELECT 1 FROM run r WHERE r.tenant = record.tenant AND r.id = record.run \
-    AND r.state NOT IN (3, 4) AND record.turn >= r.base) \
-    AND NOT EXISTS (SELECT 1 FROM use u JOIN run r ON r.tenant = u.tenant AND r.id = u.run \
-    WHERE u.tenant = record.tenant AND u.record = record.id AND r.state NOT IN (3, 4) AND u.turn >= r.base)";
+/// The condition that a run `r`, which asked for a record or was answered from it, rests on it: the run is under way; or
+/// it ended well, and a run above it is under way, which undoes the effect if it fails.
+///
+/// The way up leads from a child that ended well to its parent, unless that has gone on as new since. A child that failed
+/// has undone its effects. The way is walked for effects of children alone.
+fn rests<D: Backend>() -> String {
+    let effects = EffectClass::ALL.into_iter().filter(|class| class.needs_owner());
+    let effects = effects.map(|class| class.code().to_string()).collect::<Vec<_>>().join(", ");
+    let begun_in = D::either(BEGUN_IN_SQLITE, BEGUN_IN_POSTGRES);
+    format!(
+        "(r.state NOT IN (3, 4) OR r.state = 3 AND r.parent IS NOT NULL AND record.status = 2 \
+         AND record.class IN ({effects}) AND EXISTS (WITH RECURSIVE line (parent, key, state) AS \
+         (SELECT r.parent, r.key, r.state UNION SELECT p.parent, p.key, p.state FROM line CROSS JOIN run p \
+         WHERE p.tenant = r.tenant AND p.id = line.parent AND line.state = 3 AND p.base <= {begun_in}) \
+         SELECT 1 FROM line WHERE state NOT IN (3, 4)))"
+    )
+}
+
+/// The turn in which a run of `line` was begun by its parent, read from its key as `Run::begun_in` reads it. A key of
+/// another form must not fail the query: the sweeper would stop at it for good.
+macro_rules! begun_in {
+    ($place:literal, $is_turn:literal) => {
+        concat!("CASE WHEN ", $place, $is_turn, " THEN CAST(substr(", $place, ", 7) AS BIGINT) ELSE 0 END")
+    };
+}
+
+const BEGUN_IN_SQLITE: &str = begun_in!(
+    "json_extract('[' || replace(json_quote(line.key), '/', '\",\"') || ']', '$[3]')",
+    " GLOB '~turn:[0-9]*'"
+);
+const BEGUN_IN_POSTGRES: &str = begun_in!("split_part(line.key, '/', 4)", " ~ '^~turn:[0-9]{1,10}$'");
 
 /// The condition that a run has ended, that no question is open about it or its operations, and that no run goes on
 /// from it: children are retired after their parent.
@@ -60,7 +91,7 @@ const RUN_IS_WHOLE: &str = "state IN (3, 4) AND substr(outcome, 1, 1) <> '#'";
 /// limit that it does not know, the planner of PostgreSQL sorts all expired records for each page.
 pub(super) fn expired<D: Reader>(limit: u32) -> String {
     let index = D::either("INDEXED BY record_kept ", "");
-    let at_rest = D::either(AT_REST_IN_SQLITE, AT_REST_IN_POSTGRES);
+    let at_rest = at_rest::<D>();
     format!(
         "{index}WHERE kept_until >= $1 AND kept_until <= $2 AND {at_rest} ORDER BY kept_until, id LIMIT {limit}"
     )
@@ -108,7 +139,7 @@ const KEEP: &str = "UPDATE record SET revision = revision + 1, kept_until = $4 \
                     WHERE tenant = $1 AND id = $2 AND revision = $3";
 
 fn tombstone<S: Session>() -> String {
-    let at_rest = S::either(AT_REST_IN_SQLITE, AT_REST_IN_POSTGRES);
+    let at_rest = at_rest::<S>();
     format!(
         "UPDATE record SET revision = revision + 1, status = $4, outcome = $5, request = $6, request_hash = $7, \
          compensation = NULL, step = NULL, call_id = NULL, external_ref = NULL, not_before = NULL, approval = NULL, \
@@ -117,15 +148,16 @@ fn tombstone<S: Session>() -> String {
 }
 
 fn forget<S: Session>() -> String {
-    let at_rest = S::either(AT_REST_IN_SQLITE, AT_REST_IN_POSTGRES);
+    let at_rest = at_rest::<S>();
     format!("DELETE FROM record WHERE tenant = $1 AND id = $2 AND revision = $3 AND {at_rest} RETURNING id")
 }
 
-/// Deletes the rows that belong to a record: the first three when its content is deleted, all when the record is.
-fn belonging<S: Session>() -> [&'static str; 4] {
+/// Deletes the rows that belong to a record: the first four when its content is deleted, all when the record is.
+fn belonging<S: Session>() -> [&'static str; 5] {
     [
         "DELETE FROM evidence WHERE tenant = $1 AND record = $2",
         "DELETE FROM contact WHERE tenant = $1 AND record = $2",
+        "DELETE FROM record_label WHERE tenant = $1 AND record = $2",
         S::either(
             "DELETE FROM escalation INDEXED BY escalation_record WHERE tenant = $1 AND record = $2",
             "DELETE FROM escalation WHERE tenant = $1 AND record = $2",
@@ -186,7 +218,7 @@ pub(in crate::store) async fn retire_record<S: Session>(
         [(&retired.tenant).into(), retired.id.0.into(), i64::from(retired.revision).into()];
     let Some(left) = retired.left.as_deref() else {
         if session.finds(&forget::<S>(), &place).await? {
-            go_along(session, &place[..2], 4).await?;
+            go_along(session, &place[..2], 5).await?;
             return release(session, &place[0], &retired.payloads).await;
         }
         return Ok(());
@@ -201,7 +233,7 @@ pub(in crate::store) async fn retire_record<S: Session>(
     let hash = Given::Owned(left.request_hash.column());
     let said = [tenant, id, revision, status.into(), outcome, left.request.column().into(), hash];
     if session.finds(&tombstone::<S>(), &said).await? {
-        go_along(session, &place[..2], 3).await?;
+        go_along(session, &place[..2], 4).await?;
         release(session, &place[0], &retired.payloads).await?;
     }
     Ok(())

@@ -16,12 +16,14 @@ macro_rules! rows {
             $crate::store::Run,
             $crate::store::RunLabel,
             $crate::ledger::Record,
+            $crate::store::RecordLabel,
             $crate::ledger::Look,
             $crate::store::Contact,
             $crate::store::Step,
             $crate::store::SharedEffect,
             $crate::store::Signal,
-            $crate::store::Evidence
+            $crate::store::Evidence,
+            $crate::store::chain::Link
         )
     };
 }
@@ -86,6 +88,7 @@ pub(in crate::store) fn write<B: Batch>(changes: &[&Change], batch: &mut B) {
     batch.rows(changes.iter().filter_map(|c| Some((c.run.as_deref()?, c.fence))));
     batch.rows(changes.iter().flat_map(|c| c.labels.iter().map(|row| (row, c.fence))));
     batch.rows(changes.iter().filter_map(|c| Some((c.record.as_deref()?, c.fence))));
+    batch.rows(changes.iter().flat_map(|c| c.record_labels.iter().map(|row| (row, c.fence))));
     batch.rows(changes.iter().filter_map(|c| Some((c.look.as_deref()?, c.fence))));
     batch.rows(changes.iter().flat_map(|c| c.contacts.iter().map(|row| (row, c.fence))));
     let dropped = changes.iter().flat_map(|c| c.dropped_contacts.iter().map(|row| (row, c.fence)));
@@ -107,6 +110,7 @@ pub(in crate::store) fn write<B: Batch>(changes: &[&Change], batch: &mut B) {
     });
     outbox(changes, batch);
     batch.rows(changes.iter().filter_map(|c| Some((c.evidence.as_deref()?, None))));
+    batch.rows(changes.iter().filter_map(|c| Some((c.link.as_deref()?, None))));
 }
 
 fn payloads<B: Batch>(changes: &[&Change], batch: &mut B) {

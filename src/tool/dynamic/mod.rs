@@ -14,7 +14,7 @@ pub(crate) use self::redaction::Redacted;
 use self::redaction::Redaction;
 use self::registered::Dynamic;
 use super::compensate::{ByFunctions, Compensator, FindFn, OriginalCall, UndoFn};
-use super::registry::kept;
+use super::registry::{Unprepared, kept};
 use super::schema::Schema;
 use super::{Call, Done, RegisterError, Registry, ToolError, ToolSpec};
 use crate::id::{Name, Tenant};
@@ -342,7 +342,13 @@ impl DynamicTool {
     }
 
     /// Checks and registers the tool.
-    pub fn register(mut self, registry: &mut Registry) -> Result<(), RegisterError> {
+    pub fn register(self, registry: &mut Registry) -> Result<(), RegisterError> {
+        let (tool, compensator) = self.checked()?;
+        registry.add(tool, compensator)
+    }
+
+    /// Checks the declaration: the tool, and the tool that undoes its effects, if it has one.
+    pub(crate) fn checked(mut self) -> Result<(Arc<dyn Unprepared>, Option<Compensator>), RegisterError> {
         if self.effect == EffectClass::Compensation {
             return Err(RegisterError::NotATools { tool: self.name });
         }
@@ -393,7 +399,8 @@ impl DynamicTool {
             }
         });
         let redaction = Arc::new(self.redaction);
-        registry.add(Arc::new(Dynamic { spec, call, functions, redaction, about: self.about }), compensator)
+        let tool = Dynamic { spec, call, functions, redaction, about: self.about };
+        Ok((Arc::new(tool), compensator))
     }
 }
 

@@ -1,5 +1,5 @@
-//! What the browser looks at: a desk for refunds after a bad night. One payment has lost its worker and was looked up, one is in
-//! doubt, an approval and a timer wait.
+//! What the browser looks at: a desk for refunds after a bad night. One payment has lost its worker and was looked up, one was
+//! found, one is in doubt, an approval and a timer wait.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -54,8 +54,12 @@ async fn carry_out(name: &str, bank: &Bank, call: &Call, input: &Value) -> Resul
             Err(ToolError::new(ErrorKind::Disconnected, "the bank hung up after it had read the request"))
         }
         _ => {
+            let hangs_up = name == "pay_back" && order.starts_with("order/hung-up") && call.attempt() == 1;
             let done = json!({ "id": format!("{name}-81"), "order": order });
             bank.lock().unwrap().insert(order.to_owned(), done.clone());
+            if hangs_up {
+                return Err(ToolError::new(ErrorKind::Disconnected, "the bank hung up before it answered"));
+            }
             Ok(Done::new(done).external_ref(format!("{name}-81")))
         }
     }
@@ -120,7 +124,7 @@ impl Desk {
             }
             SystemClock.sleep(Duration::from_millis(20)).await;
         };
-        for order in ["order/21", "order/22", "order/23"] {
+        for order in ["order/hung-up-20", "order/21", "order/22", "order/23"] {
             acme.run(refund, order.to_owned()).key(order).start().await.unwrap();
         }
         let content =

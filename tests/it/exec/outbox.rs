@@ -184,19 +184,19 @@ fn paid(id: &str, aggregate: &str, of: u32) -> NewEvent {
 
 /// Two transactions of the user's own on the ledger's database, of which one is rolled back.
 macro_rules! own_transactions {
-    ($engine:expr, $own:expr, $hears:expr) => {
+    ($engine:expr, $own:expr, $begin:literal, $hears:expr) => {
         let (acme, own) = (Tenant::new("acme").unwrap(), $own);
-        own.execute("BEGIN").await.unwrap();
+        own.execute($begin).await.unwrap();
         outbox::add(own, &acme, paid("1", "order/1", 7)).await.unwrap();
         outbox::add(own, &acme, paid("2", "order/1", 8)).await.unwrap();
         outbox::add(own, &acme, paid("1", "order/1", 7)).await.unwrap(); // the same again
         own.execute("COMMIT").await.unwrap();
-        own.execute("BEGIN").await.unwrap();
+        own.execute($begin).await.unwrap();
         outbox::add(own, &acme, paid("3", "order/1", 9)).await.unwrap();
         let taken = outbox::add(own, &acme, paid("1", "order/1", 9)).await;
         assert!(matches!(taken, Err(outbox::AddError::Conflict { .. })), "{taken:?}");
         own.execute("ROLLBACK").await.unwrap();
-        own.execute("BEGIN").await.unwrap();
+        own.execute($begin).await.unwrap();
         outbox::add(own, &acme, paid("4", "order/1", 10)).await.unwrap();
         own.execute("COMMIT").await.unwrap();
         $engine.executor().notify_publisher();
@@ -217,7 +217,7 @@ async fn events_are_added_in_transactions_of_ones_own() {
     let (sink, mut hears) = Listener::new();
     let engine = engine(&path, sink).await;
     let own = &mut sqlx::sqlite::SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
-    own_transactions!(engine, own, hears);
+    own_transactions!(engine, own, "BEGIN IMMEDIATE", hears);
 }
 
 #[tokio::test]
@@ -227,7 +227,7 @@ async fn events_are_added_in_transactions_of_ones_own_on_postgresql() {
     let engine = Engine::postgres_with(crate::server::url(), schema.options());
     let engine = engine.workflow("tells", 1, tells).sink(sink).start().await.unwrap();
     let own = &mut schema.plain().await;
-    own_transactions!(engine, own, hears);
+    own_transactions!(engine, own, "BEGIN", hears);
 }
 
 /// An event that is too large for its row.

@@ -427,6 +427,38 @@ fn what_must_never_be_undone_is_asked_about_with_its_remedy() {
     });
 }
 
+// Invariants 7 and 8: what is left of a record does not say how to undo its effect. A run that is begun again and fails passes
+// over none.
+#[test]
+fn an_effect_whose_record_is_gone_is_asked_about() {
+    async fn risky(ctx: Ctx, (): ()) -> Result<u32, Failure> {
+        let _booked_or_gone = ctx.call::<Book>("train".to_owned()).await;
+        Err(Failure::new("no way on"))
+    }
+    let world = World::new();
+    let never = Way::by(Compensation::Never { remedy: "call them".to_owned() });
+    let process = Process::start(&world, engine(&world, never).workflow("risky", 1, risky));
+    process.on(async {
+        let (acme, tenant) = (process.acme(), Tenant::new("acme").unwrap());
+        let run = acme.run(risky, ()).start().await.unwrap();
+        assert_eq!(told(&failure(run.result().await.unwrap_err())), [("book:train", &stands("call them"))]);
+        let kept = process.question(QuestionKind::Orphaned).await;
+        acme.answer(kept.id, Resolution::Keep, "ann").await.unwrap();
+        let train = Key::of("book").target("train").render().unwrap();
+        process.engine().executor().erase(&tenant, &train).await.unwrap();
+
+        run.retry("ann", "once more").await.unwrap();
+        let why = "its record's time was over: what is left no longer says how to undo it";
+        assert_eq!(told(&failure(run.result().await.unwrap_err())), [("book:train", &stands(why))]);
+        let asked = process.question(QuestionKind::Orphaned).await;
+        assert!(asked.question.contains(why) && asked.run == Some(run.id()), "{asked:?}");
+        acme.answer(asked.id, Resolution::Undone(json!("by telephone")), "ann").await.unwrap();
+        assert!(acme.questions().await.unwrap().is_empty());
+        assert!(matches!(record(&process, "train").await, State::Gone { .. }));
+        assert_eq!(world.effects("book").len(), 1);
+    });
+}
+
 // SAGA-2: after approval. The run waits as a row, also through a crash, is asked once, and each answer is its own effect's.
 #[test]
 fn what_is_undone_after_approval_waits_for_it() {

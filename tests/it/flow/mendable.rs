@@ -10,14 +10,16 @@ use counterfoil::store::{Question, QuestionKind, Resolution};
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Payload, RunId};
 use futures_util::join;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sqlx::sqlite::SqliteConnection;
 
-use crate::flow;
 use crate::flow::lives::NAME;
 use crate::flow::tools::{Post, post};
 use crate::flow::world::{Process, World};
+use crate::place::Place;
 use crate::store::postgres::Schema;
+use crate::{flow, on_both_stores};
 
 /// A payment that is undone when its run fails.
 struct Charge(Arc<World>);
@@ -261,6 +263,80 @@ fn a_run_waits_for_code_that_can_write_its_own_payload() {
         })
     };
     assert_eq!(mended(&world, code(f64::NAN), code(1.0), as_it_is).1, 1);
+}
+
+/// A life of the engine on this store, under this limit, that knows this code and the charge.
+fn life_in<W, O>(world: &Arc<World>, place: &Place, code: W, max_bytes: usize) -> Process
+where
+    W: WorkflowFn<(), O>,
+    O: Serialize + Send + 'static,
+{
+    let tap = world.tap.clone();
+    let engine = place.engine().wrap_store(move |store| tap.around(store)).tool(Charge(world.clone()));
+    let engine = engine.limits(Limits { inline_bytes: 16, max_bytes });
+    Process::start(world, engine.workflow(NAME, 1, code))
+}
+
+/// Runs `code` until its result blocks it, lets a person say that this is mended, and gives what the mended code returns
+/// under a limit of 10,000 bytes.
+fn with_mended_result<W, M, O>(world: &Arc<World>, place: &Place, code: W, mended: M) -> (String, O)
+where
+    W: WorkflowFn<(), O> + Clone,
+    M: WorkflowFn<(), O>,
+    O: Serialize + DeserializeOwned + Send + 'static,
+{
+    let process = life_in(world, place, code.clone(), 1000);
+    let run = process.on(async { process.acme().run(code, ()).start().await.unwrap().id() });
+    let asked = process.on(blocked(&process, world, run, QuestionKind::Quarantined));
+    process.shut_down();
+    let process = life_in(world, place, mended, 10_000);
+    let result = process.on(async {
+        process.acme().answer(asked.id, Resolution::Resume, "ann").await.unwrap();
+        process.acme().handle::<O>(run).result().await.unwrap()
+    });
+    process.shut_down();
+    assert_eq!((world.effects("charge").len(), world.effects("refund").len()), (1, 0), "{}", asked.question);
+    (asked.question, result)
+}
+
+on_both_stores! {
+    /// The body has ended well, and what it did is not undone for the size of its result.
+    fn a_run_waits_for_a_higher_limit_of_its_result(place) {
+        let world = World::new();
+        let code = flow!(world, |ctx, _n: ()| {
+            ctx.call::<Charge>("ann".to_owned()).await?;
+            Ok::<_, Failure>("x".repeat(2000))
+        });
+        let (question, result) = with_mended_result(&world, &place, code.clone(), code);
+        assert!(question.contains("2002 bytes, 1000 at most"), "{question}");
+        assert!(question.contains("[misuse]"), "{question}");
+        assert_eq!(result.len(), 2000);
+    }
+
+    fn a_run_waits_for_a_result_that_is_exact(place) {
+        let world = World::new();
+        let code = |number: u64| {
+            flow!(world, |ctx, _n: ()| {
+                ctx.call::<Charge>("ann".to_owned()).await?;
+                Ok::<_, Failure>(number)
+            })
+        };
+        let (question, result) = with_mended_result(&world, &place, code(u64::MAX), code(4));
+        assert!(question.contains("send it as a string"), "{question}");
+        assert_eq!(result, 4);
+    }
+
+    fn a_run_waits_for_a_result_that_is_a_number(place) {
+        let world = World::new();
+        let code = |number: f64| {
+            flow!(world, |ctx, _n: ()| {
+                ctx.call::<Charge>("ann".to_owned()).await?;
+                Ok::<_, Failure>(number)
+            })
+        };
+        let (_, result) = with_mended_result(&world, &place, code(f64::NAN), code(1.5));
+        assert!((result - 1.5).abs() < f64::EPSILON, "{result}");
+    }
 }
 
 /// What a step made of an error that it should not have met is not recorded.

@@ -3,6 +3,7 @@
 mod again;
 mod again_undone;
 pub(crate) mod answers;
+mod budget;
 mod callers;
 mod changed;
 mod check;

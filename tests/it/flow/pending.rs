@@ -13,10 +13,16 @@ use serde_json::json;
 use crate::flow;
 use crate::flow::answers::Place;
 use crate::flow::lives::NAME;
+use crate::flow::wait::HOUR;
 use crate::flow::world::{Process, World};
 
+const SECOND: Duration = Duration::from_secs(1);
+
 /// A job that its provider accepts, and finishes when the world lets it.
-struct Render(Arc<World>);
+struct Render {
+    world: Arc<World>,
+    look_again: Duration,
+}
 
 impl Tool for Render {
     const NAME: &'static str = "render";
@@ -26,21 +32,21 @@ impl Tool for Render {
     type Output = u32;
 
     async fn call(&self, call: &Call, what: &String) -> Result<Done<u32>, ToolError> {
-        self.0.happen("render", call.key(), what);
-        self.0.pass("render accepted").await;
-        Err(ToolError::accepted(Some("job-1".into())).retry_after(Duration::from_secs(1)))
+        self.world.happen("render", call.key(), what);
+        self.world.pass("render accepted").await;
+        Err(ToolError::accepted(Some("job-1".into())).retry_after(self.look_again))
     }
 }
 
 impl Reconcile for Render {
     async fn reconcile(&self, call: &Call, _: &String) -> Result<LookupResult<u32>, ToolError> {
-        self.0.count("render looked up");
+        self.world.count("render looked up");
         let external_ref = Some("job-1".to_owned());
-        if !self.0.see(|seen| seen.effects.iter().any(|(_, key, _)| key == call.key())) {
+        if !self.world.see(|seen| seen.effects.iter().any(|(_, key, _)| key == call.key())) {
             return Ok(LookupResult::NotFound);
         }
-        Ok(match self.0.counted("finished") {
-            0 => LookupResult::Pending { external_ref, look_again: Duration::from_secs(1) },
+        Ok(match self.world.counted("finished") {
+            0 => LookupResult::Pending { external_ref, look_again: self.look_again },
             _ => LookupResult::Committed { output: 7, external_ref },
         })
     }
@@ -52,7 +58,7 @@ impl Compensate for Render {
         call: &Call,
         of: &OriginalCall<String, u32>,
     ) -> Result<Done<Undone>, ToolError> {
-        self.0.happen("delete", call.key(), of.external_ref().unwrap_or("unnamed"));
+        self.world.happen("delete", call.key(), of.external_ref().unwrap_or("unnamed"));
         Ok(Undone::whole().into())
     }
 
@@ -65,8 +71,9 @@ impl Compensate for Render {
     }
 }
 
-fn life<W: WorkflowFn<(), u32>>(place: &Place, world: &Arc<World>, code: W) -> Process {
-    Process::start(world, place.engine(world).tool(Render(world.clone())).workflow(NAME, 1, code))
+fn life<W: WorkflowFn<(), u32>>(place: &Place, world: &Arc<World>, look_again: Duration, code: W) -> Process {
+    let render = Render { world: world.clone(), look_again };
+    Process::start(world, place.engine(world).tool(render).workflow(NAME, 1, code))
 }
 
 async fn complete(process: &Process, output: serde_json::Value) -> Result<Completed, ExecError> {
@@ -86,9 +93,12 @@ fn a_run_goes_on_with_what_a_lookup_or_a_callback_shows() {
     for place in Place::both() {
         for by_callback in [true, false] {
             let world = World::new();
+            // A callback that arrives during a lookup is kept until the lookup ends. No lookup comes within an hour.
+            let look_again = if by_callback { HOUR } else { SECOND };
+            let life = |code| life(&place, &world, look_again, code);
             let code = flow!(world, |ctx, _input: ()| ctx.call::<Render>("a film".into()).await);
             world.hold("render accepted");
-            let process = life(&place, &world, code.clone());
+            let process = life(code.clone());
             let run = process.on(async {
                 let run = process.acme().run(code.clone(), ()).start().await.unwrap().id();
                 world.reached("render accepted").await;
@@ -97,11 +107,11 @@ fn a_run_goes_on_with_what_a_lookup_or_a_callback_shows() {
             process.crash(); // before the 202 is recorded
             world.release("render accepted");
 
-            let process = life(&place, &world, code.clone());
+            let process = life(code.clone());
             process.on(waits(&process, run));
             process.crash(); // while it waits
 
-            let process = life(&place, &world, code.clone());
+            let process = life(code.clone());
             process.on(async {
                 waits(&process, run).await;
                 if by_callback {
@@ -126,7 +136,7 @@ fn a_cancelled_run_undoes_it_when_it_is_finished() {
     for place in Place::both() {
         let world = World::new();
         let code = flow!(world, |ctx, _input: ()| ctx.call::<Render>("a film".into()).await);
-        let process = life(&place, &world, code.clone());
+        let process = life(&place, &world, SECOND, code.clone());
         process.on(async {
             let run = process.acme().run(code.clone(), ()).start().await.unwrap();
             waits(&process, run.id()).await;

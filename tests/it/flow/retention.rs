@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::exec::StartError;
-use counterfoil::flow::{EngineBuilder, RunError, Sent, Workflow};
-use counterfoil::ledger::Retention;
-use counterfoil::{Ctx, Failure, RunId};
+use counterfoil::flow::{EffectOutcome, EngineBuilder, RunError, RunStatus, Sent, Workflow};
+use counterfoil::ledger::{LookupResult, Retention, State, Undone};
+use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Tool, ToolError, contract, effect};
+use counterfoil::{Ctx, Failure, Key, RunId};
 use sqlx::ConnectOptions as _;
 
 use crate::flow::store::Tapped;
 use crate::flow::tools::Post;
 use crate::flow::world::{Process, World};
 use crate::store::postgres::Schema;
-use crate::world::TestClock;
+use crate::world::{TestClock, acme};
 
 /// The sweeper looks at least every second.
 const AT_ONCE: Duration = Duration::from_millis(1);
@@ -230,4 +231,94 @@ fn a_signal_stays_where_its_runs_are_kept() {
     process.crash();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     assert_eq!(runtime.block_on(bodies(&world, &Schema::new(), false)), ["\"a secret\""]);
+}
+
+/// Puts something on a shelf, and takes it away again.
+struct Shelve(Arc<World>);
+
+impl Tool for Shelve {
+    const NAME: &'static str = "shelve";
+    type Effect = effect::Undoable<effect::InternalMutation>;
+    type Contract = contract::ReplaysKey;
+    type Input = String;
+    type Output = ();
+
+    fn key(&self, what: &String) -> Option<Key> {
+        Some(Key::of(Self::NAME).target(what))
+    }
+
+    async fn call(&self, call: &Call, what: &String) -> Result<Done<()>, ToolError> {
+        self.0.happen("shelve", call.key(), what);
+        Ok(Done::new(()))
+    }
+}
+
+impl Compensate for Shelve {
+    async fn compensate(
+        &self,
+        call: &Call,
+        forward: &OriginalCall<String, ()>,
+    ) -> Result<Done<Undone>, ToolError> {
+        self.0.happen("clear", call.key(), &forward.input().cloned().unwrap_or_default());
+        Ok(Undone::whole().into())
+    }
+
+    async fn find_compensation(
+        &self,
+        _: &Call,
+        _: &OriginalCall<String, ()>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
+        Ok(LookupResult::Unknown)
+    }
+}
+
+async fn shelves(ctx: Ctx, what: String) -> Result<(), Failure> {
+    ctx.call::<Shelve>(what).await
+}
+
+/// Has something put on a shelf by a child, and fails at a word.
+async fn shop(ctx: Ctx, what: String) -> Result<(), Failure> {
+    ctx.child(shelves, what).await?;
+    ctx.signal::<()>("close").await?;
+    Err(Failure::new("closed for good"))
+}
+
+async fn is_gone(process: &Process, what: &str) -> bool {
+    let key = Key::of("shelve").target(what).render().unwrap();
+    let record = process.engine().executor().record(&acme(), &key).await.unwrap();
+    matches!(record.unwrap().0.state, State::Gone { .. })
+}
+
+// Invariants 7 and 9: the records of a change in the own system are kept for thirty days, and a run may wait for longer.
+#[test]
+fn what_a_child_did_is_undone_with_its_parent_however_late_that_is() {
+    let (world, hands) = (World::new(), TestClock::breathing());
+    let build = world.engine_on(hands.clone()).tool(Shelve(world.clone()));
+    let process = Process::start(&world, build.workflow("shelves", 1, shelves).workflow("shop", 1, shop));
+    process.on(async {
+        let run = process.acme().run(shop, "jam".to_owned()).start().await.unwrap();
+        let ended = |runs: Vec<RunStatus>| {
+            runs.iter().any(|child| child.parent == Some(run.id()) && child.state.name() == "succeeded")
+        };
+        process.until(async |acme| ended(acme.runs(None).await.unwrap())).await;
+        process.acme().run(shelves, "tea".to_owned()).await.unwrap();
+        hands.advance(31 * DAY);
+        while !is_gone(&process, "tea").await {
+            hands.advance(Duration::from_hours(1)); // the sweeper looks again, and its page has both
+            tokio::task::yield_now().await;
+        }
+        assert!(!is_gone(&process, "jam").await, "its parent may undo it");
+        run.signal("close", ()).await.unwrap();
+        let error = run.result().await.unwrap_err();
+        let RunError::Failed { failure, .. } = &error else { panic!("{error}") };
+        let became: Vec<_> = failure.effects.iter().map(|effect| &effect.became).collect();
+        assert_eq!(became, [&EffectOutcome::Undone], "{failure:?}");
+        assert_eq!(world.effects("clear"), ["jam"]);
+        // Nobody needs it any more.
+        while !is_gone(&process, "jam").await {
+            hands.advance(DAY);
+            tokio::task::yield_now().await;
+        }
+    });
+    process.shut_down();
 }

@@ -12,7 +12,7 @@ use counterfoil::{Ctx, RunId, Tenant};
 use futures_util::future::{Either, join};
 
 use crate::flow;
-use crate::flow::wait::{HOUR, begin, life, park, result, settle};
+use crate::flow::wait::{HOUR, begin, life, park, result, settle, tasks};
 use crate::flow::world::{Process, World};
 use crate::world::{TestClock, acme};
 
@@ -101,10 +101,17 @@ fn a_signal_and_the_waking_of_its_run_are_one_transaction() {
     let (world, hands) = (World::new(), TestClock::default());
     let flow = listener(&world);
     let process = life(&world, &hands, &flow);
+    let idle = process.on(async {
+        settle().await;
+        tasks()
+    });
     let run = begin(&process, &flow, 1);
     process.on(async {
         world.counts("begun", 1).await;
         park(&process, &hands, run).await;
+        while tasks() > idle {
+            tokio::task::yield_now().await; // its row says that it waits a moment before its task is over
+        }
         assert_eq!(say(&process, run, "one").await, Sent::New);
     });
     assert!(world.tap.see(|tapped| tapped.batches.iter().flatten().any(wakes)));

@@ -58,7 +58,7 @@ pub(crate) async fn settle() {
     tokio::spawn(turns).await.unwrap();
 }
 
-fn tasks() -> usize {
+pub(crate) fn tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 

@@ -1,11 +1,14 @@
 //! The command line on the database alone, beside an engine that works on it, on both stores.
 
 mod backup;
+mod chain;
 mod doctor;
 mod encrypted;
 mod inspect;
 mod pages;
 mod probes;
+mod questions;
+mod serve;
 mod slow;
 mod watch;
 
@@ -39,9 +42,9 @@ impl Line {
         Self(common)
     }
 
-    /// The same place, with the keys of this file.
-    fn under(&self, keys: &std::path::Path) -> Self {
-        Self([&self.0[..], &["--keys".to_owned(), keys.display().to_string()]].concat())
+    /// The same place, with an option that names a file.
+    fn with(&self, option: &str, file: &Path) -> Self {
+        Self([&self.0[..], &[option.to_owned(), file.display().to_string()]].concat())
     }
 
     /// The same place, for the ledger as a whole.
@@ -167,8 +170,41 @@ fn runs_are_labelled_listed_and_erased_by_their_label() {
         line.json(&["signal", &waiting, "paid", "7"]);
         process.on(process.state(waiting.parse().unwrap(), "succeeded"));
         let report: Value = serde_json::from_slice(&erase(&["--json"]).stdout).unwrap();
-        assert_eq!(report, json!({ "runs": [waiting], "calls": [], "kept": [] }));
+        assert_eq!(report, json!({ "runs": [waiting], "calls": [], "kept": [], "kept_calls": [] }));
         assert_eq!(ids(&["--state", "succeeded"]).len(), 1);
+        process.shut_down();
+    }
+}
+
+#[test]
+fn records_are_shown_with_their_labels_listed_and_erased_by_one() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |ctx, bell: String| {
+            let ring = ctx.call::<Ring>(bell.clone()).id(&bell);
+            if bell == "front" { ring.label("customer", "c-7").await } else { ring.await }
+        });
+        let process = Process::start(&world, place.engine(&world).workflow("rings", 1, code.clone()));
+        let line = Line::at(&place, &world);
+        for bell in ["front", "back"] {
+            process.on(process.acme().run(code.clone(), bell.to_owned()).into_future()).unwrap();
+        }
+        let keys = |filter: &[&str]| {
+            let records = line.json(&[&["records"], filter].concat());
+            records.iter().map(|record| record["key"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let labelled = keys(&["--label", "customer=c-7"]);
+        assert_eq!((labelled.len(), keys(&[]).len()), (1, 2));
+        assert_eq!(keys(&["--label", "customer=c-7", "--state", "failed"]), [""; 0]);
+        assert_eq!(line.run(&["records", "--label", "customer"]).status.code(), Some(2));
+        assert_eq!(line.json(&["record", &labelled[0]])[0]["labels"], json!({ "customer": "c-7" }));
+        for command in ["record", "evidence"] {
+            assert!(line.text(&[command, &labelled[0]]).contains("label         customer=c-7"), "{command}");
+        }
+        let erased = line.whole().text(&["erase", "acme", "--confirm", "acme", "--label", "customer=c-7"]);
+        assert!(erased.contains("0 runs and 1 calls, which are tombstones"), "{erased}");
+        assert_eq!(keys(&["--label", "customer=c-7"]), [""; 0]);
+        assert_eq!(keys(&["--state", "gone"]), labelled);
         process.shut_down();
     }
 }
@@ -246,6 +282,37 @@ fn what_is_not_there_and_what_is_no_command_end_with_codes_of_their_own() {
     process.shut_down();
 }
 
+/// Checks a value by a JSON Schema, as far as the schema of `export` goes.
+fn fits(root: &Value, schema: &Value, value: &Value) {
+    if let Some(named) = schema["$ref"].as_str() {
+        return fits(root, root.pointer(named.trim_start_matches('#')).expect(named), value);
+    }
+    let is = |name: &Value| match name.as_str().unwrap() {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "null" => value.is_null(),
+        other => panic!("{other}"),
+    };
+    match &schema["type"] {
+        Value::Null => {}
+        Value::Array(names) => assert!(names.iter().any(is), "{value}: {schema}"),
+        name => assert!(is(name), "{value}: {schema}"),
+    }
+    for name in schema["required"].as_array().into_iter().flatten() {
+        assert!(value.get(name.as_str().unwrap()).is_some(), "{name} is missing: {value}");
+    }
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        if let Some(value) = value.get(name) {
+            fits(root, property, value);
+        }
+    }
+    for item in value.as_array().into_iter().flatten() {
+        fits(root, &schema["items"], item);
+    }
+}
+
 #[test]
 fn the_evidence_of_a_call_is_shown_and_an_exported_run_brings_it() {
     for place in Place::both() {
@@ -262,6 +329,14 @@ fn the_evidence_of_a_call_is_shown_and_an_exported_run_brings_it() {
             _ => panic!("{exported:?}"),
         };
         assert_eq!((&told["id"], &told["state"]), (&json!(run), &json!("succeeded")));
+        let schema = serde_json::from_str(&line.text(&["export", "--json-schema"])).unwrap();
+        for line in &exported {
+            fits(&schema, &schema, line);
+        }
+        // A time range, and the other conditions of a list of runs.
+        assert_eq!(line.json(&["export", "--since", "2020", "--workflow", "ring"]).len(), 3);
+        assert_eq!(line.json(&["export", "--before", "2020"]), Vec::<Value>::new());
+        assert_eq!(line.run(&["export", &run, "--since", "2020"]).status.code(), Some(2));
         let key = turn["calls"][0]["key"].as_str().unwrap();
         assert_eq!(evidence["outcome"]["state"], "committed");
         let mut same = line.json(&["evidence", key]).remove(0);
@@ -299,7 +374,9 @@ fn what_waits_for_people_is_shown_and_a_version_of_it_is_approved() {
             "nobody has seen that version"
         );
         assert_eq!(line.run(&["approve", ids[0], "1", "--author", "eve"]).status.code(), Some(1));
-        assert!(line.text(&["approve", ids[0], "1"]).contains("1 of 1"));
+        assert!(line.text(&["approve", ids[0], "1", "--reason", "it is owed"]).contains("1 of 1"));
+        assert_eq!(line.json(&["approval", ids[0]])[0]["votes"][0]["reason"], "it is owed");
+        assert!(line.text(&["approval", ids[0]]).contains("approved by ann: it is owed"));
         assert!(line.text(&["reject", ids[1], "1", "--reason", "too much"]).contains("rejected"));
         assert_eq!(line.text(&["approvals", "--json"]), "");
         assert_eq!(line.run(&["approval", "none"]).status.code(), Some(1));

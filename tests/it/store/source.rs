@@ -106,6 +106,7 @@ fn table_answered(before: &str) -> Option<String> {
         "OutboxEvent" => "outbox".to_owned(),
         "PublishedValue" => "published".to_owned(),
         "RunLabel" => "run_label".to_owned(),
+        "RecordLabel" => "record_label".to_owned(),
         row => row.to_lowercase(),
     })
 }

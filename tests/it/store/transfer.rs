@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use counterfoil::flow::EngineBuilder;
 use counterfoil::payload::{DigestKey, Stored};
+use counterfoil::store::chain::{ChainKey, FindingKind};
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::transfer::{MoveError, Moved, Progress, Stage, columns, move_all};
 use counterfoil::store::{Change, Evidence, OpenError, QuestionKind, Resolution, Store, StoreError};
@@ -35,9 +37,11 @@ macro_rules! case {
             counted(&$world, &ctx, "begun", kind).await?;
             match kind {
                 DONE => post(&ctx, "done").await.map(|number| number.to_string()),
-                PAID | PAID_BEFORE => {
-                    ctx.call::<Pay>(Bill::new("bill", 5)).await.map(|number| number.to_string())
-                }
+                PAID | PAID_BEFORE => ctx
+                    .call::<Pay>(Bill::new("bill", 5))
+                    .label("customer", "c-7")
+                    .await
+                    .map(|number| number.to_string()),
                 ASLEEP => {
                     ctx.publish("state", "asleep").await?;
                     ctx.sleep(HOUR).await.map(|()| "awake".to_owned())
@@ -102,7 +106,8 @@ async fn late_evidence(path: &Path) {
 
 /// An event that nobody has published, a message that was processed, and one that was tried.
 async fn messages(path: &Path) {
-    let executor = counterfoil::Executor::sqlite(path).open().await.unwrap();
+    let executor = counterfoil::Executor::sqlite(path).evidence_chain(ChainKey::none());
+    let executor = executor.open().await.unwrap();
     let mut own = plain(path).await;
     let event = counterfoil::outbox::NewEvent {
         id: "1".into(),
@@ -141,7 +146,8 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     let flow = case!(world);
     world.hold("ring after");
     world.hold("post before cut off");
-    let first = Process::start(&world, world.engine().workflow("case", 1, flow.clone()));
+    let chained = |engine: EngineBuilder| engine.evidence_chain(ChainKey::none());
+    let first = Process::start(&world, chained(world.engine()).workflow("case", 1, flow.clone()));
     let runs = TENANTS.map(|tenant| begin(&first, tenant, &flow));
     first.on(async {
         for _ in TENANTS {
@@ -158,7 +164,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     first.on(first.state(runs[0][ASLEEP as usize], "waiting"));
     first.crash(); // it has rung, and nobody knows
     world.release("ring after");
-    let engine = world.engine().workflow("case", 1, flow.clone()).queue(Queue::new("post"));
+    let engine = chained(world.engine()).workflow("case", 1, flow.clone()).queue(Queue::new("post"));
     let engine = engine.workflow("asks", 1, asks);
     let second = Process::start(&world, engine);
     second.on(async {
@@ -188,7 +194,7 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     }
 
     let engine = world.equip(Engine::postgres_with(url(), schema.options()), &world.tap);
-    let engine = engine.workflow("case", 1, flow.clone()).workflow("asks", 1, asks);
+    let engine = chained(engine).workflow("case", 1, flow.clone()).workflow("asks", 1, asks);
     world.release("post before cut off");
     let third = Process::start(&world, engine);
     let sleeper = third.acme().handle::<()>(runs[0][ASLEEP as usize]);
@@ -222,6 +228,13 @@ fn what_was_under_way_in_the_file_goes_on_in_the_database() {
     result(&third, "acme", new).unwrap();
     let new = third.on(third.acme().handle::<()>(new).row()).unwrap();
     assert!(new.fence > asleep.fence, "{:?} after {:?}", new.fence, asleep.fence);
+    let report = third.on(third.engine().executor().verify_chain(None)).unwrap().unwrap();
+    // The late answer that this test wrote by itself gives itself a time before the chain. There were no rows then.
+    assert!(report.rows > 20 && report.older == 0, "{report}");
+    assert!(
+        matches!(&report.findings[..], [only] if only.kind == FindingKind::Added && only.what.starts_with("late answer")),
+        "{report}"
+    );
     third.shut_down();
 }
 
@@ -403,7 +416,7 @@ async fn the_command_moves_and_says_so() {
     let copied = json!({"stage": "copy", "table": "step", "rows": 5000, "of": 5000});
     assert!(lines.contains(&copied), "{lines:?}");
     let (last, _) = lines.split_last().unwrap();
-    assert_eq!(last["moved"].as_array().unwrap().len(), 22);
+    assert_eq!(last["moved"].as_array().unwrap().len(), 24);
     let (succeeded, lines, trouble) = command(false);
     assert!(!succeeded && lines.is_empty() && trouble.contains("has been moved already"), "{trouble}");
 }

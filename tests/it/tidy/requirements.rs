@@ -1,11 +1,22 @@
 //! docs/requirements.md: each requirement has a row, and each test that a row names is there.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// The number of requirements of each family.
-const FAMILIES: [(&str, usize); 8] =
-    [("KEY", 7), ("REC", 11), ("EXE", 13), ("FLOW", 13), ("GUARD", 7), ("SAGA", 6), ("SCALE", 8), ("SIM", 4)];
+/// The requirements of each family, by their numbers. Of the doors, those for operators alone.
+const FAMILIES: [(&str, RangeInclusive<usize>); 10] = [
+    ("KEY", 1..=7),
+    ("REC", 1..=11),
+    ("EXE", 1..=13),
+    ("FLOW", 1..=13),
+    ("GUARD", 1..=7),
+    ("SAGA", 1..=6),
+    ("EDGE", 7..=7),
+    ("SCALE", 1..=8),
+    ("OBS", 1..=4),
+    ("SIM", 1..=4),
+];
 
 fn read(file: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap_or_default()
@@ -27,7 +38,7 @@ fn each_requirement_has_a_row_and_each_test_that_it_names_is_there() {
     let page = read("docs/requirements.md");
     let rows = rows(&page);
     let expected =
-        FAMILIES.iter().flat_map(|(family, rows)| (1..=*rows).map(move |row| format!("{family}-{row}")));
+        FAMILIES.iter().flat_map(|(family, rows)| rows.clone().map(move |row| format!("{family}-{row}")));
     let missing: Vec<_> = expected.clone().filter(|row| !rows.contains_key(row.as_str())).collect();
     assert!(missing.is_empty(), "without a row: {missing:?}");
     assert_eq!(rows.len(), expected.count(), "a row of no requirement");

@@ -15,7 +15,8 @@ use crate::tool::lookup::Expected;
 /// [gateway's policy](crate::mcp) in Rust.
 ///
 /// The answer is its structured content, or its text read as JSON. Of the candidates in it, those are ours that have all values
-/// of [`matches`](Self::matches). None is *not found*. An answer with `isError`, or no answer, leaves the call ambiguous.
+/// of [`matches`](Self::matches). None is *not found*. An answer with `isError`, one in which the place of the effect is missing, or no
+/// answer leaves the call ambiguous.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct McpLookup {
@@ -62,8 +63,8 @@ impl McpLookup {
         self
     }
 
-    /// Sets the JSON pointer to the effect, or to a list of candidates, in the answer. Default: the whole answer. Nothing
-    /// there is *not found*.
+    /// Sets the JSON pointer to the effect, or to a list of candidates, in the answer. Default: the whole answer. `null` or an
+    /// empty list there is *not found*.
     pub fn at(mut self, pointer: impl Into<String>) -> Self {
         self.at = pointer.into();
         self

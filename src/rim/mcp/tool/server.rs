@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::{McpToolBuilder, McpToolError};
 use crate::rim::mcp::config::ServerConfig;
 use crate::rim::mcp::file::ServerSection;
-use crate::rim::mcp::policy::unguarded;
 use crate::rim::mcp::upstream::{Upstream, Way};
 
 /// The time within which a server must be ready.
@@ -108,14 +107,12 @@ impl McpServerBuilder {
         }
         let way = self.way()?;
         let name = self.name.unwrap_or(place);
-        let [others, idempotent] = unguarded(&name, Duration::ZERO);
         let config = ServerConfig {
             name,
             section: self.section,
             ready_within: self.ready_within,
             tools: Vec::new(),
-            others: Arc::new(others),
-            idempotent: Arc::new(idempotent),
+            window: Duration::ZERO,
         };
         let upstream = Upstream::new((0, Arc::new(config)), way, Arc::default(), Arc::default());
         Ok(McpServer(Arc::new(upstream)))

@@ -1,5 +1,6 @@
-//! Labels: runs are listed and erased by them.
+//! Labels: runs and records are listed and erased by them.
 
+use counterfoil::ToolRequest;
 use counterfoil::api::Role;
 use serde_json::{Value, json};
 
@@ -76,7 +77,7 @@ on_both_stores! {
         assert_eq!(served.post("/erase", &operator, "e", erasure.clone()).await.0, 403);
         let elsewhere = served.token(Role::Admin, "other").await;
         let (_, nothing) = served.post("/erase", &elsewhere, "e", erasure.clone()).await;
-        assert_eq!(nothing, json!({ "runs": [], "calls": [], "kept": [] }));
+        assert_eq!(nothing, json!({ "runs": [], "calls": [], "kept": [], "kept_calls": [] }));
 
         let (status, report) = served.post("/erase", &token, "e", erasure.clone()).await;
         let number = |name: &str| report[name].as_array().unwrap().len();
@@ -113,6 +114,48 @@ on_both_stores! {
         let (_, report) = served.post("/erase", &token, "e3", erasure).await;
         assert_eq!((report["runs"].as_array().unwrap().len(), report["calls"].as_array().unwrap().len()), (2, 1), "{report}");
         assert_eq!(served.get("/runs?state=succeeded", &token).await.1["items"].as_array().unwrap().len(), 1);
+        served.end().await;
+    }
+
+    async fn records_are_shown_with_their_labels_listed_and_erased_by_one(place) {
+        let served = served(&place).await;
+        let token = served.token(Role::Admin, "acme").await;
+        let executor = served.engine.executor();
+        let post = |tool: &str, to: &str| ToolRequest::new("acme".to_owned().try_into().unwrap(), tool, json!({ "to": to }));
+        for request in [
+            post("post", "a").label("customer", "c-7").label("case", "a=b"),
+            post("fax", "b").label("customer", "c-7"),
+            post("post", "c").label("customer", "c-8"),
+            post("post", "d"),
+        ] {
+            let _ = executor.execute(request).await.unwrap();
+        }
+        for (query, expected) in [
+            ("?label=customer%3Dc-7", vec!["fax:b", "post:a"]),
+            ("?label=customer%3Dc-7&key=post%3A", vec!["post:a"]),
+            ("?label=customer%3Dc-7&tool=fax", vec!["fax:b"]),
+            ("?label=customer%3Dc-7&limit=1&after=fax%3Ab", vec!["post:a"]),
+            ("?label=case%3Da%3Db&state=committed", vec!["post:a"]),
+            ("?label=customer%3Dc", vec![]),
+        ] {
+            let (status, page) = served.get(&format!("/records{query}"), &token).await;
+            assert_eq!((status.as_u16(), texts(&page, "key")), (200, expected), "{query}");
+        }
+        assert_eq!(served.get("/records?label=customer", &token).await.0, 400);
+        for path in ["/records/post%3Aa", "/records/post%3Aa/evidence"] {
+            let (_, record) = served.get(path, &token).await;
+            assert_eq!(record["labels"], json!({ "case": "a=b", "customer": "c-7" }), "{path}");
+        }
+        let elsewhere = served.token(Role::Admin, "other").await;
+        assert_eq!(served.get("/records?label=customer%3Dc-7", &elsewhere).await.1["items"], json!([]));
+
+        let erasure = json!({ "reason": "the customer has asked for it", "name": "customer", "value": "c-7" });
+        let (status, report) = served.post("/erase", &token, "e", erasure).await;
+        let expected = json!({ "runs": [], "calls": ["fax:b", "post:a"], "kept": [], "kept_calls": [] });
+        assert_eq!((status.as_u16(), report), (200, expected));
+        assert_eq!(served.get("/records?label=customer%3Dc-7", &token).await.1["items"], json!([]));
+        let (_, record) = served.get("/records/post%3Aa", &token).await;
+        assert_eq!((&record["state"], &record["labels"]), (&json!("gone"), &json!({})));
         served.end().await;
     }
 }

@@ -3,6 +3,7 @@
 mod events;
 mod labels;
 mod operating;
+mod pages;
 mod reading;
 mod routes;
 mod tokens;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use axum::Router;
 use counterfoil::api::{Api, Caller, Role, TenantScope};
 use counterfoil::ledger::Rate;
-use counterfoil::{Client, Ctx, Engine, Failure, RunId, Tenant};
+use counterfoil::{Client, Ctx, Engine, Failure, RunId, Tenant, Turn};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -28,7 +29,16 @@ async fn wait(ctx: Ctx, _: Value) -> Result<u32, Failure> {
     ctx.signal("go").await
 }
 
-/// An engine with two workflows, and an API on its ledger.
+/// A loop of so many turns, each with a step.
+async fn count(ctx: Ctx, turns: u32) -> Result<u32, Failure> {
+    ctx.turns("count", 1, |turn: u32, ctx| async move {
+        let next = ctx.step("add", &turn, |turn| turn + 1).await?;
+        Ok(if turn < turns { Turn::Next(next) } else { Turn::Done(turn) })
+    })
+    .await
+}
+
+/// An engine with three workflows, and an API on its ledger.
 struct Served {
     engine: Engine,
     client: Client,
@@ -41,8 +51,8 @@ impl Served {
     }
 
     async fn with(place: &Place, router: impl FnOnce(Api) -> Router) -> Self {
-        let engine =
-            place.engine().workflow("greet", 1, greet).workflow("wait", 1, wait).start().await.unwrap();
+        let engine = place.engine().workflow("greet", 1, greet).workflow("wait", 1, wait);
+        let engine = engine.workflow("count", 1, count).start().await.unwrap();
         let client = match place {
             Place::Sqlite(dir) => Client::sqlite(dir.path().join("agents.db")),
             Place::Postgres(schema) => Client::postgres_with(crate::server::url(), schema.options()),

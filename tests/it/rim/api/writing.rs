@@ -7,7 +7,10 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::Served;
+use super::operating::escaped;
 use crate::on_both_stores;
+use crate::place::Place;
+use crate::world::Log;
 
 on_both_stores! {
     async fn a_run_is_started_once_under_its_key(place) {
@@ -101,4 +104,50 @@ on_both_stores! {
         assert_eq!(served.post(&path(&ids[1]), &token, "d4", as_bob).await.0, 400);
         served.end().await;
     }
+
+    async fn the_reason_of_an_approval_is_kept_with_its_vote_and_shown(place) {
+        let served = Served::on(&place).await;
+        let token = served.token(Role::Decide, "acme").await;
+        let acme = served.client.tenant("acme").unwrap();
+        let refund = ApprovalSubject::of("refund", &json!({ "cents": 4200 }));
+        let people = ReviewPolicy::by(["ann", "bob", "carl"]).quorum(3);
+        let id = acme.approvals().ask("refund/1", refund, people).await.unwrap().id;
+        let path = format!("/approvals/{}", escaped(&id));
+        let (decide, decision) = (format!("{path}/decision"), |why: &str| json!({ "reason": why, "version": 1, "approve": true }));
+        assert_eq!(served.post(&decide, &token, "d1", decision("it is that of the bill")).await.0, 200);
+        assert_eq!(served.post(&decide, &token, "d2", decision("once more")).await.0, 200, "the first one stands");
+        acme.decide(&id, 1).because("as ann says").approve("bob").await.unwrap();
+        acme.decide(&id, 1).approve("carl").await.unwrap();
+        let (_, shown) = served.get(&path, &token).await;
+        let votes: Vec<_> = shown["votes"].as_array().unwrap().iter().map(|vote| (vote["by"].clone(), vote["reason"].clone())).collect();
+        let expected = [("ann", json!("it is that of the bill")), ("bob", json!("as ann says")), ("carl", json!(null))];
+        assert_eq!(votes, expected.map(|(by, reason)| (json!(by), reason)));
+        served.end().await;
+    }
+}
+
+// An encrypted ledger encrypts what a person gives as a reason; the log would hold it in the clear.
+#[tokio::test]
+async fn the_log_says_who_has_written_what_and_not_why() {
+    let (place, log) = (Place::sqlite(), Log::default());
+    let _here = log.listen();
+    let served = Served::on(&place).await;
+    let token = served.token(Role::Operate, "acme").await;
+    let run = served.waiting("w").await;
+    let pause = json!({ "reason": "a canary sings" });
+    assert_eq!(served.post(&format!("/runs/{run}/pause"), &token, "p", pause).await.0, 200);
+    while served.get(&format!("/runs/{run}"), &token).await.1["state"] != "blocked" {}
+    let (_, open) = served.get("/questions", &token).await;
+    let question = open["items"][0]["id"].as_str().unwrap().to_owned();
+    let answer = json!({ "reason": "the canary sleeps", "answer": "resume" });
+    assert_eq!(served.post(&format!("/questions/{question}/answer"), &token, "a", answer).await.0, 200);
+    let lines: Vec<_> = log.lines().iter().map(ToString::to_string).collect();
+    let written = lines.iter().filter(|line| line.contains("write of the API taken")).collect::<Vec<_>>();
+    let expected = [("pause", run.to_string()), ("answer", question)].map(|(action, subject)| {
+        format!("INFO write of the API taken by=ann action={action} subject={subject}")
+    });
+    assert_eq!(written, expected.iter().collect::<Vec<_>>());
+    let shown: Vec<_> = lines.iter().filter(|line| line.contains("canary")).collect();
+    assert!(shown.is_empty(), "{shown:#?}");
+    served.end().await;
 }

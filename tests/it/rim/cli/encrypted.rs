@@ -20,7 +20,7 @@ fn an_encrypted_ledger_is_shown_and_worked_on_with_its_keys_alone() {
         let code = flow!(world, |ctx, what: String| ctx.call::<Ring>(what).await);
         let engine = place.engine(&world).workflow("ring", 1, code.clone());
         let process = Process::start(&world, engine.encrypted(Keyring::read(&keys).unwrap()));
-        let line = Line::at(&place, &world).under(&keys);
+        let line = Line::at(&place, &world).with("--keys", &keys);
         let run = line.json(&["start", "ring", "\"door\"", "--key", "door/1"]).remove(0);
         let run = run["id"].as_str().unwrap().to_owned();
         process.on(process.state(run.parse().unwrap(), "succeeded"));
@@ -30,8 +30,8 @@ fn an_encrypted_ledger_is_shown_and_worked_on_with_its_keys_alone() {
         assert!(line.text(&["evidence", &key]).contains("committed"));
         for (line, expected) in [
             (Line::at(&place, &world), "the ledger is encrypted, and this process has no keys"),
-            (Line::at(&place, &world).under(&wrong), "the first key is another one"),
-            (Line::at(&place, &world).under(&folder.path().join("none")), "cannot be read"),
+            (Line::at(&place, &world).with("--keys", &wrong), "the first key is another one"),
+            (Line::at(&place, &world).with("--keys", &folder.path().join("none")), "cannot be read"),
         ] {
             let refused = line.run(&["runs"]);
             let error = String::from_utf8(refused.stderr).unwrap();

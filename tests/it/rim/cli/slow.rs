@@ -1,4 +1,4 @@
-//! Clients of `serve` that are slow, and what Prometheus scrapes.
+//! Clients of `serve` that are slow, what Prometheus scrapes, and what its alerts say.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -106,4 +106,21 @@ fn prometheus_scrapes_the_server_with_a_token_for_all_tenants() {
         }
         process.shut_down();
     }
+}
+
+#[test]
+fn the_text_of_an_alert_names_only_labels_that_its_metric_has() {
+    let (mut expression, mut named) = ("", 0);
+    for line in include_str!("../../../../docs/alerts.yml").lines() {
+        expression = line.trim_start().strip_prefix("expr: ").unwrap_or(expression);
+        for rest in line.split("$labels.").skip(1) {
+            let label = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap();
+            let is_kept = !expression.contains(" by (") || expression.contains(&format!(" by ({label})"));
+            let mut metrics = counterfoil::metrics::all().filter(|metric| expression.contains(metric.name));
+            let has = is_kept && metrics.all(|metric| metric.labels.contains(&label));
+            assert!(has, "no label {label} in {expression}");
+            named += 1;
+        }
+    }
+    assert!(named >= 4, "{named}");
 }

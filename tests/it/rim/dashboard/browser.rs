@@ -42,6 +42,14 @@ impl Browser {
         Self { url: url.to_owned(), client, cookies: BTreeMap::new() }
     }
 
+    /// A browser behind a proxy that puts this header on each request.
+    pub(super) fn behind(url: &str, (name, value): (&'static str, &str)) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, value.parse().unwrap());
+        let client = Client::builder().redirect(Policy::none()).default_headers(headers).build().unwrap();
+        Self { client, ..Self::at(url) }
+    }
+
     async fn send(&mut self, request: RequestBuilder) -> Shown {
         let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let response = request.header(COOKIE, cookies.join("; ")).send().await.unwrap();

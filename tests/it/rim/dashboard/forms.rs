@@ -9,6 +9,7 @@ use super::Served;
 use super::browser::escaped;
 use crate::on_both_stores;
 use crate::place::Place;
+use crate::world::Log;
 
 on_both_stores! {
     async fn a_question_is_answered_by_its_button_once_and_by_the_person_who_has_signed_in(place) {
@@ -83,9 +84,11 @@ on_both_stores! {
         assert_eq!(browser.post(&page, &with("1", "true")).await.status, 303);
         let shown = browser.get(&page).await;
         assert!(shown.has("The decision is recorded.") && shown.has("approved"), "{}", shown.text);
+        assert!(shown.has("looks right"), "the comment stands beside the vote: {}", shown.text);
         assert!(!shown.has("<button class=\"main\">Reject"), "there is nothing left to decide");
         let approval = served.engine.tenant("acme").unwrap().review(&review).await.unwrap().unwrap();
-        assert_eq!(approval.review.votes[0].by, "ann");
+        let vote = &approval.review.votes[0];
+        assert_eq!((&*vote.by, &*vote.reason), ("ann", "looks right"));
         served.end().await;
     }
 }
@@ -156,5 +159,36 @@ async fn a_button_needs_its_role_also_when_the_form_is_sent_without_it() {
     let acme = served.engine.tenant("acme").unwrap();
     assert_eq!(acme.questions().await.unwrap().len(), 1);
     assert!(acme.review(&review).await.unwrap().unwrap().review.votes.is_empty());
+    served.end().await;
+}
+
+// An encrypted ledger encrypts what a person gives as a reason; the log would hold it in the clear.
+#[tokio::test]
+async fn the_log_says_who_has_sent_which_form_and_not_why() {
+    let (place, log) = (Place::sqlite(), Log::default());
+    let _here = log.listen();
+    let served = Served::on(&place).await;
+    let (_, question) = served.asked("o-17").await;
+    let (run, review) = (served.waiting("w").await, served.review("order/9", json!(1)).await);
+    let mut browser = served.browser(Role::Operate, "acme").await;
+    for (page, fields) in [
+        (format!("/ui/t/acme/runs/{run}"), [("command", "pause"), ("key", "k")]),
+        (format!("/ui/t/acme/questions/{question}"), [("answer", "abandon"), ("with", "")]),
+        (format!("/ui/t/acme/approvals/{}", escaped(&review)), [("version", "1"), ("approve", "true")]),
+    ] {
+        let secret = browser.get(&page).await.field("form");
+        let [first, second] = fields;
+        let form = [("form", secret.as_str()), first, second, ("reason", "a canary sings")];
+        let done = browser.post(&page, &form).await;
+        assert_eq!(done.status, 303, "{page}: {}", done.text);
+    }
+    let lines = log.lines();
+    let taken = lines.iter().filter(|line| line.message == "write of the dashboard taken");
+    let taken: Vec<_> =
+        taken.map(|line| (line.field("by").unwrap(), line.field("action").unwrap())).collect();
+    assert_eq!(taken, [("ann", "pause"), ("ann", "answer"), ("ann", "decide")]);
+    let shown: Vec<_> =
+        lines.iter().map(ToString::to_string).filter(|line| line.contains("canary")).collect();
+    assert!(shown.is_empty(), "{shown:#?}");
     served.end().await;
 }

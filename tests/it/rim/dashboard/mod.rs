@@ -1,6 +1,7 @@
 //! The dashboard: served by a client beside an engine, and looked at over a real connection, without script.
 
 mod browser;
+mod charts;
 mod forms;
 mod pages;
 mod sessions;
@@ -29,7 +30,12 @@ async fn refund(ctx: Ctx, case: String) -> Result<Value, Failure> {
     ctx.call_named("pay", json!({ "case": case })).await
 }
 
-/// An engine with two workflows, and a dashboard on its ledger.
+/// A call whose outcome a lookup shows. Its key is that of the case, whatever the number of seats.
+async fn book(ctx: Ctx, (case, seats): (String, u32)) -> Result<Value, Failure> {
+    ctx.call_named("book", json!({ "case": case, "seats": seats })).await
+}
+
+/// An engine with three workflows, and a dashboard on its ledger.
 struct Served {
     engine: Engine,
     client: Client,
@@ -41,8 +47,13 @@ impl Served {
     async fn on(place: &Place) -> Self {
         let world = World::new(Keys::Ignores);
         let tool = |name, class| world.tool(name, EffectClass::InternalMutation, Contract::new(class));
-        let engine = place.engine().workflow("refund", 1, refund).workflow("wait", 1, wait);
-        let tools = [tool("open", ContractClass::ReplaysKey), tool("pay", ContractClass::Blind)];
+        let engine =
+            place.engine().workflow("refund", 1, refund).workflow("wait", 1, wait).workflow("book", 1, book);
+        let tools = [
+            tool("open", ContractClass::ReplaysKey),
+            tool("pay", ContractClass::Blind),
+            tool("book", ContractClass::Lookup),
+        ];
         let engine = tools
             .into_iter()
             .fold(engine, counterfoil::flow::EngineBuilder::dynamic_tool)
@@ -77,10 +88,10 @@ impl Served {
         browser
     }
 
-    /// A run of acme that waits for a signal.
+    /// A run of acme that waits for a signal, and has its key as the label `case`.
     async fn waiting(&self, key: &str) -> RunId {
         let acme = self.engine.tenant("acme").unwrap();
-        let run = acme.run(wait, json!(null)).key(key).start().await.unwrap();
+        let run = acme.run(wait, json!(null)).key(key).label("case", key).start().await.unwrap();
         while run.status().await.unwrap().state.name() != "waiting" {
             tokio::task::yield_now().await;
         }

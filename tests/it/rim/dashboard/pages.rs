@@ -1,10 +1,16 @@
 //! What the pages show: to whom, of which tenant, and whatever others have written.
 
+use std::time::Duration;
+
 use counterfoil::api::Role;
+use counterfoil::ledger::ReviewPolicy;
+use counterfoil::{ApprovalSubject, QuestionId};
 use serde_json::json;
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::SqliteConnectOptions;
 
 use super::Served;
-use super::browser::escaped;
+use super::browser::{Browser, escaped};
 use crate::on_both_stores;
 use crate::place::Place;
 
@@ -26,6 +32,10 @@ on_both_stores! {
         }
         let runs = browser.get("/ui/t/acme/runs?state=waiting&workflow=wait&key=&since=").await;
         assert!(runs.has(&waiting.to_string()) && !runs.has(&format!("/runs/{run}\"")), "{}", runs.text);
+        for (case, is_there) in [("w%2F1", true), ("w%2F2", false)] {
+            let labelled = browser.get(&format!("/ui/t/acme/runs?label=case%3D{case}")).await;
+            assert_eq!(labelled.has(&waiting.to_string()), is_there, "{}", labelled.text);
+        }
         let shown = browser.get(&format!("/ui/t/acme/runs/{run}")).await;
         for text in ["<svg", "class=\"mark attempt\"", "class=\"mark question\"", "step draft", "pay:o-17", "/evidence?key=pay%3Ao-17",
             "attempt 1 by worker", "&quot;o-17&quot;"] {
@@ -147,6 +157,7 @@ async fn what_cannot_be_read_is_a_page_in_words() {
         ("/runs/run-1?after=-1", 400),
         ("/questions?after=question-%00", 422),
         ("/questions?answered=perhaps", 400),
+        ("/set-aside?after=question-%00", 422),
         ("/questions/question-1", 404),
         ("/approvals?after=%00", 422),
         ("/approvals/%00", 422),
@@ -159,5 +170,61 @@ async fn what_cannot_be_read_is_a_page_in_words() {
     }
     let removed = reqwest::Client::new().delete(format!("{}/ui/t/acme", served.url)).send().await.unwrap();
     assert_eq!(removed.status(), 405);
+    served.end().await;
+}
+
+/// The links of a list to things of this kind, on each of its pages.
+async fn walked(browser: &mut Browser, list: &str, things: &str) -> Vec<Vec<String>> {
+    let (mut pages, mut path) = (Vec::new(), format!("/ui/t/acme/{list}"));
+    let marker = format!("<a href=\"/ui/t/acme/{things}/");
+    loop {
+        let shown = browser.get(&path).await;
+        assert_eq!(shown.status, 200, "{path}: {}", shown.text);
+        let links = shown.text.split(&marker).skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+        pages.push(links.collect());
+        let Some((_, next)) = shown.text.split_once("rel=\"next\" href=\"") else { return pages };
+        next.split('"').next().unwrap().clone_into(&mut path);
+    }
+}
+
+#[tokio::test]
+async fn what_is_set_aside_is_shown_page_by_page_among_other_questions() {
+    let place = Place::sqlite();
+    let served = Served::on(&place).await;
+    let Place::Sqlite(dir) = &place else { unreachable!() };
+    // Messages that could not be processed (kind 22) before, between and behind effects that are not shown (kind 24).
+    let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2250) \
+                INSERT INTO escalation (tenant, id, kind, question, opened_at) SELECT 'acme', i, \
+                CASE WHEN i <= 100 OR i > 2200 THEN 22 ELSE 24 END, 'what now?', 1700000000000000 FROM n";
+    let file = SqliteConnectOptions::new().filename(dir.path().join("agents.db"));
+    sqlx::raw_sql(many).execute(&mut file.connect().await.unwrap()).await.unwrap();
+    let mut browser = served.browser(Role::Read, "acme").await;
+    let pages = walked(&mut browser, "set-aside", "questions").await;
+    // Two full pages, one of a thousand other questions, and the rest.
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [50, 50, 0, 50]);
+    let all: Vec<_> = pages.concat();
+    let expected: Vec<_> = (1..=100).chain(2201..=2250).map(|id| QuestionId(id).to_string()).collect();
+    assert_eq!(all, expected);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn approvals_whose_time_is_over_do_not_hide_those_behind_them() {
+    let place = Place::sqlite();
+    let served = Served::on(&place).await;
+    let reviews = served.engine.tenant("acme").unwrap().approvals();
+    let refund = ApprovalSubject::of("refund", &json!({ "cents": 1200 }));
+    let people = ReviewPolicy::by(["ann"]);
+    let mut open = Vec::new();
+    for number in 0..110 {
+        let over = people.clone().expires_in(Duration::ZERO);
+        reviews.ask(format!("{number:03}-a"), refund.clone(), over).await.unwrap();
+        let asked = reviews.ask(format!("{number:03}-b"), refund.clone(), people.clone()).await.unwrap();
+        open.push(asked.id.replace('/', "%2F"));
+    }
+    let mut browser = served.browser(Role::Read, "acme").await;
+    let pages = walked(&mut browser, "approvals", "approvals").await;
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [50, 50, 10]);
+    assert_eq!(pages.concat(), open);
     served.end().await;
 }

@@ -1,10 +1,12 @@
 //! Signing in, and what a browser is told about each page.
 
+use axum::Router;
 use counterfoil::api::{Api, Role};
 
 use super::Served;
 use super::browser::Browser;
 use crate::place::Place;
+use crate::world::serve;
 
 #[tokio::test]
 async fn who_has_not_signed_in_is_led_to_the_form_and_from_there_to_the_page() {
@@ -50,6 +52,46 @@ async fn a_token_that_is_wrong_revoked_or_for_agents_enters_nothing() {
     assert_eq!(browser.get("/ui/t/acme").await.status, 200);
     Api::new(&served.client).tokens().revoke(&token[4..20], "bob").await.unwrap();
     assert_eq!(browser.get("/ui/t/acme").await.status, 303, "a session ends with its token");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_header_that_a_proxy_puts_on_requests_keeps_nobody_from_signing_in() {
+    let place = Place::sqlite();
+    let served = Served::on(&place).await;
+    let token = served.token("ann", Role::Read, "acme").await;
+    let other = served.token("ben", Role::Read, "other").await;
+    for header in ["Basic cHJveHk6c2VjcmV0", "Bearer cft_none", &format!("Bearer {other}")] {
+        let mut browser = Browser::behind(&served.url, ("authorization", header));
+        assert_eq!(browser.sign_in("cft_wrong\u{1}").await.status, 401, "{header}");
+        assert_eq!(browser.sign_in(&token).await.status, 303, "{header}");
+        let shown = browser.get("/ui/t/acme").await;
+        assert!(shown.status == 200 && shown.has("ann (read)"), "{header}: {}", shown.text);
+    }
+    served.end().await;
+}
+
+// A proxy names its own upstream as the host, as nginx does by default.
+#[tokio::test]
+async fn behind_tls_cookies_are_for_tls_although_the_proxy_names_a_loopback_host() {
+    let place = Place::sqlite();
+    let served = Served::on(&place).await;
+    let token = served.token("ann", Role::Read, "acme").await;
+    let pages = Api::new(&served.client).dashboard().behind_tls(true).router();
+    let url = serve(Router::new().nest_service("/ui", pages)).await;
+    let mut browser = Browser::at(&url);
+    browser.cookies.insert("counterfoil_token".to_owned(), token.clone());
+    assert_eq!(
+        browser.get("/ui/t/acme").await.status,
+        303,
+        "a cookie that was set in the clear begins no session"
+    );
+    let entered = browser.sign_in(&token).await;
+    let set: Vec<_> = entered.headers.get_all("set-cookie").iter().map(|set| set.to_str().unwrap()).collect();
+    assert!(!set.is_empty(), "{}", entered.text);
+    assert!(set.iter().all(|set| set.starts_with("__Host-") && set.contains("; Secure")), "{set:?}");
+    assert!(browser.cookies.contains_key("__Host-counterfoil_token"));
+    assert_eq!(browser.get("/ui/t/acme").await.status, 200);
     served.end().await;
 }
 

@@ -137,6 +137,9 @@ in_each_language! {
     a_function_that_raises_after_its_effect_is_looked_up_or_asked_about,
     a_function_that_knows_that_it_did_nothing_may_be_called_again,
     an_output_that_is_no_json_does_not_lose_the_call,
+    an_output_that_the_guard_cannot_record_does_not_lose_the_call,
+    a_failure_that_the_guard_cannot_record_leaves_the_outcome_unknown,
+    an_external_reference_may_be_a_number,
     a_call_that_needs_an_approval_sends_nothing_before_it,
     a_process_that_is_killed_after_the_effect_leaves_no_second_one,
     a_process_that_is_killed_before_the_effect_loses_nothing,
@@ -189,6 +192,29 @@ async fn an_output_that_is_no_json_does_not_lose_the_call(language: Language) {
     let desk = Desk::new(language).await;
     assert_eq!(desk.refund(1200, "no-json").await, json!({ "no_json": true }));
     assert_eq!(desk.refund(1200, "").await, json!({ "done": null }));
+    assert_eq!(desk.refunds(), 1);
+    desk.served.end().await;
+}
+
+async fn an_output_that_the_guard_cannot_record_does_not_lose_the_call(language: Language) {
+    let desk = Desk::new(language).await;
+    assert_eq!(desk.refund(1200, "big").await, json!({ "no_json": true }));
+    assert_eq!(desk.refund(1200, "").await, json!({ "done": null }));
+    assert_eq!(desk.refunds(), 1);
+    desk.served.end().await;
+}
+
+async fn a_failure_that_the_guard_cannot_record_leaves_the_outcome_unknown(language: Language) {
+    let desk = Desk::new(language).await;
+    assert_eq!(desk.refund(1200, "lookup,kind").await, json!({ "done": { "refund": "order-9" } }));
+    assert_eq!(desk.refunds(), 1);
+    desk.served.end().await;
+}
+
+async fn an_external_reference_may_be_a_number(language: Language) {
+    let desk = Desk::new(language).await;
+    assert_eq!(desk.refund(1200, "number").await["done"]["refund"], "order-9");
+    assert_eq!(desk.refund(1200, "").await["done"]["refund"], "order-9");
     assert_eq!(desk.refunds(), 1);
     desk.served.end().await;
 }

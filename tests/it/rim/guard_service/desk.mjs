@@ -22,7 +22,7 @@ async function stops(where) {
 
 const terms = {
   key: ({ order }) => order,
-  externalRef: (output) => output.refund,
+  externalRef: (output) => (how.includes("number") ? 7 : output.refund),
   attemptMs: 10_000,
   settleMs: 70_000,
 };
@@ -38,6 +38,8 @@ const refund = guard.guarded("refund", terms, async ({ order }, call) => {
   await stops("after");
   if (how.includes("raise")) throw new Error("connection reset");
   if (how.includes("no-json")) return { refund: order, cents: 1n };
+  if (how.includes("big")) return { refund: order, id: 2 ** 60 };
+  if (how.includes("kind")) throw new CallFailed("nonsense", "a kind that no guard knows");
   return { refund: order, key: call.idempotencyKey };
 });
 

@@ -46,6 +46,10 @@ def enter(order, cents, call):
         raise OSError("connection reset")
     if "no-json" in how:
         return object()
+    if "big" in how:
+        return {"refund": order, "id": 2**60}
+    if "kind" in how:
+        raise CallFailed("nonsense", "a kind that no guard knows")
     return {"refund": order, "key": call.idempotency_key}
 
 
@@ -54,12 +58,16 @@ if "review" in how:
     declared["reviewers"] = ["ann"]
 
 
-@guard.guarded("refund", external_ref=lambda output: output["refund"], **declared)
+def reference(output):
+    return 7 if "number" in how else output["refund"]
+
+
+@guard.guarded("refund", external_ref=reference, **declared)
 def refund(order, cents, *, call):
     return enter(order, cents, call)
 
 
-@guard.guarded("refund", external_ref=lambda output: output["refund"], **declared)
+@guard.guarded("refund", external_ref=reference, **declared)
 async def refund_later(order, cents, *, call):
     await asyncio.sleep(0)
     return enter(order, cents, call)

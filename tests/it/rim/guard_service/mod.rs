@@ -128,6 +128,26 @@ impl Scene {
 }
 
 #[tokio::test]
+async fn a_call_is_given_labels_that_fit() {
+    let scene = Scene::new().await;
+    let mut begin = refund(json!({ "cents": 1200 }));
+    begin.labels.insert("customer".to_owned(), String::new());
+    begin.reviewers = vec!["ann".to_owned()]; // who is not asked
+    let refused = scene.service.begin(&acme(), begin.clone()).await.unwrap_err();
+    assert!(matches!(refused.code(), counterfoil::ErrorCode::Name), "{refused}");
+    assert!(scene.executor().approvals(&acme()).reviews(None).await.unwrap().is_empty());
+
+    begin.reviewers.clear();
+    begin.labels.insert("customer".to_owned(), "c-7".to_owned());
+    let sent = scene.send(&begin).await;
+    scene.seal(&begin, &sent.permit, done("re_7")).await;
+    let evidence = scene.executor().evidence(&acme(), "refund:~key:order-9").await.unwrap().unwrap();
+    assert_eq!(evidence.labels["customer"], "c-7");
+    let report = scene.executor().erase_labelled(&acme(), "customer", "c-7").await.unwrap();
+    assert_eq!(report.calls, ["refund:~key:order-9"]);
+}
+
+#[tokio::test]
 async fn a_call_is_sent_once_and_each_later_client_gets_its_result() {
     let scene = Scene::new().await;
     let begin = refund(json!({ "cents": 1200 }));

@@ -39,6 +39,7 @@ fn what_is_wrong_is_named_by_its_line() {
         (format!("{server}        key: []\n"), 7, "all calls one"),
         (format!("{server}        lookup: {{ at: /notes }}\n"), 7, "another tool"),
         (format!("{server}        key: [order]\n"), 7, "slash"),
+        (format!("{server}        quota: {{ calls: 3 }}\n"), 7, "within a time"),
     ] {
         let (found, _, text) = refused(&file);
         assert!(found == line && text.contains(told), "{file}\n{text}");

@@ -5,6 +5,7 @@ use counterfoil::mcp::McpConfig;
 use serde_json::json;
 
 use super::client::{first, text};
+use super::server::Notes;
 use super::{Bench, one_server};
 
 #[tokio::test]
@@ -99,6 +100,41 @@ async fn a_server_that_cannot_be_started_is_named() {
     assert_eq!(tools["result"]["tools"], json!([]));
     let unknown = bench.client.request("tools/call", json!({ "name": "x", "arguments": {} })).await;
     assert!(unknown["error"]["message"].as_str().unwrap().contains("no tool \"x\""), "{unknown}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_end_its_list_holds_up_no_other() {
+    for fault in ["mute", "endless"] {
+        let read = |folder: &std::path::Path| {
+            let more = folder.join("more");
+            std::fs::create_dir(&more).unwrap();
+            std::fs::write(more.join(fault), "").unwrap();
+            let Notes { command, args, env } = Notes::started_in(&more);
+            let more = format!(
+                "\n  more: {{ command: {command:?}, args: {args}, env: {env}, ready_within: 5 s }}\n"
+            );
+            McpConfig::parse(one_server(folder, &format!(" {{}}{more}"))).unwrap()
+        };
+        let mut bench = Bench::with(read, &json!({})).await;
+        assert!(first(&bench.client.call("write_blindly", json!({ "title": "Tea" })).await), "{fault}");
+        let tools = bench.client.request("tools/list", json!({})).await;
+        assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 8, "{fault}: {tools}");
+        let unknown = bench.client.request("tools/call", json!({ "name": "x", "arguments": {} })).await;
+        let told = unknown["error"]["message"].as_str().unwrap();
+        assert!(told.contains("\"more\" does not list its tools"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_no_record_can_hold_is_kept_as_its_text() {
+    let mut bench = Bench::new().await;
+    bench.fault("big");
+    for is_first in [true, false] {
+        let answer = bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
+        assert_eq!(first(&answer), is_first, "{answer}");
+        assert!(text(&answer).contains("1152921504606846976"), "{answer}");
+    }
+    assert_eq!(bench.effects().len(), 1);
 }
 
 #[tokio::test]

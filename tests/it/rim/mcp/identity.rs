@@ -1,13 +1,14 @@
 //! What makes two calls one operation.
 
+use std::path::Path;
 use std::time::Duration;
 
-use counterfoil::Executor;
-use counterfoil::mcp::McpGateway;
+use counterfoil::mcp::{McpConfig, McpGateway};
+use counterfoil::{Clock as _, Executor};
 use serde_json::json;
 
 use super::client::{Client, first, text};
-use super::{Bench, config};
+use super::{Bench, config, one_server, server};
 use crate::world::TestClock;
 
 #[tokio::test]
@@ -83,6 +84,75 @@ async fn after_its_window_the_same_call_is_another_operation() {
         clock.advance(Duration::from_mins(1));
         assert_eq!(super::server::effects(folder.path()).len(), round);
     }
+}
+
+/// A gateway on this folder's ledger, whose server has these settings.
+async fn on_file(folder: &Path, settings: &str) -> (McpGateway, Client) {
+    let config = one_server(folder, "").replace("    tools:", settings);
+    let executor = Executor::sqlite(folder.join("calls.db"));
+    let gateway = McpGateway::open_on(McpConfig::parse(config).unwrap(), executor).await.unwrap();
+    let client = Client::of(&gateway, &json!({})).await;
+    (gateway, client)
+}
+
+#[tokio::test]
+async fn a_tool_that_is_given_a_policy_keeps_its_operations() {
+    let folder = tempfile::tempdir().unwrap();
+    let effects = || server::effects(folder.path()).len();
+    let (gateway, mut client) = on_file(folder.path(), "").await;
+    assert!(first(&client.call("create_note", json!({ "title": "Tea" })).await));
+    server::fault(folder.path(), "die_after");
+    let unknown = client.call("create_note", json!({ "title": "Milk" })).await;
+    assert!(text(&unknown).contains("Nobody knows"), "{unknown}");
+    gateway.shutdown(Duration::ZERO).await;
+
+    let policy = "    tools:\n      create_note: { timeout: 5 s, settle: 5 s, lookup: { tool: list_notes, at: /notes, matches: { /key: '{key}' } } }";
+    let (gateway, mut client) = on_file(folder.path(), policy).await;
+    assert!(!first(&client.call("create_note", json!({ "title": "Tea" })).await));
+    let same = client.call("create_note", json!({ "title": "Milk" })).await;
+    assert!(text(&same).contains("Nobody knows") || !first(&same), "{same}");
+    assert_eq!(effects(), 2);
+    gateway.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_tool_that_claims_something_else_keeps_its_operations() {
+    let folder = tempfile::tempdir().unwrap();
+    for trust in ["    trust: [idempotent]", "", "    trust: [idempotent]"] {
+        let (gateway, mut client) = on_file(folder.path(), trust).await;
+        let call = client.call("claims_to_be_idempotent", json!({ "title": "Tea" })).await;
+        assert_eq!(call["structuredContent"]["id"], 1, "{call}");
+        assert_eq!(server::effects(folder.path()).len(), 1);
+        gateway.shutdown(Duration::ZERO).await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_beside_the_parameters_counts_although_their_metadata_are_null() {
+    let mut bench = Bench::new().await;
+    for (key, is_first) in [("k1", true), ("k2", true), ("k1", false)] {
+        let call = json!({ "name": "write_blindly", "arguments": { "title": "Tea" }, "idempotencyKey": key, "_meta": null });
+        assert_eq!(first(&bench.client.call_with(call).await), is_first, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_over_the_rate_waits_for_its_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let (clock, hour) = (TestClock::breathing(), Duration::from_hours(1));
+    let tools = "\n      write_blindly: { quota: { calls: 1, per: 60 min } }\n";
+    let config = McpConfig::parse(one_server(folder.path(), tools)).unwrap();
+    let gateway = McpGateway::open_on(config, Executor::in_memory().clock(clock.clone())).await.unwrap();
+    let mut client = Client::of(&gateway, &json!({})).await;
+    assert!(first(&client.call("write_blindly", json!({ "title": "Tea" })).await));
+    let began = clock.now();
+    let second = client.call("write_blindly", json!({ "title": "Milk" }));
+    let turn = async {
+        clock.slept(hour).await;
+        clock.advance(hour);
+    };
+    let (second, ()) = futures_util::join!(second, turn);
+    assert!(first(&second) && clock.now() >= began.after(hour), "{second}");
 }
 
 #[tokio::test]

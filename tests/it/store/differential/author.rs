@@ -63,6 +63,7 @@ pub(super) fn writes(change: &Change) -> Vec<&'static str> {
         run,
         labels,
         record,
+        record_labels,
         look,
         contacts,
         dropped_contacts,
@@ -73,6 +74,7 @@ pub(super) fn writes(change: &Change) -> Vec<&'static str> {
         signal,
         received,
         evidence,
+        link,
     } = change;
     let worker = worker.as_ref().map(|change| match change {
         WorkerChange::Enrol { .. } => "enrol",
@@ -101,6 +103,7 @@ pub(super) fn writes(change: &Change) -> Vec<&'static str> {
         ("run", run.is_some()),
         ("label", !labels.is_empty()),
         ("record", record.is_some()),
+        ("record label", !record_labels.is_empty()),
         ("look", look.is_some()),
         ("contact", !contacts.is_empty()),
         ("dropped contact", !dropped_contacts.is_empty()),
@@ -111,6 +114,7 @@ pub(super) fn writes(change: &Change) -> Vec<&'static str> {
         ("signal", signal.is_some()),
         ("received signal", received.is_some()),
         ("evidence", evidence.is_some()),
+        ("link", link.is_some()),
     ];
     worker
         .into_iter()
@@ -119,7 +123,7 @@ pub(super) fn writes(change: &Change) -> Vec<&'static str> {
 }
 
 /// The names of all writes.
-pub(super) const WRITES: [&str; 34] = [
+pub(super) const WRITES: [&str; 36] = [
     "enrol",
     "attach",
     "renew",
@@ -144,6 +148,7 @@ pub(super) const WRITES: [&str; 34] = [
     "run",
     "label",
     "record",
+    "record label",
     "look",
     "contact",
     "dropped contact",
@@ -154,6 +159,7 @@ pub(super) const WRITES: [&str; 34] = [
     "signal",
     "received signal",
     "evidence",
+    "link",
 ];
 
 /// Writes random changes, most of which make sense.
@@ -306,7 +312,13 @@ impl Author {
             0 => (Kind::Enrol, self.enrol()),
             1 if self.one_in(2) => (Kind::FenceOthers, sample::fence_others(worker.fence)),
             2 if self.one_in(2) => (Kind::Retire, sample::retire(worker.fence)),
-            1..=6 => (Kind::NewRecord, change.record(self.new_record(&worker))),
+            1..=6 => {
+                let record = self.new_record(&worker);
+                // Nothing more is drawn for it, as for the labels of runs.
+                let labelled = record.kept_until.map(|_| worker.record_label(&record, "customer", "c-7"));
+                let record_labels = labelled.into_iter().collect();
+                (Kind::NewRecord, Change { record_labels, ..change.record(record) })
+            }
             7..=11 => {
                 let record = self.changed_record(&worker);
                 let attempt = i64::try_from(self.below(3)).unwrap();
@@ -315,7 +327,11 @@ impl Author {
                 } else {
                     vec![Contact { id: attempt, ..worker.attempt(&record, 1) }]
                 };
-                let change = Change { contacts, ..change.record(record) };
+                // Nothing more is drawn for it, so that the histories stay those in which everything happens.
+                let link = Some(Box::new(
+                    worker.link(1 + record.id.0 % 3, record.id.0 * 8 + i64::from(record.revision % 8)),
+                ));
+                let change = Change { contacts, link, ..change.record(record) };
                 let (contract, taken_over) = (self.contract(), self.one_in(2).then(Box::default));
                 (Kind::ChangeRecord, Change { contract, taken_over, ..change })
             }

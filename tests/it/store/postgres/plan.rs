@@ -13,7 +13,7 @@ use crate::store::source::{constants, literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 69] = [
+const HOT: [(&str, &[&str]); 77] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -26,6 +26,11 @@ const HOT: [(&str, &[&str]); 69] = [
             "record_pkey on record",
         ],
     ),
+    (
+        "FROM record_label l",
+        &["record_label_value on record_label l", "(value = $3)", "record_pkey on record r"],
+    ),
+    ("DELETE FROM record_label WHERE tenant = $1 AND record", &["record_label_pkey on record_label"]),
     ("FROM look WHERE due_at <= $1", &["look_due on look", "due_at <= $1"]),
     ("FROM look WHERE tenant = $1 AND record = $2", &["look_pkey on look"]),
     ("AND status = 2 AND updated_at >= $3", &["record_key on record"]),
@@ -37,14 +42,15 @@ const HOT: [(&str, &[&str]); 69] = [
             "record_kept on record",
             "(kept_until >= $1) AND (kept_until <= $2)",
             "escalation_record on escalation a",
-            "use_record on use u",
+            "use_record on use rests",
             "run_pkey on run r",
+            "Recursive Union",
         ],
     ),
     ("SELECT min(kept_until)", &["record_kept on record", "kept_until > $1"]),
     (
         "UPDATE record SET revision = revision + 1, status",
-        &["record_pkey on record", "escalation_record on escalation a", "use_record on use u"],
+        &["record_pkey on record", "escalation_record on escalation a", "use_record on use rests"],
     ),
     ("DELETE FROM record WHERE", &["record_pkey on record", "escalation_record on escalation a"]),
     ("DELETE FROM escalation WHERE tenant = $1 AND record", &["escalation_record on escalation"]),
@@ -143,7 +149,16 @@ const HOT: [(&str, &[&str]); 69] = [
         &["use_pkey on use u", "AND (run = $2)", "record_pkey on record r", "AND (id = u.record)"],
     ),
     ("FROM use WHERE tenant = $1 AND record = $2", &["use_record on use", "(tenant = $1) AND (record = $2)"]),
-    ("FROM evidence WHERE tenant = $1", &["evidence_pkey on evidence", "(tenant = $1) AND (record = $2)"]),
+    ("FROM link WHERE chain = $1", &["link_pkey on link", "(chain = $1) AND (number > $2)"]),
+    ("AND is_lookup AND result = 1", &["contact_found on contact", "(tenant = $1) AND (ended >= $2)"]),
+    ("FROM evidence WHERE tenant = $1 AND at", &["evidence_at on evidence", "(tenant = $1) AND (at >= $2)"]),
+    ("FROM use WHERE tenant = $1 AND at", &["use_at on use", "(tenant = $1) AND (at >= $2)"]),
+    ("SELECT r.sealed_at FROM", &["record_pkey on record", "(tenant = $2) AND (id = t.id)"]),
+    ("AND kind <> 27 ORDER BY opened_at", &["escalation_opened on escalation", "tenant = $1"]),
+    (
+        "FROM evidence WHERE tenant = $1 AND record",
+        &["evidence_pkey on evidence", "(tenant = $1) AND (record = $2)"],
+    ),
     ("FROM step WHERE tenant = $1 AND run = $2", &["step_pkey on step", "(tenant = $1) AND (run = $2)"]),
     (
         "FROM escalation WHERE tenant = $1 AND id = $2",
@@ -263,7 +278,7 @@ async fn assert_plans(connection: &mut PgConnection, tables: &str) {
 }
 
 /// Few rows: what is left after a crash, of one record, pending for one run, of a page, or workers.
-const MAY_SORT: [&str; 10] = [
+const MAY_SORT: [&str; 11] = [
     "count(*)",
     "(tenant, id) IN",
     "FROM evidence",
@@ -273,6 +288,7 @@ const MAY_SORT: [&str; 10] = [
     "p.time, p.due",
     "ANY(ARRAY(WITH RECURSIVE", // the first runs of each state and workflow
     "WITH RECURSIVE lane",
+    "FROM record_label l",   // the records of a page
     "LIMIT 1000) RETURNING", // of a run that goes, a thousand rows at once
 ];
 
@@ -346,6 +362,10 @@ async fn fill(connection: &mut PgConnection) {
              SELECT i, {tenant}, 'pay:' || i, 'pay', 1, '{{}}', {hash}, 1, CASE WHEN i % 20 > 0 THEN 1 + (i / 10) END, 'pay/1', \
              1 + i % 300, 1, 1, CASE WHEN i % 2000 = 0 THEN 1 ELSE 2 END, 0, \
              CASE WHEN i % 2000 > 0 THEN '{{}}' END, 0, 0, i FROM generate_series(1, {records}) i"
+        ),
+        format!(
+            "INSERT INTO record_label (tenant, record, name, value, key) SELECT {tenant}, i, 'customer', \
+             'c-' || i % 100, 'pay:' || i FROM generate_series(1, {runs}) i"
         ),
         format!(
             "INSERT INTO look (tenant, record, revision, reason, due_at, since, made, tries, missed) \

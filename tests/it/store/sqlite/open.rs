@@ -42,7 +42,8 @@ async fn a_file_of_an_earlier_version_is_migrated() {
     let mut other = plain(&folder.database()).await;
     let before = "DROP VIEW runs; DROP VIEW calls; DROP VIEW open_questions; DROP VIEW attempts; ALTER TABLE worker DROP COLUMN version; ALTER TABLE record DROP COLUMN sealed_at; \
                   ALTER TABLE record DROP COLUMN approval; ALTER TABLE record DROP COLUMN scopes; ALTER TABLE record DROP COLUMN cost; DROP INDEX run_deadline; ALTER TABLE run DROP COLUMN deadline; \
-                  DROP INDEX run_state; DROP TABLE contact; DROP TABLE run_label; DROP INDEX signal_over; ALTER TABLE run DROP COLUMN traceparent; DROP TABLE published; DROP INDEX run_over; DROP INDEX escalation_settled; DROP INDEX inbox_over; \
+                  DROP INDEX run_state; DROP TABLE contact; DROP TABLE run_label; DROP TABLE record_label; DROP TABLE link; DROP INDEX signal_over; ALTER TABLE run DROP COLUMN traceparent; DROP TABLE published; DROP INDEX run_over; DROP INDEX escalation_settled; DROP INDEX inbox_over; \
+                  DROP INDEX evidence_at; DROP INDEX use_at; DROP INDEX escalation_opened; \
                   DELETE FROM _counterfoil_migrations WHERE version >= 9; PRAGMA user_version = 8";
     run(&mut other, before).await;
     drop(other);

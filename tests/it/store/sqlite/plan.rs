@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::store::source::{literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 82] = [
+const HOT: [(&str, &str); 90] = [
     ("FROM record WHERE tenant = $1 AND key = $2", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE tenant = $1 AND id = $2", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -32,10 +32,13 @@ const HOT: [(&str, &str); 82] = [
     ("INDEXED BY record_kept", "e USING INDEX escalation_record (tenant=? AND record=?)"),
     ("INDEXED BY record_kept", "rests USING COVERING INDEX use_record (tenant=? AND record=?)"),
     ("INDEXED BY record_kept", "r USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("INDEXED BY record_kept", "p USING INTEGER PRIMARY KEY (rowid=?)"),
     ("SELECT min(kept_until)", "record USING COVERING INDEX record_kept (kept_until>?)"),
     ("UPDATE record SET revision = revision + 1, status", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("DELETE FROM record", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("DELETE FROM escalation INDEXED", "escalation USING INDEX escalation_record (tenant=? AND record=?)"),
+    ("FROM link WHERE chain = $1", "link USING PRIMARY KEY (chain=? AND number>?)"),
+    ("SELECT min(chain)", "link USING PRIMARY KEY (chain>?)"),
     ("FROM worker WHERE NOT settled", "worker USING INDEX worker_open"),
     ("FROM run WHERE tenant = $1 AND id = $2", "run USING INTEGER PRIMARY KEY (rowid=?)"),
     (
@@ -151,6 +154,14 @@ const HOT: [(&str, &str); 82] = [
         "run USING COVERING INDEX run_key (tenant=? AND workflow=? AND key>? AND key<?)",
     ),
     ("LIMIT 1 OFFSET $6", "run USING COVERING INDEX run_key (tenant=? AND workflow=? AND key>? AND key<?)"),
+    ("AND is_lookup AND result = 1", "contact USING INDEX contact_found (tenant=? AND ended>?)"),
+    (
+        "FROM evidence WHERE tenant = $1 AND at",
+        "evidence USING COVERING INDEX evidence_at (tenant=? AND at>?)",
+    ),
+    ("FROM use WHERE tenant = $1 AND at", "use USING COVERING INDEX use_at (tenant=? AND at>?)"),
+    ("SELECT r.sealed_at FROM", "r USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("AND kind <> 27 ORDER BY opened_at", "escalation USING INDEX escalation_opened (tenant=?)"),
     ("FROM payload", "payload USING INDEX sqlite_autoindex_payload_1 (tenant=? AND digest=?)"),
 ];
 
@@ -215,7 +226,7 @@ fn may_be_scanned(what: &str) -> bool {
         || what.contains("VIRTUAL TABLE") // a list that the statement brings along
         || what == "t" // the rows that it has found so far
         || what == "q"
-        || ["code", "lane", "place", "seen", "active"].contains(&what)
+        || ["code", "lane", "line", "place", "seen", "active"].contains(&what)
         || what == "run USING COVERING INDEX run_active" // a page of runs
         || what.starts_with("run USING COVERING INDEX run_queued") // of the operator's list
         || what.starts_with("run USING INDEX run_admitted")

@@ -1,0 +1,72 @@
+//! Lists whose sources return fewer items than a page holds, and still have more: a page says whether there is a next one.
+
+use std::time::Duration;
+
+use counterfoil::ApprovalSubject;
+use counterfoil::api::Role;
+use counterfoil::ledger::ReviewPolicy;
+use serde_json::{Value, json};
+
+use super::operating::escaped;
+use super::{Served, count};
+use crate::on_both_stores;
+
+/// The items of all pages of a list, each page with at most so many.
+async fn walked(served: &Served, token: &str, list: &str, limit: usize) -> Vec<Value> {
+    let (mut seen, mut after) = (Vec::new(), String::new());
+    loop {
+        let (status, page) = served.get(&format!("{list}?limit={limit}{after}"), token).await;
+        assert_eq!(status.as_u16(), 200, "{page}");
+        let items = page["items"].as_array().unwrap();
+        assert!(items.len() <= limit, "{} items", items.len());
+        seen.extend(items.iter().cloned());
+        let Some(next) = page["next"].as_str() else { return seen };
+        after = format!("&after={}", escaped(next));
+    }
+}
+
+on_both_stores! {
+    async fn a_history_ends_with_the_last_turn_whatever_the_limit(place) {
+        let served = Served::on(&place).await;
+        let token = served.token(Role::Read, "acme").await;
+        let run = served.engine.tenant("acme").unwrap().run(count, 130).key("c").start().await.unwrap();
+        assert_eq!(run.result().await.unwrap(), 130);
+        let path = format!("/runs/{}/history", run.id());
+        for limit in [1, 120, 200] {
+            let turns = walked(&served, &token, &path, limit).await;
+            let turns: Vec<_> = turns.iter().map(|turn| turn["turn"].as_u64().unwrap()).filter(|turn| *turn > 0).collect();
+            assert_eq!(turns, (1..=130).collect::<Vec<_>>(), "limit {limit}");
+        }
+        let (_, first) = served.get(&format!("{path}?limit=120"), &token).await;
+        assert_eq!(first["items"].as_array().unwrap().len(), 120);
+        let (_, last) = served.get(&format!("{path}?limit=30&after=100"), &token).await;
+        assert_eq!((last["items"].as_array().unwrap().len(), &last["next"]), (30, &json!(null)), "nothing is behind it");
+        served.end().await;
+    }
+
+    async fn approvals_whose_time_is_over_do_not_hide_those_behind_them(place) {
+        let served = Served::on(&place).await;
+        let token = served.token(Role::Read, "acme").await;
+        let approvals = served.client.tenant("acme").unwrap().approvals();
+        let refund = ApprovalSubject::of("refund", &json!({ "cents": 4200 }));
+        let people = ReviewPolicy::by(["ann"]);
+        let mut open = Vec::new();
+        for id in ["a", "y", "z"] {
+            open.push(approvals.ask(id, refund.clone(), people.clone()).await.unwrap().id);
+        }
+        // More than one statement reads.
+        for number in 0..260 {
+            let id = format!("b{number:03}");
+            approvals.ask(id, refund.clone(), people.clone().expires_in(Duration::ZERO)).await.unwrap();
+        }
+        for limit in [1, 2, 3, 200] {
+            let seen = walked(&served, &token, "/approvals", limit).await;
+            let seen: Vec<_> = seen.iter().map(|open| open["id"].as_str().unwrap()).collect();
+            assert_eq!(seen, open, "limit {limit}");
+        }
+        let (_, all) = served.get("/approvals?limit=3", &token).await;
+        assert_eq!((all["items"].as_array().unwrap().len(), &all["next"]), (3, &json!(null)));
+        assert_eq!(approvals.reviews(None).await.unwrap().len(), 3);
+        served.end().await;
+    }
+}

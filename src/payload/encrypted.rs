@@ -34,7 +34,7 @@ impl<'t> Encrypted<'t> {
 
     pub(crate) fn text(&self) -> String {
         let address = self.address.map(|PayloadDigest(digest)| format!("@{}~", hex(&digest)));
-        let seal = self.seal.map(|seal| format!("#{seal}")).unwrap_or_default();
-        format!("~{}{}:{}{seal}", address.unwrap_or_default(), self.key, self.bytes)
+        let (mark, seal) = self.seal.map_or(("", ""), |seal| ("#", seal));
+        ["~", address.as_deref().unwrap_or_default(), self.key, ":", self.bytes, mark, seal].concat()
     }
 }

@@ -3,7 +3,7 @@
 //! Encrypted are payloads (requests, responses, inputs, outputs, the values of steps, signals, events and answers, the
 //! bodies of guards' rows) and the texts of errors and questions; the digests of requests and of large payloads, by a
 //! permutation. Readable are keys, names, labels, the ids of providers, states and times. Rows of the ledger as a whole
-//! (its origin, the declarations of tools, tokens, of which only hashes are kept) are readable, too.
+//! (its origin, the declarations of tools, the catalogue of workflows, tokens, of which only hashes are kept) are readable, too.
 //!
 //! The wrapper lies between the queue of changes and the store. A database thus needs no key for a backup or a move.
 

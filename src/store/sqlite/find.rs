@@ -23,8 +23,8 @@ type Key = (String, String, String);
 #[derive(Debug, Default)]
 pub(super) struct Finder {
     next: Arc<Next>,
-    /// The lock that is held by the query under way.
-    now: Arc<tokio::sync::Mutex<()>>,
+    /// The lock that is held by the query under way. It guards the number of callers of the last query.
+    now: Arc<tokio::sync::Mutex<usize>>,
 }
 
 /// The query that has not begun. It begins after all writes that its callers have seen.
@@ -34,6 +34,7 @@ type Next = Mutex<Option<Query>>;
 struct Query {
     /// Each document once, however many callers ask for it: all requests of a client read the row of its token.
     wanted: BTreeSet<Key>,
+    callers: usize,
     answer: Answer,
 }
 
@@ -59,9 +60,10 @@ impl Finder {
         let mut next = locked(&self.next);
         let query = next.get_or_insert_with(|| {
             let answer = answer(Arc::downgrade(&self.next), self.now.clone(), Queries(readers.0.clone()));
-            Query { wanted: BTreeSet::new(), answer: answer.boxed().shared() }
+            Query { wanted: BTreeSet::new(), callers: 0, answer: answer.boxed().shared() }
         });
         query.wanted.insert(key);
+        query.callers += 1;
         query.answer.clone()
     }
 }
@@ -70,13 +72,24 @@ impl Finder {
 /// callers have gone would keep the readers open for ever.
 async fn answer(
     next: Weak<Next>,
-    now: Arc<tokio::sync::Mutex<()>>,
+    now: Arc<tokio::sync::Mutex<usize>>,
     readers: Queries<SqlitePool>,
 ) -> Option<Arc<[Document]>> {
-    let _now = now.lock_owned().await;
+    let mut last = now.lock_owned().await;
+    // Callers that are about to ask take part: callers out of step would otherwise use a query each.
+    let mut seen = 0;
+    loop {
+        let callers = locked(&*next.upgrade()?).as_ref()?.callers;
+        if callers == seen || (*last).max(callers) == 1 {
+            break; // nobody has come meanwhile, or there is one caller at a time
+        }
+        seen = callers;
+        tokio::task::yield_now().await;
+    }
     // From here on, new requests go into the query after this one. No query is taken before its turn, so this one is
     // still the next.
-    let wanted = locked(&*next.upgrade()?).take()?.wanted;
+    let Query { wanted, callers, answer: _ } = locked(&*next.upgrade()?).take()?;
+    *last = callers;
     let wanted = serde_json::to_string(&wanted).ok()?;
     readers.rows(WANTED, &[(&*wanted).into()]).await.ok().map(Arc::from)
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+#[cfg(feature = "api")]
+use super::catalogue;
 use super::driver::carry_out;
 use super::engine::Engine;
 use super::guarantees::Guarantees;
@@ -320,6 +322,8 @@ impl EngineBuilder {
         inner.max_recovery_attempts = self.max_recovery_attempts;
         inner.host_values = self.host_values;
         let inner = Arc::new(inner);
+        #[cfg(feature = "api")]
+        Box::pin(catalogue::publish(&core, &inner.workflows)).await?;
         inner.cancel_overdue(core.now()).await; // before such a run goes on
         let runs = inner.claim_orphans().await?;
         inner.tell_of_unknown_queues().await?;

@@ -17,6 +17,8 @@ mod begun;
 mod budget;
 mod builder;
 mod call;
+#[cfg(feature = "api")]
+mod catalogue;
 mod changed;
 pub mod check;
 mod child;
@@ -42,6 +44,8 @@ mod host_values;
 mod identity;
 mod inbox;
 mod inner;
+#[cfg(feature = "api")]
+mod input_schema;
 mod keyed;
 mod label;
 mod labelled;
@@ -86,6 +90,8 @@ pub use approval::AskApproval;
 pub(crate) use approval::{Told, heard_as};
 pub use builder::EngineBuilder;
 pub use call::{MayGoOut, ToolCall, With, Without};
+#[cfg(feature = "api")]
+pub(crate) use catalogue::{PublishedWorkflow, find as find_workflow, list as list_workflows};
 pub use child::{Child, ChildRun};
 pub use client::{Client, ClientBuilder};
 pub use command::{Command, GiveCommand};
@@ -97,6 +103,8 @@ pub use guarantees::{Guarantees, OwnGuarantee, WorkflowGuarantees};
 pub(crate) use guarded::{Guarded, Guess, Guessed, Proposal, exec_in_run};
 pub use handle::RunHandle;
 pub use history::{PastCall, PastStep, PastTurn, PastUse};
+#[cfg(feature = "api")]
+pub(crate) use input_schema::InputSchema;
 pub use keyed::RunOf;
 pub use label::Label;
 pub use named_call::NamedCall;

@@ -13,6 +13,8 @@ use serde::de::DeserializeOwned;
 use super::ctx::Ctx;
 use super::deadline::Deadline;
 use super::failure::Failure;
+#[cfg(feature = "api")]
+use super::input_schema::InputSchema;
 use super::queue::Queues;
 use crate::id::{IdError, Name};
 use crate::ledger::{Budget, CountedFrom, Retention};
@@ -87,6 +89,9 @@ pub(super) struct Registered {
     pub(super) deadline: Option<Deadline>,
     /// The retention of ended runs.
     pub(super) retention: Retention,
+    /// The schema of its input, if it has one.
+    #[cfg(feature = "api")]
+    pub(super) input_schema: Option<Arc<serde_json::Value>>,
 }
 
 impl Registered {
@@ -109,6 +114,8 @@ impl Registered {
             budget: None,
             deadline: None,
             retention: Retention::tombstone_after(KEPT),
+            #[cfg(feature = "api")]
+            input_schema: None,
         }
     }
 
@@ -119,6 +126,10 @@ impl Registered {
         }
         if let Some(not_older) = self.replaces.iter().find(|older| **older >= self.version) {
             return Some(format!("version {} replaces older ones only, not {not_older}", self.version));
+        }
+        #[cfg(feature = "api")]
+        if let Some(Err(reason)) = self.input_schema.as_deref().map(InputSchema::of) {
+            return Some(reason);
         }
         (self.retention.from == CountedFrom::LastAccess)
             .then(|| "the retention of a run counts from its end: leave `from_last_access` out".to_owned())
@@ -240,6 +251,30 @@ impl Workflow {
     /// have retentions of their own.
     pub fn retention(self, retention: Retention) -> Self {
         self.with(|registered| registered.retention = retention)
+    }
+
+    /// The JSON Schema of its input. It is published when an engine is started, and `GET /workflows` of the [API](crate::api) shows it.
+    /// `POST /runs` refuses an input that does not fit the schema of the newest version; other ways to start a run do not look at it.
+    /// Whatever the schema says, the input is decoded by the worker that takes the run up.
+    ///
+    /// A schema has at most 64 KiB, refers to its own parts only, and is of the draft that its `$schema` names, or else of 2020-12. An
+    /// engine with a malformed one is not started.
+    ///
+    /// ```
+    /// # use counterfoil::{Ctx, Failure};
+    /// # async fn refund(_: Ctx, _: serde_json::Value) -> Result<(), Failure> { Ok(()) }
+    /// use counterfoil::flow::Workflow;
+    /// use serde_json::json;
+    ///
+    /// let refund = Workflow::new("refund", refund).input_schema(json!({
+    ///     "type": "object",
+    ///     "properties": { "order": { "type": "string" }, "cents": { "type": "integer", "minimum": 1 } },
+    ///     "required": ["order", "cents"],
+    /// }));
+    /// ```
+    #[cfg(feature = "api")]
+    pub fn input_schema(self, schema: serde_json::Value) -> Self {
+        self.with(|registered| registered.input_schema = Some(Arc::new(schema)))
     }
 
     pub(super) fn name(&self) -> &str {

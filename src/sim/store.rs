@@ -8,7 +8,8 @@ use crate::crash::{CrashPoint, Probe};
 use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::{OperationKey, Record, State};
 use crate::store::{
-    Change, DECLARATION_KIND, Run, RunState, StepKind, Store, StoreFuture, Verdict, WorkerChange,
+    Change, DECLARATION_KIND, Run, RunState, StepKind, Store, StoreFuture, Verdict, WORKFLOW_KIND,
+    WorkerChange,
 };
 
 /// A watched store. It changes nothing, and passes the test suite of the store behind it.
@@ -83,8 +84,9 @@ impl Watched {
         {
             return Some(boundary!(BeforeForgetting, AfterForgetting));
         }
-        // A declaration that is written and not used yet has no consequence.
-        if change.documents.iter().any(|document| document.kind.as_str() != DECLARATION_KIND) {
+        // A declaration that is written and not used yet has no consequence, nor has the catalogue for any run.
+        let is_without = |kind: &str| kind == DECLARATION_KIND || kind == WORKFLOW_KIND;
+        if change.documents.iter().any(|document| !is_without(document.kind.as_str())) {
             return Some(boundary!(BeforeDocument, AfterDocument));
         }
         if change.admission.is_some() {

@@ -18,6 +18,10 @@ pub(crate) const ENCRYPTION_ID: &str = "encryption";
 /// The kind of the ledger's documents that hold tool declarations, owned by [`Tenant::ledger`].
 pub(crate) const DECLARATION_KIND: &str = "declaration";
 
+/// The kind of the ledger's documents that hold the catalogue of workflows, owned by [`Tenant::ledger`].
+#[cfg(any(feature = "api", feature = "sim"))]
+pub(crate) const WORKFLOW_KIND: &str = "workflow";
+
 /// A part of a row's id, escaped so that a `/` inside it does not count as the end of the part.
 pub(crate) fn part(text: &str) -> String {
     text.replace('%', "%25").replace('/', "%2F")

@@ -77,6 +77,8 @@ mod written;
 
 pub use change::{Refusal, UnderWay};
 pub use contact::ContactResult;
+#[cfg(any(feature = "api", feature = "sim"))]
+pub(crate) use document::WORKFLOW_KIND;
 #[cfg(feature = "api")]
 pub(crate) use document::whole;
 pub(crate) use document::{DECLARATION_KIND, ENCRYPTION_ID, LEDGER_ID, LEDGER_KIND, part};

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::page::At;
 use super::problem::Failed;
 use super::runs::OfRun;
+use super::workflows::check_input;
 use super::write::{Bare, Write, reasoned};
 use crate::exec::ErasureReport;
 use crate::flow::{RunStatus, Sent, TenantClient};
@@ -73,6 +74,7 @@ pub(super) async fn start(
     write: Write<Start>,
 ) -> Result<(StatusCode, Json<RunStatus>), Failed> {
     let Start { workflow, input, labels, .. } = &write.body;
+    check_input(&client, workflow, &write.key, input).await?;
     let mut start = client.run_named(workflow, input.clone()).key(&write.key);
     for (name, value) in labels {
         start = start.label(name, value);

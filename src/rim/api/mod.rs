@@ -49,6 +49,7 @@ mod routes;
 mod runs;
 mod token;
 mod verdicts;
+mod workflows;
 mod write;
 
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::page::Window;
 use super::routes::{ROUTES, Reach, Route};
-use super::{commands, figures, inspect, kept, ledger, records, verdicts, write};
+use super::{commands, figures, inspect, kept, ledger, records, verdicts, workflows, write};
 use crate::rim::record_list::{ListedRecord, RecordConditions};
 use crate::rim::run_filter::RunConditions;
 use crate::rim::set_aside::SetAside;
@@ -154,6 +154,7 @@ fn told(route: &Route, schemas: &mut Schemas) -> Told {
             answer: Answer::Json("200", Box::new(page(put::<figures::DayFigures>(schemas)))),
             ..Told::default()
         },
+        ("GET", "/workflows") => list(Vec::new(), put::<workflows::ListedWorkflow>(schemas)),
         ("GET", "/tenants") => list(Vec::new(), put::<ledger::ListedTenant>(schemas)),
         ("GET", "/stuck") => {
             put::<inspect::Listed>(schemas);

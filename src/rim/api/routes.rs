@@ -8,7 +8,7 @@ use super::caller::Role::Call;
 use super::caller::Role::{self, Admin, Decide, Operate, Read};
 #[cfg(feature = "guard-service")]
 use super::guard;
-use super::{commands, events, figures, inspect, kept, ledger, outbox, records, runs, verdicts};
+use super::{commands, events, figures, inspect, kept, ledger, outbox, records, runs, verdicts, workflows};
 
 /// The rows that a route reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +87,7 @@ pub(super) static ROUTES: &[Route] = &[
     #[cfg(feature = "schedule")]
     route!(GET "/schedules", Read, Tenant, inspect::schedules),
     route!(GET "/figures", Read, Tenant, figures::list),
+    route!(GET "/workflows", Read, Tenant, workflows::list),
     route!(GET "/tenants", Read, Ledger, ledger::tenants),
     route!(GET "/stuck", Read, Ledger, ledger::stuck),
     route!(GET "/throttles", Read, Ledger, ledger::throttles),

@@ -11,6 +11,7 @@ mod questions;
 mod serve;
 mod slow;
 mod watch;
+mod workflows;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};

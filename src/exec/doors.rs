@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::executor::Executor;
 #[cfg(all(feature = "mcp", feature = "sqlite"))]
 use super::orphans;
+#[cfg(any(feature = "_doors", feature = "guard-service"))]
 use crate::clock::SharedClock;
 #[cfg(feature = "_sealed")]
 use crate::crash::CrashPoint;
@@ -68,6 +69,7 @@ impl Executor {
     }
 
     /// The clock of the ledger.
+    #[cfg(any(feature = "_doors", feature = "guard-service"))]
     pub(crate) fn clock(&self) -> &SharedClock {
         &self.core.clock
     }

@@ -25,7 +25,7 @@ mod decided;
 mod declarations;
 mod declared;
 mod dispatch;
-#[cfg(any(feature = "_doors", feature = "guard-service"))]
+#[cfg(any(feature = "_doors", feature = "guard-service", all(feature = "mcp", feature = "sqlite")))]
 mod doors;
 mod enrol;
 mod erase;

@@ -10,6 +10,8 @@ use rmcp::service::{Peer, RoleServer};
 use serde_json::Value;
 
 use super::policy::ToolPolicy;
+use super::question;
+use crate::clock::{Clock as _, SystemClock};
 use crate::exec::Executor;
 use crate::guard::approval::OpenReview;
 use crate::id::Tenant;
@@ -33,8 +35,9 @@ impl Asking<'_> {
     /// A text for the caller: who has to approve, or who has refused.
     pub(super) async fn approval(&self) -> Result<Approval, String> {
         let mut review = self.review().await?;
-        if review.review.outcome.is_none() && self.policy.elicit && self.elicited(&review).await? {
-            review = self.review().await?;
+        if review.review.outcome.is_none() && self.policy.elicit {
+            self.elicit(&review).await?;
+            review = self.review().await?; // another person may have decided meanwhile
         }
         match &review.review.outcome {
             None => Err(waiting(&review)),
@@ -62,31 +65,35 @@ impl Asking<'_> {
         asked.map_err(|error| error.to_string())
     }
 
-    /// Asks the client's user. True if the user has decided.
-    async fn elicited(&self, review: &OpenReview) -> Result<bool, String> {
+    /// Asks the client's user, for as long as the policy says. An answer that comes later decides nothing.
+    async fn elicit(&self, review: &OpenReview) -> Result<(), String> {
         let (name, client) = self.client;
-        // A client with a token of its own is one of the people whom the policy names, or it is not asked.
-        let may = self.policy.review.as_ref().is_some_and(|people| people.reviewers.contains(name));
-        let can = may && client.peer_info().is_some_and(|info| info.capabilities.elicitation.is_some());
-        if !can {
-            return Ok(false);
-        }
         let (operation, arguments) = (&self.policy.operation, self.arguments);
         let message = format!("Approve {operation} with {arguments}? It is done once.");
         let requested_schema = ElicitationSchema::new(BTreeMap::new());
         let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
-        let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
+        let question = ServerRequest::ElicitRequest(ElicitRequest::new(params));
+        // A client with a token of its own is one of the people whom the policy names, or it is not asked.
+        let may = self.policy.review.as_ref().is_some_and(|people| people.reviewers.contains(name));
+        if !may || question::check(client, &question).is_err() {
+            return Ok(());
+        }
+        let answer = tokio::select! {
+            biased;
+            answer = question::ask(client, question) => answer,
+            () = SystemClock.sleep(self.policy.elicit_within) => return Ok(()),
+        };
         let decide = || self.executor.approvals(self.tenant).decide(&review.id, review.version);
-        let decided = match client.send_request(request).await {
+        let decided = match answer {
             Ok(ClientResult::ElicitResult(result)) if result.action == ElicitationAction::Accept => {
                 decide().approve(name).await
             }
             Ok(ClientResult::ElicitResult(result)) if result.action == ElicitationAction::Decline => {
                 decide().reject(name, "declined in the client").await
             }
-            _ => return Ok(false), // the user has closed the question, or the client cannot ask it
+            _ => return Ok(()), // the user has closed the question, or the client cannot ask it
         };
-        decided.map(|_| true).map_err(|error| error.to_string())
+        decided.map(drop).map_err(|error| error.to_string())
     }
 }
 

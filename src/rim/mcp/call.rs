@@ -1,6 +1,7 @@
 //! The operation of a tool: its call and its lookup, at the server.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rmcp::ServiceError;
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, RequestMetaObject, ServerResult};
@@ -79,9 +80,11 @@ pub(super) async fn written(
     call: &Call,
     not_done: bool,
 ) -> Result<Value, ToolError> {
-    let heard = Heard { waiter: None, call: Some(call.clone()) };
+    let heard = Heard { call: Some(call.clone()), ..Heard::default() };
+    let has_asked = heard.has_asked.clone();
     let answer = server.request(request, heard, &CancellationToken::new()).await;
-    answer.map_err(|unanswered| error(unanswered, not_done)).and_then(complete)
+    let error = |unanswered| error(unanswered, not_done, has_asked.load(Ordering::Acquire));
+    answer.map_err(error).and_then(complete)
 }
 
 async fn looked_up(
@@ -158,8 +161,8 @@ fn complete(answer: ServerResult) -> Result<Value, ToolError> {
     }
 }
 
-/// The state of a call that has no answer.
-fn error(unanswered: Unanswered, not_done: bool) -> ToolError {
+/// The state of a call that has no answer. `has_asked`: the server may have asked a question in the middle of it.
+fn error(unanswered: Unanswered, not_done: bool, has_asked: bool) -> ToolError {
     let error = match unanswered {
         Unanswered::NotReady(why) => return ToolError::not_sent(why),
         Unanswered::Cancelled => return ToolError::unknown("the request was cancelled"),
@@ -174,8 +177,9 @@ fn error(unanswered: Unanswered, not_done: bool) -> ToolError {
     }
     let kind = match error {
         // Method not found, invalid request, no JSON: the server has not called the tool. "Invalid params" (-32602) does not say so:
-        // servers of the TypeScript SDK also answer it when the output of a tool does not fit its schema.
-        ServiceError::McpError(error) if matches!(error.code.0, -32601 | -32600 | -32700) => {
+        // servers of the TypeScript SDK also answer it when the output of a tool does not fit its schema. A server that has asked may
+        // pass the client's error on as its own, in the middle of the call.
+        ServiceError::McpError(error) if !has_asked && matches!(error.code.0, -32601 | -32600 | -32700) => {
             ErrorKind::Validation
         }
         ServiceError::McpError(_) if not_done => ErrorKind::Validation,

@@ -87,6 +87,8 @@ section! {
         quorum: Count,
         /// Whether the client's own user may approve, asked through the client; false unless it is said.
         elicit: Truth,
+        /// The time for which the client's own user is asked; `5 min` unless it is said.
+        elicit_within: Span,
         /// The way to find out what became of a call.
         lookup: LookupSection,
         /// The largest rate of calls; no limit unless it is said.

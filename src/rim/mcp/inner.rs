@@ -154,7 +154,7 @@ impl Inner {
         request: ClientRequest,
         origin: &Origin<'_>,
     ) -> Result<ServerResult, ErrorData> {
-        let heard = Heard { waiter: Some(origin.waiter()), call: None };
+        let heard = Heard { waiter: Some(origin.waiter()), ..Heard::default() };
         let answered = self.servers[server].request(request, heard, &origin.context.ct).await;
         answered.map(passed_on).map_err(Unanswered::into_error)
     }

@@ -23,7 +23,9 @@ mod lists;
 mod lookup;
 mod policy;
 mod progress;
+mod question;
 mod relay;
+mod remembered;
 #[cfg(feature = "mcp-http")]
 mod remote;
 mod server;

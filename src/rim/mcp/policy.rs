@@ -16,6 +16,8 @@ use crate::tool::{Done, DynamicTool, Registry};
 
 /// The longest time that a call may take without a sign of progress.
 const TIMEOUT: Duration = Duration::from_mins(5);
+/// The time for which the client's own user is asked for an approval.
+const ELICIT_WITHIN: Duration = Duration::from_mins(5);
 /// A server that cannot be started is tried so often before the call fails.
 const ATTEMPTS: u32 = 3;
 
@@ -52,6 +54,8 @@ pub(super) struct ToolPolicy {
     pub(super) errors: Errors,
     pub(super) review: Option<ReviewPolicy>,
     pub(super) elicit: bool,
+    /// The time for which the client's own user is asked for an approval.
+    pub(super) elicit_within: Duration,
     pub(super) lookup: Option<LookupSection>,
     pub(super) quota: Quota,
 }
@@ -83,6 +87,7 @@ impl ToolPolicy {
             errors: section.errors.unwrap_or(Errors::Recorded),
             review: approval(section, client).review(check, path),
             elicit: section.elicit.is_some_and(Truth::is_true),
+            elicit_within: section.elicit_within.map_or(ELICIT_WITHIN, Span::duration),
             lookup: section.lookup.clone(),
             quota: quota(section.quota.as_ref(), check, path),
             ..usual
@@ -93,6 +98,10 @@ impl ToolPolicy {
                 "an empty key would make all calls one",
                 "`key: [/order]`, or no `key`",
             );
+        }
+        if section.elicit_within.is_some() && !policy.elicit {
+            let why = "the client's user is not asked, so there is no time for it";
+            check.finding(&format!("{path}.elicit_within"), why, "`elicit: true` beside it");
         }
         if let Some(lookup) = &section.lookup
             && lookup.tool.as_deref().is_none_or(|reads| reads.is_empty() || reads == tool)
@@ -124,6 +133,7 @@ impl ToolPolicy {
             errors: Errors::Recorded,
             review: None,
             elicit: false,
+            elicit_within: ELICIT_WITHIN,
             lookup: None,
             quota: Quota::default(),
         }

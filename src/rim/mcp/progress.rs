@@ -1,13 +1,18 @@
 //! The clients of a gateway: who is told of what the servers report.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{
+    ClientResult, CustomNotification, ElicitRequestParams, ElicitResult, ElicitationAction,
     ProgressNotification, ProgressNotificationParam, ProgressToken, ServerNotification, ServerRequest,
 };
 use rmcp::service::{Peer, RoleServer};
+use rmcp::{ErrorData, ServiceError};
+use tokio_util::sync::CancellationToken;
 
+use super::question;
 use crate::tool::Call;
 
 /// A client that waits for the answer to a request.
@@ -28,6 +33,8 @@ pub(super) struct Clients {
     waiting: Mutex<Waiting>,
     /// The requests in flight, by server and the token that the server was given.
     in_flight: Mutex<HashMap<(String, ProgressToken), Heard>>,
+    /// The clients that servers have sent to a URL, by server and the elicitation's id, until the server says that it is complete.
+    elicited: Mutex<HashMap<(String, String), Peer<RoleServer>>>,
 }
 
 #[derive(Default)]
@@ -42,6 +49,8 @@ pub(super) struct Heard {
     pub(super) waiter: Option<Waiter>,
     /// The attempt whose timeout begins anew with each sign of progress. The clients that wait for its operation hear of it.
     pub(super) call: Option<Call>,
+    /// True when the server has asked a question meanwhile, perhaps for this request.
+    pub(super) has_asked: Arc<AtomicBool>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -136,7 +145,7 @@ impl Clients {
     }
 
     /// The clients that wait for the answer to a request.
-    fn waiters(&self, Heard { waiter, call }: Heard) -> Vec<Waiter> {
+    fn waiters(&self, Heard { waiter, call, .. }: Heard) -> Vec<Waiter> {
         let mut waiters = Vec::from_iter(waiter);
         if let Some(call) = call {
             waiters.extend(lock(&self.waiting).of(call.operation_key().as_str()));
@@ -147,7 +156,10 @@ impl Clients {
     /// The client that a question of a server is for: the one whose request the server has in hand, and between requests the one
     /// that came last. Nothing says whose request it is where several clients have one: then nobody is asked, because the answer
     /// could be somebody else's.
-    fn asked_by(&self, server: &str) -> Option<Peer<RoleServer>> {
+    ///
+    /// # Errors
+    /// The answer to the server: there is not one client alone, or it has not declared the ability.
+    fn asked_by(&self, server: &str, question: &ServerRequest) -> Result<Peer<RoleServer>, ErrorData> {
         let in_flight = lock(&self.in_flight);
         let in_hand: Vec<_> = in_flight
             .iter()
@@ -155,6 +167,9 @@ impl Clients {
             .map(|(_, heard)| heard.clone())
             .collect();
         drop(in_flight);
+        for heard in &in_hand {
+            heard.has_asked.store(true, Ordering::Release);
+        }
         let mut clients: Vec<_> = in_hand
             .into_iter()
             .flat_map(|heard| self.waiters(heard))
@@ -164,21 +179,66 @@ impl Clients {
             clients.clone_from(&*lock(&self.connected));
         }
         clients.retain(|(_, client)| !client.is_transport_closed());
-        let (name, client) = clients.last()?;
-        clients.iter().all(|(other, _)| other == name).then(|| client.clone())
+        if clients.windows(2).any(|two| two[0].0 != two[1].0) {
+            return Err(ErrorData::internal_error("there is not one client alone to ask", None));
+        }
+        // One client may be connected several times, with other abilities each time.
+        let newest_first = clients.iter().rev();
+        let checked =
+            newest_first.map(|(_, client)| question::check(client, question).map(|()| client.clone()));
+        checked.reduce(Result::or).unwrap_or_else(|| Err(question::unable(question)))
     }
 
-    /// Passes a server's question on.
+    /// Passes a server's question on, until the server cancels it.
     pub(super) async fn ask(
         &self,
         server: &str,
-        request: ServerRequest,
-    ) -> Result<rmcp::model::ClientResult, rmcp::ErrorData> {
-        let nobody = || rmcp::ErrorData::internal_error("there is no client, or not one alone, to ask", None);
-        let client = self.asked_by(server).ok_or_else(nobody)?;
-        client.send_request(request).await.map_err(|error| match error {
-            rmcp::ServiceError::McpError(error) => error,
-            error => rmcp::ErrorData::internal_error(error.to_string(), None),
-        })
+        question: ServerRequest,
+        cancelled: &CancellationToken,
+    ) -> Result<ClientResult, ErrorData> {
+        let client = self.asked_by(server, &question)?;
+        let url = url_elicitation(&question).map(|id| (server.to_owned(), id.to_owned()));
+        if let Some(key) = &url {
+            let mut elicited = lock(&self.elicited);
+            elicited.retain(|_, client| !client.is_transport_closed());
+            elicited.insert(key.clone(), client.clone());
+        }
+        let answer = tokio::select! {
+            biased;
+            () = cancelled.cancelled() => Err(ErrorData::internal_error("the question was cancelled", None)),
+            answer = question::ask(&client, question) => answer.map_err(|error| match error {
+                ServiceError::McpError(error) => error,
+                error => ErrorData::internal_error(error.to_string(), None),
+            }),
+        };
+        let is_accepted = matches!(
+            &answer,
+            Ok(ClientResult::ElicitResult(ElicitResult { action: ElicitationAction::Accept, .. }))
+        );
+        if let Some(key) = url.filter(|_| !is_accepted) {
+            lock(&self.elicited).remove(&key);
+        }
+        answer
+    }
+
+    /// Passes on that an elicitation at a URL is complete: to the client that was sent there. Where it is not known, because the
+    /// server has named the URL in an answer, every client is told: one that does not know the id ignores it.
+    pub(super) async fn elicitation_complete(&self, server: &str, notification: CustomNotification) {
+        let id = notification.params.as_ref().and_then(|params| params["elicitationId"].as_str());
+        let client = id.and_then(|id| lock(&self.elicited).remove(&(server.to_owned(), id.to_owned())));
+        let notification = ServerNotification::from(notification);
+        match client {
+            Some(client) => drop(client.send_notification(notification).await), // it may have left
+            None => self.tell(notification).await,
+        }
+    }
+}
+
+/// The id of an elicitation at a URL, if the question is one.
+fn url_elicitation(question: &ServerRequest) -> Option<&str> {
+    let ServerRequest::ElicitRequest(request) = question else { return None };
+    match &request.params {
+        ElicitRequestParams::UrlElicitationParams { elicitation_id, .. } => Some(elicitation_id),
+        _ => None,
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientResult, CreateMessageRequest, CreateMessageRequestParams,
-    CreateMessageResult, ElicitRequest, ElicitRequestParams, ElicitResult, Implementation, ListRootsRequest,
-    ListRootsResult, LoggingMessageNotification, LoggingMessageNotificationParam, ProgressNotificationParam,
-    PromptListChangedNotification, ResourceListChangedNotification, ResourceUpdatedNotification,
-    ResourceUpdatedNotificationParam, ServerNotification, ServerRequest, ToolListChangedNotification,
+    CreateMessageResult, CustomNotification, ElicitRequest, ElicitRequestParams, ElicitResult,
+    Implementation, ListRootsRequest, ListRootsResult, LoggingMessageNotification,
+    LoggingMessageNotificationParam, ProgressNotificationParam, PromptListChangedNotification,
+    ResourceListChangedNotification, ResourceUpdatedNotification, ResourceUpdatedNotificationParam,
+    ServerNotification, ServerRequest, ToolListChangedNotification,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
 use rmcp::{ClientHandler, ErrorData};
@@ -28,6 +29,9 @@ pub(super) struct FromServer {
 
 type Context = NotificationContext<RoleClient>;
 
+/// The notification that the user is done at the URL of an elicitation.
+const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
+
 fn unexpected() -> ErrorData {
     ErrorData::internal_error("the client has answered with something else", None)
 }
@@ -41,21 +45,18 @@ impl ClientHandler for FromServer {
     async fn create_message(
         &self,
         params: CreateMessageRequestParams,
-        _: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        let request = ServerRequest::CreateMessageRequest(CreateMessageRequest::new(params));
-        match self.clients.ask(&self.server, request).await? {
+        let question = ServerRequest::CreateMessageRequest(CreateMessageRequest::new(params));
+        match self.clients.ask(&self.server, question, &context.ct).await? {
             ClientResult::CreateMessageResult(result) => Ok(*result),
             _ => Err(unexpected()),
         }
     }
 
-    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        match self
-            .clients
-            .ask(&self.server, ServerRequest::ListRootsRequest(ListRootsRequest::default()))
-            .await?
-        {
+    async fn list_roots(&self, context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        let question = ServerRequest::ListRootsRequest(ListRootsRequest::default());
+        match self.clients.ask(&self.server, question, &context.ct).await? {
             ClientResult::ListRootsResult(result) => Ok(result),
             _ => Err(unexpected()),
         }
@@ -64,12 +65,20 @@ impl ClientHandler for FromServer {
     async fn create_elicitation(
         &self,
         params: ElicitRequestParams,
-        _: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        match self.clients.ask(&self.server, ServerRequest::ElicitRequest(ElicitRequest::new(params))).await?
-        {
+        let question = ServerRequest::ElicitRequest(ElicitRequest::new(params));
+        match self.clients.ask(&self.server, question, &context.ct).await? {
             ClientResult::ElicitResult(result) => Ok(result),
             _ => Err(unexpected()),
+        }
+    }
+
+    async fn on_custom_notification(&self, notification: CustomNotification, _: Context) {
+        if notification.method == ELICITATION_COMPLETE {
+            let CustomNotification { method, params, .. } = notification;
+            let notification = CustomNotification::new(method, params);
+            self.clients.elicitation_complete(&self.server, notification).await;
         }
     }
 

@@ -21,6 +21,7 @@ use rmcp::service::{NotificationContext, RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler};
 
 use super::inner::{Inner, Origin};
+use super::upstream::Upstream;
 
 /// The gateway as one of its clients sees it.
 pub(super) struct Session {
@@ -41,23 +42,39 @@ impl Session {
         Origin { client: &self.client, context }
     }
 
-    /// Asks the servers with resources one by one, until one knows the resource.
+    /// Asks the servers with resources one by one, until one knows the resource. The answer comes with its server.
     async fn ask_for_resource(
         &self,
         request: impl Fn() -> ClientRequest,
         context: &Context,
-    ) -> Result<ServerResult, ErrorData> {
-        let mut answer = Err(ErrorData::resource_not_found("no server has this resource", None));
+    ) -> Result<(&Upstream, ServerResult), ErrorData> {
+        let mut refusal = ErrorData::resource_not_found("no server has this resource", None);
         for server in &self.inner.servers {
             if server.with_resources().await.is_none() {
                 continue;
             }
-            answer = self.inner.forward(server.number, request(), &self.origin(context)).await;
-            if answer.is_ok() {
-                break;
+            match self.inner.forward(server.number, request(), &self.origin(context)).await {
+                Ok(answer) => return Ok((&**server, answer)),
+                Err(error) => refusal = error,
             }
         }
-        answer
+        Err(refusal)
+    }
+
+    /// Sets the level of log messages at a server, now and whenever it is started anew.
+    async fn set_level_at(
+        &self,
+        server: &Upstream,
+        params: SetLevelRequestParams,
+        context: &Context,
+    ) -> Result<(), ErrorData> {
+        server.remembered.set_level(params.level);
+        let Some(peer) = server.peer_unless_down().await else { return Ok(()) };
+        if peer.peer_info().is_none_or(|info| info.capabilities.logging.is_none()) {
+            return Ok(());
+        }
+        let request = ClientRequest::SetLevelRequest(SetLevelRequest::new(params));
+        self.inner.forward(server.number, request, &self.origin(context)).await.map(drop)
     }
 
     async fn prompt(&self, name: &str) -> Result<(usize, String), ErrorData> {
@@ -153,7 +170,7 @@ impl ServerHandler for Session {
         context: Context,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let request = || ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params.clone()));
-        match self.ask_for_resource(request, &context).await? {
+        match self.ask_for_resource(request, &context).await?.1 {
             ServerResult::ReadResourceResult(result) => Ok(result.into()),
             _ => Err(unexpected()),
         }
@@ -161,12 +178,21 @@ impl ServerHandler for Session {
 
     async fn subscribe(&self, params: SubscribeRequestParams, context: Context) -> Result<(), ErrorData> {
         let request = || ClientRequest::SubscribeRequest(SubscribeRequest::new(params.clone()));
-        self.ask_for_resource(request, &context).await.map(drop)
+        let (server, _) = self.ask_for_resource(request, &context).await?;
+        server.remembered.subscribe(params.uri);
+        Ok(())
     }
 
     async fn unsubscribe(&self, params: UnsubscribeRequestParams, context: Context) -> Result<(), ErrorData> {
         let request = || ClientRequest::UnsubscribeRequest(UnsubscribeRequest::new(params.clone()));
-        self.ask_for_resource(request, &context).await.map(drop)
+        let Some(server) =
+            self.inner.servers.iter().find(|server| server.remembered.is_subscribed(&params.uri))
+        else {
+            return self.ask_for_resource(request, &context).await.map(drop);
+        };
+        self.inner.forward(server.number, request(), &self.origin(&context)).await?;
+        server.remembered.unsubscribe(&params.uri);
+        Ok(())
     }
 
     async fn complete(
@@ -181,7 +207,7 @@ impl ServerHandler for Session {
             self.inner.forward(server, request, &self.origin(&context)).await?
         } else {
             let request = || ClientRequest::CompleteRequest(CompleteRequest::new(params.clone()));
-            self.ask_for_resource(request, &context).await?
+            self.ask_for_resource(request, &context).await?.1
         };
         match answer {
             ServerResult::CompleteResult(result) => Ok(result),
@@ -190,13 +216,7 @@ impl ServerHandler for Session {
     }
 
     async fn set_level(&self, params: SetLevelRequestParams, context: Context) -> Result<(), ErrorData> {
-        for server in &self.inner.servers {
-            let Some(peer) = server.peer_unless_down().await else { continue };
-            if peer.peer_info().is_some_and(|info| info.capabilities.logging.is_some()) {
-                let request = ClientRequest::SetLevelRequest(SetLevelRequest::new(params.clone()));
-                self.inner.forward(server.number, request, &self.origin(&context)).await?;
-            }
-        }
-        Ok(())
+        let set = self.inner.servers.iter().map(|server| self.set_level_at(server, params.clone(), &context));
+        join_all(set).await.into_iter().collect()
     }
 }

@@ -24,6 +24,7 @@ use super::catalogue::Catalogue;
 use super::config::ServerConfig;
 use super::file::ServerSection;
 use super::progress::{Clients, Heard};
+use super::remembered::Remembered;
 #[cfg(feature = "mcp-http")]
 use super::remote::goes_on;
 use super::server::FromServer;
@@ -41,6 +42,8 @@ pub(super) struct Upstream {
     way: Way,
     clients: Arc<Clients>,
     catalogue: Arc<Catalogue>,
+    /// The settings of the clients, which the server is told again when it is started anew.
+    pub(super) remembered: Remembered,
     state: Mutex<State>,
 }
 
@@ -134,7 +137,8 @@ impl Upstream {
         clients: Arc<Clients>,
         catalogue: Arc<Catalogue>,
     ) -> Self {
-        Self { number, config, way, clients, catalogue, state: Mutex::default() }
+        let (remembered, state) = (Remembered::default(), Mutex::default());
+        Self { number, config, way, clients, catalogue, remembered, state }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -169,7 +173,24 @@ impl Upstream {
             Unanswered::NotReady(why)
         })?;
         tracing::info!(server = self.name(), "MCP server ready");
+        Box::pin(self.remind(started.peer())).await;
         Ok(Ready::of(state.running.insert(started)))
+    }
+
+    /// Tells a server that was started anew what the clients had set at it. One that does not take it is used all the same.
+    async fn remind(&self, peer: &Peer<RoleClient>) {
+        let logs = peer.peer_info().is_some_and(|info| info.capabilities.logging.is_some());
+        let told = async {
+            for request in self.remembered.requests(logs) {
+                if let Err(error) = peer.send_request(request).await {
+                    tracing::warn!(server = self.name(), %error, "MCP server did not take a setting again");
+                }
+            }
+            Ok(())
+        };
+        if let Err(why) = self.in_time(told).await {
+            tracing::warn!(server = self.name(), why, "MCP server did not take its settings again");
+        }
     }
 
     /// What the server does within the time in which it must be ready.

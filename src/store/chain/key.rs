@@ -51,7 +51,7 @@ impl ChainKey {
     }
 
     /// The secret at a path, or none if `none` is said.
-    #[cfg(any(feature = "cli", feature = "mcp"))]
+    #[cfg(any(feature = "cli", all(feature = "mcp", feature = "sqlite")))]
     pub(crate) fn named(said: &str) -> Result<Self, ChainKeyError> {
         if said == "none" { Ok(Self::none()) } else { Self::read(said) }
     }

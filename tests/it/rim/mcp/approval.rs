@@ -10,6 +10,12 @@ use super::{Bench, config, one_server};
 const BY_THE_USER: &str = "
       delete_note: { effect: deletion, contract: idempotent, elicit: true }
 ";
+const BY_THE_USER_AT_ONCE: &str = "
+      delete_note: { effect: deletion, contract: idempotent, elicit: true, elicit_within: 1 s }
+";
+const BY_ANN_OR_THE_USER: &str = "
+      delete_note: { effect: deletion, contract: idempotent, elicit: true, reviewers: [ann] }
+";
 
 #[tokio::test]
 async fn the_same_call_is_carried_out_once_it_is_approved() {
@@ -75,4 +81,54 @@ async fn the_clients_user_is_not_asked_where_the_policy_names_somebody_else() {
     let waiting = bench.client.call("delete_note", json!({ "title": "Tea" })).await;
     assert!(text(&waiting).contains("ann"), "{waiting}");
     assert!(bench.client.asked.is_empty() && bench.effects().is_empty());
+}
+
+/// A call that waits for the answer of the client's user, and the question.
+async fn asked(tools: &'static str) -> (Bench, u64, Value) {
+    let read = |folder: &std::path::Path| McpConfig::parse(one_server(folder, tools)).unwrap();
+    let mut bench = Bench::with(read, &json!({ "elicitation": {} })).await;
+    let params = json!({ "name": "delete_note", "arguments": { "title": "Tea" } });
+    let call = bench.client.send("tools/call", params).await.unwrap();
+    let question = bench.client.question().await;
+    assert_eq!(question["method"], "elicitation/create");
+    (bench, call, question)
+}
+
+/// Checks that an answer to this question, which is over, decides nothing.
+async fn decides_nothing(bench: &mut Bench, question: &Value) {
+    let over = bench.client.told("notifications/cancelled").await;
+    assert_eq!(over["params"]["requestId"], question["id"]);
+    bench.client.reply(question, &json!({ "action": "accept", "content": {} })).await;
+    bench.client.request("ping", json!({})).await; // the gateway has read the answer
+    let approvals = bench.gateway.executor().approvals(&Tenant::default());
+    let reviews = approvals.reviews(None).await.unwrap();
+    assert!(reviews.len() == 1 && reviews[0].review.outcome.is_none(), "{reviews:?}");
+    assert!(bench.effects().is_empty());
+}
+
+#[tokio::test]
+async fn a_user_who_does_not_answer_in_time_has_decided_nothing() {
+    let (mut bench, call, question) = asked(BY_THE_USER_AT_ONCE).await;
+    decides_nothing(&mut bench, &question).await;
+    let answer = bench.client.answer(call).await.unwrap();
+    assert!(text(&answer["result"]).contains("counterfoil approve"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_user_is_asked_no_more_when_the_call_is_cancelled() {
+    let (mut bench, call, question) = asked(BY_THE_USER).await;
+    bench.client.notify("notifications/cancelled", json!({ "requestId": call })).await;
+    decides_nothing(&mut bench, &question).await;
+}
+
+#[tokio::test]
+async fn a_person_may_decide_while_the_user_is_asked() {
+    let (mut bench, call, question) = asked(BY_ANN_OR_THE_USER).await;
+    let approvals = bench.gateway.executor().approvals(&Tenant::default());
+    let review = approvals.reviews(None).await.unwrap().pop().unwrap();
+    approvals.decide(&review.id, review.version).approve("ann").await.unwrap();
+    bench.client.reply(&question, &json!({ "action": "cancel" })).await;
+    let answer = bench.client.answer(call).await.unwrap();
+    assert!(first(&answer["result"]), "{answer}");
+    assert_eq!(bench.effects().len(), 1);
 }

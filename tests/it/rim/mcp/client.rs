@@ -19,7 +19,7 @@ pub(super) struct Client {
     input: Lines<BufReader<Input>>,
     output: Pin<Box<dyn AsyncWrite + Send>>,
     next: u64,
-    /// The notifications so far.
+    /// The notifications so far, and answers that nobody has waited for yet.
     told: Vec<Value>,
     /// The questions of servers and the gateway so far.
     pub(super) asked: Vec<Value>,
@@ -95,6 +95,10 @@ impl Client {
 
     /// Waits for the answer to a request, and answers questions meanwhile.
     pub(super) async fn answer(&mut self, id: u64) -> Option<Value> {
+        let is_it = |told: &Value| told.get("method").is_none() && told["id"] == id;
+        if let Some(at) = self.told.iter().position(is_it) {
+            return Some(self.told.remove(at)); // it came while something else was waited for
+        }
         loop {
             let message = self.read().await?;
             match (message.get("method"), message.get("id")) {
@@ -107,6 +111,34 @@ impl Client {
                 _ => self.told.push(message),
             }
         }
+    }
+
+    /// The next question, which is not answered yet.
+    pub(super) async fn question(&mut self) -> Value {
+        loop {
+            let message = self.read().await.expect("the gateway is gone");
+            if message.get("method").is_some() && message.get("id").is_some() {
+                return message;
+            }
+            self.told.push(message);
+        }
+    }
+
+    /// Answers a question.
+    pub(super) async fn reply(&mut self, question: &Value, result: &Value) {
+        let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
+        self.write(&answer.to_string()).await.expect("the gateway is gone");
+    }
+
+    /// Sends a notification.
+    pub(super) async fn notify(&mut self, method: &str, params: Value) {
+        let notification = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        self.write(&notification.to_string()).await.expect("the gateway is gone");
+    }
+
+    /// True if a notification of this method was read so far.
+    pub(super) fn was_told(&self, method: &str) -> bool {
+        self.told.iter().any(|told| told["method"] == method)
     }
 
     /// Forgets the notifications so far.

@@ -40,6 +40,7 @@ fn what_is_wrong_is_named_by_its_line() {
         (format!("{server}        lookup: {{ at: /notes }}\n"), 7, "another tool"),
         (format!("{server}        key: [order]\n"), 7, "slash"),
         (format!("{server}        quota: {{ calls: 3 }}\n"), 7, "within a time"),
+        (format!("{server}        elicit_within: 1 min\n"), 7, "not asked"),
     ] {
         let (found, _, text) = refused(&file);
         assert!(found == line && text.contains(told), "{file}\n{text}");

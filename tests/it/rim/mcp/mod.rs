@@ -1,6 +1,7 @@
 //! The gateway between MCP clients and MCP servers.
 
 mod approval;
+mod asking;
 mod calls;
 mod client;
 mod config;
@@ -9,9 +10,11 @@ mod http;
 mod identity;
 mod kill;
 mod passing;
+mod questions;
 mod redact;
 mod remote;
 pub(in crate::rim) mod server;
+mod settings;
 mod together;
 mod tool;
 

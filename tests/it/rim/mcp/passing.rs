@@ -145,24 +145,29 @@ async fn a_server_that_does_not_start_delays_no_calls_of_the_others() {
 }
 
 #[tokio::test]
-async fn a_question_of_a_server_reaches_the_clients_user() {
-    let mut bench = Bench::with(super::config, &json!({ "elicitation": {} })).await;
-    bench.client.elicits = json!({ "action": "accept", "content": { "folder": "inbox" } });
-    bench.fault("elicit");
-    let answer = bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
-    assert!(text(&answer).contains("inbox"), "{answer}");
-    assert_eq!(bench.client.asked[0]["params"]["message"], "Which folder?");
+async fn completions_of_prompts_and_resources_pass() {
+    let mut bench = Bench::new().await;
+    for (of, value) in [
+        (json!({ "type": "ref/prompt", "name": "summary" }), "ref/prompt: tea"),
+        (json!({ "type": "ref/resource", "uri": "notes://{title}" }), "ref/resource: tea"),
+    ] {
+        let params = json!({ "ref": of, "argument": { "name": "title", "value": "t" } });
+        let completed = bench.client.request("completion/complete", params).await;
+        assert_eq!(completed["result"]["completion"]["values"], json!([value]), "{completed}");
+    }
 }
 
 #[tokio::test]
-async fn a_question_in_a_call_reaches_the_client_whose_call_it_is() {
-    let mut bench = Bench::with(super::config, &json!({ "elicitation": {} })).await;
-    let mut other = Client::of(&bench.gateway, &json!({ "elicitation": {} })).await; // it came last
-    bench.client.elicits = json!({ "action": "accept", "content": {} });
-    bench.fault("elicit");
-    bench.client.call("write_blindly", json!({ "title": "Tea" })).await;
-    other.request("ping", json!({})).await;
-    assert_eq!((bench.client.asked.len(), other.asked.len()), (1, 0));
+async fn a_call_that_reads_is_cancelled_at_the_server() {
+    let mut bench = Bench::new().await;
+    let meta = json!({ "progressToken": "mine" });
+    let call = json!({ "name": "echo", "arguments": { "text": "wait" }, "_meta": meta });
+    let id = bench.client.send("tools/call", call).await.unwrap();
+    bench.client.told("notifications/progress").await; // the server has the call
+    bench.client.notify("notifications/cancelled", json!({ "requestId": id })).await;
+    let log = bench.client.told("notifications/message").await;
+    assert_eq!(log["params"]["data"], "the call was cancelled");
+    bench.client.call("echo", json!({ "text": "next" })).await;
 }
 
 #[tokio::test]

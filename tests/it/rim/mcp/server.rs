@@ -1,10 +1,13 @@
 //! An MCP server of notes, written by hand so that it can misbehave. It is this test program, started once more.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+
+use super::asking::{asked, asked_in_vain, awaited, complete};
 
 /// The way to start the server.
 pub(in crate::rim) struct Notes {
@@ -53,7 +56,7 @@ pub(super) fn kill(folder: &Path) {
 #[test]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let server = Server { folder: folder.into() };
+    let mut server = Server { folder: folder.into(), level: Value::Null, subscribed: BTreeSet::new() };
     fs::write(server.folder.join("pid"), std::process::id().to_string()).unwrap();
     while let Some(message) = next() {
         server.answer(&message);
@@ -62,16 +65,23 @@ fn child() {
 }
 
 /// The next message of the client. `None` if it has left.
-fn next() -> Option<Value> {
+pub(super) fn next() -> Option<Value> {
     let mut line = String::new();
     (std::io::stdin().read_line(&mut line).unwrap() > 0).then(|| serde_json::from_str(&line).unwrap())
 }
 
 struct Server {
     folder: PathBuf,
+    /// The level of log messages that the client has set in this process.
+    level: Value,
+    /// The resources to which the client has subscribed in this process.
+    subscribed: BTreeSet<String>,
 }
 
-fn say(message: &Value) {
+/// The resource that shows what the client has set in this process.
+pub(super) const SETTINGS: &str = "notes://settings";
+
+pub(super) fn say(message: &Value) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{message}").unwrap();
     out.flush().unwrap();
@@ -81,13 +91,33 @@ fn object(properties: &Value, required: &Value) -> Value {
     json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
 }
 
+/// The answer to a method that the server does not have.
+fn no_method(id: &Value, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": message } })
+}
+
+/// Sends a log message.
+fn log(data: &str) {
+    let params = json!({ "level": "info", "data": data });
+    say(&json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": params }));
+}
+
 impl Server {
-    fn answer(&self, message: &Value) {
+    fn answer(&mut self, message: &Value) {
         let id = &message["id"];
+        let uri = message["params"]["uri"].as_str().unwrap_or_default();
+        let is_stubborn = self.folder.join("stubborn").exists();
         let result = match message["method"].as_str().unwrap_or_default() {
             "initialize" => json!({
-                "protocolVersion": message["params"]["protocolVersion"],
-                "capabilities": { "tools": { "listChanged": true }, "resources": {}, "prompts": {}, "logging": {} },
+                // The last version that begins so: later ones begin with a discovery.
+                "protocolVersion": "2025-11-25",
+                "capabilities": {
+                    "tools": { "listChanged": true },
+                    "resources": { "subscribe": true },
+                    "prompts": {},
+                    "logging": {},
+                    "completions": {},
+                },
                 "serverInfo": { "name": "notes", "version": "1" },
             }),
             "tools/list" if self.folder.join("mute").exists() => return,
@@ -96,8 +126,35 @@ impl Server {
             }
             "tools/list" => json!({ "tools": self.tools() }),
             "tools/call" => return self.call(id, &message["params"]),
+            "logging/setLevel" | "resources/subscribe" if is_stubborn => {
+                return say(&no_method(id, "this one is refused"));
+            }
+            "logging/setLevel" => {
+                self.level = message["params"]["level"].clone();
+                json!({})
+            }
+            "resources/subscribe" => {
+                self.subscribed.insert(uri.to_owned());
+                json!({})
+            }
+            "resources/unsubscribe" => {
+                self.subscribed.remove(uri);
+                json!({})
+            }
+            "resources/read" if uri == SETTINGS && !is_stubborn => {
+                let process = std::process::id();
+                let set = json!({ "level": self.level, "subscribed": self.subscribed, "process": process });
+                json!({ "contents": [{ "uri": uri, "text": set.to_string() }] })
+            }
+            "completion/complete" => {
+                let params = &message["params"];
+                let [of, begun] =
+                    [&params["ref"]["type"], &params["argument"]["value"]].map(|text| text.as_str().unwrap());
+                json!({ "completion": { "values": [format!("{of}: {begun}ea")] } })
+            }
+            "notifications/roots/list_changed" => return log("the roots have changed"),
             "resources/list" => json!({ "resources": [{ "uri": "notes://all", "name": "all" }] }),
-            "resources/read" if message["params"]["uri"] == "notes://all" => {
+            "resources/read" if uri == "notes://all" => {
                 json!({ "contents": [{ "uri": "notes://all", "text": format!("{} notes", effects(&self.folder).len()) }] })
             }
             "prompts/list" => json!({ "prompts": [{ "name": "summary" }] }),
@@ -105,10 +162,7 @@ impl Server {
                 json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": "Summarize." } }] })
             }
             _ if id.is_null() => return,
-            method => {
-                let error = json!({ "code": -32601, "message": format!("there is no {method}") });
-                return say(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
-            }
+            method => return say(&no_method(id, &format!("there is no {method}"))),
         };
         say(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
     }
@@ -167,6 +221,11 @@ impl Server {
                     let progress = json!({ "progressToken": token, "progress": 1, "message": "half" });
                     say(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": progress }));
                 }
+                if arguments["text"] == "wait" {
+                    let is_end = |message: &Value| message["method"] == "notifications/cancelled";
+                    assert_eq!(awaited(is_end)["params"]["requestId"], *id);
+                    return log("the call was cancelled");
+                }
                 return say(&structured(json!({ "echo": arguments })));
             }
             _ => {}
@@ -174,17 +233,17 @@ impl Server {
         let path = self.folder.join("fault");
         let fault = fs::read_to_string(&path).unwrap_or_default();
         drop(fs::remove_file(&path));
+        if asked(&fault, id) {
+            return;
+        }
         match fault.as_str() {
             "die_before" => std::process::exit(1),
-            "no_method" => {
-                let error = json!({ "code": -32601, "message": "no such method" });
-                return say(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
-            }
+            "no_method" => return say(&no_method(id, "no such method")),
             "change_tools" => {
                 fs::write(self.folder.join("changed"), "").unwrap();
                 say(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
             }
-            "elicit" => return elicited(id),
+            "complete" => complete("e2"),
             _ => {}
         }
         let effect = json!({
@@ -198,8 +257,13 @@ impl Server {
             fs::OpenOptions::new().create(true).append(true).open(self.folder.join("effects")).unwrap();
         file.write_all(format!("{effect}\n").as_bytes()).unwrap(); // at once, because it may be killed
         file.sync_all().unwrap();
+        if self.subscribed.contains("notes://all") {
+            let params = json!({ "uri": "notes://all" });
+            say(&json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params }));
+        }
         match fault.as_str() {
             "die_after" => std::process::exit(1),
+            "ask_in_vain" => return asked_in_vain(id),
             "slow" => self.report(&params["_meta"]["progressToken"]),
             "deaf" => {
                 become_deaf(&structured(json!({ "id": effect["id"] })));
@@ -235,19 +299,4 @@ fn become_deaf(answer: &Value) -> ! {
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", r#"printf '%s\n' "$1"; exec sleep 60"#, "sh", &answer.to_string()]);
     panic!("{}", shell.stdin(std::process::Stdio::null()).exec());
-}
-
-/// Asks the client's user in the middle of a call, and answers with what the user says.
-fn elicited(id: &Value) {
-    let params =
-        json!({ "message": "Which folder?", "requestedSchema": { "type": "object", "properties": {} } });
-    say(&json!({ "jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": params }));
-    let answer = loop {
-        let message = next().unwrap();
-        if message["id"] == "q1" {
-            break message["result"].clone();
-        }
-    };
-    let content = json!([{ "type": "text", "text": answer.to_string() }]);
-    say(&json!({ "jsonrpc": "2.0", "id": id, "result": { "content": content } }));
 }

@@ -198,6 +198,11 @@ async fn about_call(
                 result::wait(core, &record, asked, said.clone().at(core.now())).await?
             }
             (Resolution::LookNow, Some(lookable)) => lookable.look_now(core, &record, asked.clone()).await?,
+            (Resolution::LookNow, None)
+                if core.is_client() && result::takes_lookup(core, &record, asked.kind).await? =>
+            {
+                asked::leave_to_a_worker(core, &record, asked).await?
+            }
             (Resolution::LookNow, None) => {
                 return Err(unanswerable(
                     "it cannot be looked up: its tool is not here, or its contract has no lookup",

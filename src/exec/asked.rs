@@ -19,7 +19,7 @@ use super::recorded::recorded;
 use super::result;
 use super::unfinished;
 use crate::id::QuestionId;
-use crate::ledger::{Contract, Event, Look, Reason, Record, apply};
+use crate::ledger::{Contract, Event, Look, LookupOffer, Reason, Record, apply};
 use crate::store::{Answer, Change, Question, Refusal, Store as _, Verdict};
 
 /// An operation with an open question that can be looked up.
@@ -86,6 +86,26 @@ impl Lookable {
     }
 }
 
+/// Makes the look due now, for a worker that knows the tool: this process is a client and knows none. `None` if a row has
+/// changed meanwhile.
+///
+/// # Crash
+/// The look is durable when this returns. The worker makes it, whichever process dies.
+pub(super) async fn leave_to_a_worker(
+    core: &Core,
+    record: &Record,
+    asked: Question,
+) -> Result<Option<Question>, ExecError> {
+    let look = match escalate::to_come(core, record).await? {
+        Some(look) => look.too_early(Duration::ZERO, core.now()),
+        None => Look::for_answer(record, Reason::Unanswered, core.now()),
+    };
+    match core.group.commit_one(core.change(None).look(look)).await {
+        Ok(Verdict::Refused(Refusal::Stale)) => Ok(None),
+        verdict => admitted(&record.key, verdict).map(|()| Some(asked)),
+    }
+}
+
 /// The operation of a record with an open question, if the operation can be looked up.
 pub(super) async fn lookable(core: &Arc<Core>, record: &Record) -> Result<Option<Lookable>, ExecError> {
     let Ok(op) = recorded(core, record).await? else { return Ok(None) };
@@ -125,9 +145,26 @@ pub(super) async fn follow(
         }
         None => {
             let contract = core.contract_of(record).await.map_err(|source| failed(&record.key, source))?;
+            if let Some(answer) = asked.waits().filter(|_| contract.lookup == LookupOffer::None).cloned() {
+                // The process that took the answer did not know that the tool has no lookup to wait for.
+                return counts(core, record, asked, answer).await.map(|()| None);
+            }
             next(core, record, &asked, Glance { look, contract: &contract, shown: Shown::Unanswered }).await
         }
     }
+}
+
+/// Lets an answer that has waited count.
+pub(super) async fn counts(
+    core: &Core,
+    record: &Record,
+    asked: Question,
+    answer: Answer,
+) -> Result<(), ExecError> {
+    if let Some(answered) = decided(core, asked, record, answer).await? {
+        core.tell_answered(answered).await;
+    }
+    Ok(())
 }
 
 /// The next row of a look that has settled nothing.
@@ -179,10 +216,7 @@ impl Made<'_> {
                 if !left.is_zero() {
                     return Ok(Some(look.too_early(left, core.now())));
                 }
-                if let Some(answered) = decided(core, asked.clone(), record, answer).await? {
-                    core.tell_answered(answered).await;
-                }
-                Ok(None)
+                counts(core, record, asked.clone(), answer).await.map(|()| None)
             }
             (Shown::Nothing, None) if bound.lookup_in_scope && look.reason == Reason::Unanswered => {
                 withdraw(core, op, record, asked.clone()).await.map(|()| None)

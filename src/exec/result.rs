@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::asked;
 use super::core::Core;
-use super::decided::decided;
 use super::escalate::{self, beside};
 use super::outcome::{ExecError, admitted, failed};
 use crate::ledger::{Event, Look, LookupOffer, Reason, Record, apply};
@@ -112,11 +111,7 @@ pub(super) async fn take_up(
 ) -> Result<(), ExecError> {
     let Some(result) = answer.resolution.result() else { return Ok(()) };
     match fit(core, record, result).await? {
-        Fit::Fits => {
-            if let Some(answered) = decided(core, asked, record, answer).await? {
-                core.tell_answered(answered).await;
-            }
-        }
+        Fit::Fits => asked::counts(core, record, asked, answer).await?,
         Fit::Unknown => {}
         Fit::Misfit(why) => {
             // Why is in the question: it may show a part of the result.

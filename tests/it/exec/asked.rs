@@ -200,6 +200,35 @@ async fn it_did_not_happen_is_looked_up_first_although_a_client_says_so() {
     assert_eq!((scene.world.count(), scene.world.requests()), (1, 1));
 }
 
+// A client does not know if the tool has a lookup. The answer waited for ever for one that there was not.
+#[tokio::test]
+async fn it_did_not_happen_counts_for_a_tool_without_a_lookup_although_a_client_says_so() {
+    let (scene, process) = Scene::asked(Contract::new(ContractClass::Blind), Reply::Hang).await;
+    let client = counterfoil::Client::sqlite(scene.dir.path().join("agents.db")).clock(scene.clock.clone());
+    let client = client.open().await.unwrap();
+    let asked = open(&process.executor()).await.remove(0);
+    client.tenant("acme").unwrap().answer(asked.id, Resolution::DidNotHappen, "ann").await.unwrap();
+    until("the answer does not count".to_owned(), async || open(&process.executor()).await.is_empty()).await;
+    let outcome = process.execute(request("pay_out")).await.unwrap().unwrap();
+    assert!(outcome.answer().is_some(), "{outcome:?}");
+    assert_eq!((scene.world.count(), scene.world.requests(), scene.lookups()), (1, 2, 0));
+}
+
+// A page for operators is served by a client: its button "look now" must not be refused where a worker can look.
+#[tokio::test]
+async fn look_now_of_a_client_is_made_by_a_worker() {
+    let (scene, process) = Scene::unanswered(Reply::EffectThenHang).await;
+    let client = counterfoil::Client::sqlite(scene.dir.path().join("agents.db")).clock(scene.clock.clone());
+    let client = client.open().await.unwrap();
+    let asked = open(&process.executor()).await.remove(0);
+    let before = scene.lookups();
+    client.tenant("acme").unwrap().answer(asked.id, Resolution::LookNow, "ann").await.unwrap();
+    found(&process.executor()).await;
+    assert_eq!(open(&process.executor()).await, []);
+    assert!(scene.lookups() > before, "it is looked up");
+    assert_eq!((scene.world.count(), scene.world.requests()), (1, 1));
+}
+
 // Nor can an engine that was deployed without the tool. The answer waits there, however long, for a worker that knows it.
 #[tokio::test]
 async fn it_did_not_happen_is_looked_up_first_although_an_engine_without_the_tool_takes_the_answer() {

@@ -1,9 +1,10 @@
-// Refreshes the part of a page that shows the ledger when the server says that something has changed. Without script, the pages
-// work as they are. What somebody is writing is not replaced.
+// Refreshes the parts of a page that show the ledger when the server says that something has changed. Without script, the pages
+// work as they are. A part in which somebody is writing is not replaced.
 (() => {
   "use strict";
-  const shown = () => document.getElementById("live");
-  const address = shown()?.dataset.events;
+  // What is shown, and the commands to it.
+  const parts = () => ["live", "commands"].map((name) => document.getElementById(name)).filter(Boolean);
+  const address = document.getElementById("live")?.dataset.events;
   if (!address || !window.EventSource) return;
 
   const isWritten = (field) => field.value !== field.defaultValue;
@@ -13,12 +14,12 @@
 
   // The new part, with what is unfolded now unfolded, and the focus where it is now.
   const focusable = (part) => [...part.querySelectorAll("a, summary, [tabindex]")];
-  const replace = (fresh) => {
-    const focus = focusable(shown()).indexOf(document.activeElement);
-    const open = [...shown().querySelectorAll("details")].map((details) => details.open);
+  const replace = (shown, fresh) => {
+    const focus = focusable(shown).indexOf(document.activeElement);
+    const open = [...shown.querySelectorAll("details")].map((details) => details.open);
     const part = document.importNode(fresh, true);
     part.querySelectorAll("details").forEach((details, place) => { details.open = open[place] ?? details.open; });
-    shown().replaceWith(part);
+    shown.replaceWith(part);
     if (focus >= 0) focusable(part)[focus]?.focus({ preventScroll: true });
     part.dataset.refreshed = "true";
   };
@@ -26,14 +27,16 @@
   let underWay = false, again = false;
   const refresh = async () => {
     again = underWay;
-    if (underWay || isInUse(shown())) return;
+    if (underWay || parts().every(isInUse)) return;
     underWay = true;
     try {
       const answer = await fetch(location.href, { cache: "no-store" });
       if (answer.redirected) return location.reload(); // the session is over
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const fresh = page.getElementById("live");
-      if (answer.ok && fresh && !isInUse(shown())) replace(fresh);
+      for (const part of answer.ok ? parts() : []) {
+        const fresh = page.getElementById(part.id);
+        if (fresh && !isInUse(part)) replace(part, fresh);
+      }
     } catch {
       // The server is away. The stream is opened again by the browser, and tells what has changed since.
     } finally {

@@ -29,6 +29,9 @@ pub(super) struct Gate {
     pub(super) behind_tls: bool,
 }
 
+/// The fields of the forms that a person types into, apart from the token.
+const TYPED: [&str; 2] = ["with", "reason"];
+
 /// A browser obeys these on every page: nothing from elsewhere, no script or style within a page, no frame around it.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
@@ -70,6 +73,7 @@ pub(super) fn site(request: &Parts, asked: &OriginalUri, cookies: &Cookies, shar
         form_secret: cookies.form_secret(),
         now: shared.client.core().0.now(),
         told: cookies.told.clone(),
+        typed: Vec::new(),
     }
 }
 
@@ -162,27 +166,34 @@ impl Gate {
                 parts.extensions.insert(client.clone());
             }
         }
-        let mut request = Request::from_parts(parts, body);
+        let (mut request, mut typed) = (Request::from_parts(parts, body), Vec::new());
         if request.method() == Method::POST {
-            request = own_form(cookies, request).await?;
+            let (own, mut fields) = own_form(cookies, request).await?;
+            fields.retain(|(name, text)| TYPED.contains(&name.as_str()) && !text.is_empty());
+            typed.extend(fields.into_iter().map(|(_, text)| text));
+            request = own;
         }
         request.extensions_mut().insert(caller);
         request.extensions_mut().insert(self.door.shared.clone());
         request.extensions_mut().insert(site.clone());
         request.extensions_mut().insert(cookies.clone());
+        site.typed = typed;
         Ok(request)
     }
 }
 
-/// Refuses a form that is not one of this session.
-pub(super) async fn own_form(cookies: &Cookies, request: Request) -> Result<Request, Failed> {
+/// The fields of a form, by their names.
+type Fields = Vec<(String, String)>;
+
+/// Refuses a form that is not one of this session. Returns the request, and the fields of the form.
+pub(super) async fn own_form(cookies: &Cookies, request: Request) -> Result<(Request, Fields), Failed> {
     let (parts, body) = request.into_parts();
     let whole = |body| Request::from_parts(parts.clone(), body);
     let bytes = Bytes::from_request(whole(body), &()).await.map_err(|cut| match cut.status() {
         StatusCode::PAYLOAD_TOO_LARGE => Failed::of(Problem::TooLarge, "A form has 1 MiB at most."),
         _ => Failed::malformed(cut),
     })?;
-    let form = Form::<Vec<(String, String)>>::from_request(whole(bytes.clone().into()), &()).await;
+    let form = Form::<Fields>::from_request(whole(bytes.clone().into()), &()).await;
     let fields = form.map_or_else(|_| Vec::new(), |form| form.0);
     let secret = fields.iter().find_map(|(name, value)| (name == layout::SECRET).then_some(value.as_str()));
     if is_from_elsewhere(&parts) || !cookies.is_own_form(secret.unwrap_or_default()) {
@@ -190,7 +201,7 @@ pub(super) async fn own_form(cookies: &Cookies, request: Request) -> Result<Requ
                      Load the page again. Nothing was done.";
         return Err(Failed::of(Problem::Forbidden, words));
     }
-    Ok(Request::from_parts(parts, bytes.into()))
+    Ok((Request::from_parts(parts, bytes.into()), fields))
 }
 
 /// A page that loads itself once more. Somebody has followed a link of another site, such as a chat, and browsers leave the cookie
@@ -215,11 +226,15 @@ pub(super) fn see(address: &str) -> Response {
     response
 }
 
-/// The page of a refusal.
+/// The page of a refusal. A refused form is not filled in any more when the person goes back, so the page says what was typed.
 pub(super) fn told(site: &Site, refusal: &Refusal, response: &Response) -> Response {
     let body = html! {
         h1 { (refusal.title) }
         p.lead { (refusal.detail) }
+        @if !site.typed.is_empty() {
+            h2 { "What you have typed" }
+            @for text in &site.typed { pre tabindex="0" { (text) } }
+        }
         p { a href=(site.here()) { "Back to the page" } " · " a href=(site.at("/")) { "To the overview" } }
     };
     (response.status(), layout::page(site, refusal.title, &body)).into_response()

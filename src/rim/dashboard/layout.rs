@@ -16,8 +16,9 @@ pub(super) type Shown = Result<Html<String>, Failed>;
 pub(super) const SECRET: &str = "form";
 
 /// What a form has done, by the code that its redirection carries.
-const TOLD: [(&str, &str); 8] = [
+const TOLD: [(&str, &str); 9] = [
     ("answer", "The answer is recorded."),
+    ("look", "The provider is asked now. Unless that tells the outcome, the question stays open."),
     ("decision", "The decision is recorded."),
     ("pause", "The run is told to pause. It stops where it is durable."),
     ("resume", "The run goes on."),

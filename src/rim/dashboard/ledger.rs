@@ -2,6 +2,7 @@
 
 use axum::Extension;
 use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
 use axum::response::{IntoResponse as _, Response};
 use maud::html;
 use serde::Deserialize;
@@ -25,10 +26,12 @@ pub(super) struct Named {
 pub(super) async fn tenants(
     Extension(client): Extension<TenantClient>,
     Extension(site): Extension<Site>,
-    Query(named): Query<Named>,
+    query: Result<Query<Named>, QueryRejection>,
 ) -> Result<Response, Failed> {
-    if let Some(name) = named.name.filter(|name| !name.is_empty()) {
-        return Ok(see(&site.at(&format!("/t/{}", escaped(Tenant::new(name)?.as_str())))));
+    let Query(Named { name }) = query.map_err(Failed::malformed)?;
+    let of_tenant = |tenant: &Tenant| site.at(&format!("/t/{}", escaped(tenant.as_str())));
+    if let Some(name) = name.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
+        return Ok(see(&of_tenant(&Tenant::new(name)?)));
     }
     let load = client.core().0.group.escalation_load().await?;
     let rows: Vec<_> = load
@@ -46,7 +49,11 @@ pub(super) async fn tenants(
         h1 { "All tenants" }
         form.filter method="get" action=(site.at("/tenants")) aria-label="Tenant" {
             p { label for="name" { "Tenant" } input #name name="name" required; }
-            p { button { "Show" } " " a href=(site.at("/t/default")) { "The default tenant" } }
+            p { button { "Show" } }
+        }
+        p {
+            a href=(of_tenant(&Tenant::default())) { "The default tenant" } " "
+            a href=(of_tenant(&Tenant::ledger())) { "The ledger itself" }
         }
         h2 { "Open questions of all tenants" }
         div #live { (table(&["Kind", "Open", "Oldest"], &rows, "No question is open.")) }

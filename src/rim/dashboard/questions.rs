@@ -302,9 +302,11 @@ pub(super) async fn answer(
     let id = named(path)?;
     let Form(given) = form.map_err(Failed::malformed)?;
     checked("reason", &given.reason, 4096)?;
-    answered(&client, id, &given.resolution()?, (&caller.name, &given.reason)).await?;
+    let resolution = given.resolution()?;
+    answered(&client, id, &resolution, (&caller.name, &given.reason)).await?;
     tracing::info!(by = caller.name, action = "answer", subject = %id, "write of the dashboard taken");
     let mut response = see(&site.here());
-    add(response.headers_mut(), cookies.tell("answer"));
+    let told = if resolution == Resolution::LookNow { "look" } else { "answer" };
+    add(response.headers_mut(), cookies.tell(told));
     Ok(response)
 }

@@ -191,7 +191,8 @@ fn possible(state: &RunState) -> Vec<Possible> {
 fn commands(site: &Site, state: &RunState) -> Markup {
     let possible = possible(state);
     html! {
-        @if site.allows(Role::Operate) && !possible.is_empty() {
+        // A part of its own, which is there in every state: the script replaces it when the run takes other commands.
+        div #commands { @if site.allows(Role::Operate) && !possible.is_empty() {
             h2 { "Commands" }
             div.choices {
                 @for Possible { name, words, consequence } in possible {
@@ -207,7 +208,7 @@ fn commands(site: &Site, state: &RunState) -> Markup {
                     }
                 }
             }
-        }
+        } }
     }
 }
 

@@ -6,10 +6,12 @@ use std::fmt::Write as _;
 use axum::Extension;
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::json;
 
-use super::layout::{Shown, page};
+use super::layout::page;
 use super::pieces::{next_page, run_link, state, table, time};
 use super::site::{Site, escaped};
 use crate::flow::{RunCursor, RunPage, RunState, RunStatus, TenantClient};
@@ -26,11 +28,14 @@ pub(super) async fn list(
     Extension(client): Extension<TenantClient>,
     Extension(site): Extension<Site>,
     query: Result<Query<Typed>, QueryRejection>,
-) -> Shown {
+) -> Result<Response, Failed> {
     let Query(mut typed) = query.map_err(Failed::malformed)?;
     typed.retain(|_, text| !text.trim().is_empty());
     let after = typed.remove("after").map(|after| after.parse::<RunCursor>()).transpose()?;
-    let conditions: RunConditions = serde_json::from_value(json!(typed)).map_err(Failed::malformed)?;
+    let conditions: RunConditions = match serde_json::from_value(json!(typed)) {
+        Ok(conditions) => conditions,
+        Err(error) => return Ok(unreadable(&site, &typed, &error)),
+    };
     let filter = conditions.filter().newest_first();
     after.as_ref().map_or(Ok(()), |after| after.fits(&filter)).map_err(Failed::malformed)?;
     let RunPage { runs, next, .. } = client.list_runs(&filter, after.as_ref(), PAGE).await?;
@@ -49,7 +54,17 @@ pub(super) async fn list(
         div #live data-events=(site.of_tenant("/events")) { (table(&["Run", "Workflow", "Key", "State", "Started", "Last change"], &rows, none)) }
         (next_page(next.as_deref()))
     };
-    Ok(page(&site, "Runs", &body))
+    Ok(page(&site, "Runs", &body).into_response())
+}
+
+/// The page of a filter that cannot be read. Its fields keep what was typed.
+fn unreadable(site: &Site, typed: &Typed, error: &serde_json::Error) -> Response {
+    let body = html! {
+        h1 { "Runs" }
+        p.trouble role="alert" { (error) }
+        (fields(site, typed))
+    };
+    (StatusCode::BAD_REQUEST, page(site, "Runs", &body)).into_response()
 }
 
 fn row(site: &Site, run: &RunStatus) -> Markup {

@@ -101,7 +101,7 @@ async fn enter(
     cookies: &Cookies,
     request: Request,
 ) -> Result<Result<Typed, (String, &'static str)>, Failed> {
-    let request = own_form(cookies, request).await?;
+    let (request, _) = own_form(cookies, request).await?;
     let (mut parts, body) = request.into_parts();
     let form = Form::<Typed>::from_request(Request::from_parts(parts.clone(), body), &()).await;
     let Form(typed) = form.map_err(Failed::malformed)?;

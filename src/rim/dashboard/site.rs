@@ -21,12 +21,15 @@ pub(super) struct Site {
     pub(super) now: Timestamp,
     /// The code of what the last form has done.
     pub(super) told: Option<String>,
+    /// What the person has typed into the form that was sent.
+    pub(super) typed: Vec<String>,
 }
 
 impl Default for Site {
     fn default() -> Self {
         let (base, path, form_secret) = <(String, String, String)>::default();
-        Self { base, path, caller: None, tenant: None, form_secret, now: Timestamp::MIN, told: None }
+        let (now, typed) = (Timestamp::MIN, Vec::new());
+        Self { base, path, caller: None, tenant: None, form_secret, now, told: None, typed }
     }
 }
 

@@ -132,13 +132,7 @@ impl Desk {
         let package = ApprovalSubject::of("refund above 100", &content).for_whom("Ann Lee");
         let policy = ReviewPolicy::by(["ann", "bob"]).expires_in(Duration::from_hours(72));
         let review = acme.approvals().ask("order/24", package, policy).await.unwrap().id;
-        let api = Api::new(&client).rate(Rate::per_second(1_000_000).burst(1_000_000));
-        let ann = Caller::new("ann", Role::Operate, TenantScope::All).unwrap();
-        let token = api.tokens().create(ann).await.unwrap().secret().to_owned();
-        let app = Router::new().nest_service("/ui", api.dashboard().router()).merge(api.router());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/ui", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, app).await });
+        let (url, token) = serve(&client).await;
         let desk = Self { engine, client, url, token, lost, doubt, review, _dir: dir };
         desk.reaches(lost, "waiting").await;
         desk
@@ -172,6 +166,18 @@ impl Desk {
         self.client.shutdown(Duration::ZERO).await;
         self.engine.shutdown(Duration::ZERO).await;
     }
+}
+
+/// Serves the dashboard of a ledger, and returns its address and a token of Ann, who may do everything.
+pub(super) async fn serve(client: &Client) -> (String, String) {
+    let api = Api::new(client).rate(Rate::per_second(1_000_000).burst(1_000_000));
+    let ann = Caller::new("ann", Role::Operate, TenantScope::All).unwrap();
+    let token = api.tokens().create(ann).await.unwrap().secret().to_owned();
+    let app = Router::new().nest_service("/ui", api.dashboard().router()).merge(api.router());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/ui", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    (url, token)
 }
 
 /// A worker that dies while its payment is under way: its runtime goes with all tasks, and nothing is drained.

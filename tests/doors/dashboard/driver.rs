@@ -108,18 +108,22 @@ impl Browser {
         self.run("return document.body.innerText").await.as_str().unwrap().to_owned()
     }
 
-    /// Waits until the page shows a text.
-    pub(super) async fn shows(&self, text: &str) {
-        let script = format!("return document.body.innerText.includes({})", json!(text));
+    /// Waits until an expression of a script is true in the page, and returns false if it never is.
+    pub(super) async fn comes_true(&self, expression: &str) -> bool {
+        let body = json!({ "script": format!("return Boolean({expression})"), "args": [] });
         for _ in 0..PATIENCE {
-            if self.ask(Method::POST, "/execute/sync", Some(json!({ "script": script, "args": [] }))).await
-                == Ok(json!(true))
-            {
-                return;
+            if self.ask(Method::POST, "/execute/sync", Some(body.clone())).await == Ok(json!(true)) {
+                return true;
             }
             SystemClock.sleep(Duration::from_millis(50)).await;
         }
-        panic!("the page does not show {text:?}, but {}", self.text().await);
+        false
+    }
+
+    /// Waits until the page shows a text.
+    pub(super) async fn shows(&self, text: &str) {
+        let is_shown = self.comes_true(&format!("document.body.innerText.includes({})", json!(text))).await;
+        assert!(is_shown, "the page does not show {text:?}, but {}", self.text().await);
     }
 
     async fn element(&self, xpath: &str) -> String {

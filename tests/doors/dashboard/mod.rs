@@ -1,9 +1,13 @@
 //! The dashboard in a real browser: what the buttons do, what a page shows without being loaded again, and what somebody meets who
 //! has no mouse, a small screen, or a reader instead of a screen.
 
+mod answers;
+mod commands;
 mod desk;
 mod driver;
 mod files;
+mod lists;
+mod shop;
 
 use serde_json::{Value, json};
 
@@ -13,12 +17,13 @@ use self::driver::Browser;
 const TAB: char = '\u{e004}';
 const ENTER: char = '\u{e007}';
 
-async fn sign_in(desk: &Desk, browser: &Browser, path: &str) {
-    browser.open(&format!("{}{path}", desk.url)).await;
-    browser.type_into("//input[@name='token']", &desk.token).await;
+/// Signs Ann in, who wants to see this page of the dashboard at `url`.
+async fn sign_in(browser: &Browser, (url, token): (&str, &str), path: &str) {
+    browser.open(&format!("{url}{path}")).await;
+    browser.type_into("//input[@name='token']", token).await;
     browser.click("//button[.='Sign in']").await;
     browser.shows("Sign out").await;
-    assert_eq!(browser.url().await, format!("{}{path}", desk.url));
+    assert_eq!(browser.url().await, format!("{url}{path}"));
 }
 
 /// The pages of the desk, by names for pictures.
@@ -57,7 +62,7 @@ async fn barriers(browser: &Browser) -> Vec<Value> {
 async fn a_person_answers_approves_pauses_and_resumes_and_sees_what_changes_without_loading_the_page_again() {
     let (desk, browser) = (Desk::open().await, Browser::start("light").await);
     let question = format!("/t/acme/questions/{}", desk.doubt);
-    sign_in(&desk, &browser, &question).await;
+    sign_in(&browser, (&desk.url, &desk.token), &question).await;
     // The answer.
     browser.type_into("//textarea[@id='happened-with']", "{\"id\": \"b-7\"}").await;
     browser.type_into("//input[@id='happened-reason']", "it is in the bank's list").await;
@@ -109,7 +114,7 @@ async fn no_page_has_a_barrier_in_light_in_dark_or_on_a_small_screen() {
             barriers(&browser).await.into_iter().map(|barrier| format!("sign-in, {scheme}: {barrier:#}")),
         );
         browser.picture(&format!("sign-in-{scheme}")).await;
-        sign_in(&desk, &browser, "/t/acme").await;
+        sign_in(&browser, (&desk.url, &desk.token), "/t/acme").await;
         for (name, path) in pages(&desk) {
             browser.resize(1280, 900).await;
             browser.open(&format!("{}{path}", desk.url)).await;
@@ -141,7 +146,7 @@ async fn no_page_has_a_barrier_in_light_in_dark_or_on_a_small_screen() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_keyboard_alone_leads_past_the_navigation_and_to_a_run() {
     let (desk, browser) = (Desk::open().await, Browser::start("light").await);
-    sign_in(&desk, &browser, "/t/acme/runs").await;
+    sign_in(&browser, (&desk.url, &desk.token), "/t/acme/runs").await;
     browser.open(&format!("{}/t/acme/runs", desk.url)).await;
     browser.press(TAB).await;
     assert_eq!(browser.run("return document.activeElement.innerText").await, json!("Skip to the content"));

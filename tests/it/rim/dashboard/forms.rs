@@ -22,6 +22,7 @@ on_both_stores! {
         for (wrong, words) in [("", "lacks its value"), ("{", "no JSON"), ("paid", "no JSON")] {
             let refused = browser.post(&page, &with(wrong)).await;
             assert!(refused.status == 400 && refused.has(words), "{wrong}: {} {}", refused.status, refused.text);
+            assert!(refused.has("What you have typed") && refused.has("it is in the bank"), "{}", refused.text);
         }
         let done = browser.post(&page, &with("{\"id\": \"p-1\"}")).await;
         assert_eq!((done.status, done.location()), (303, page.as_str()), "{}", done.text);

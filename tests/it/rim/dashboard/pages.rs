@@ -101,7 +101,10 @@ async fn each_page_is_open_to_whoever_may_read_and_pages_of_the_ledger_to_caller
     }
     let mut all = served.browser(Role::Read, "*").await;
     assert_eq!(all.get("/ui/tenants?name=acme").await.location(), "/ui/t/acme");
+    assert_eq!(all.get("/ui/tenants?name=+acme+").await.location(), "/ui/t/acme");
     assert_eq!(all.get("/ui").await.location(), "/ui/tenants");
+    let twice = all.get("/ui/tenants?name=acme&name=other").await;
+    assert!(twice.status == 400 && twice.has("<nav"), "{}", twice.text);
     served.end().await;
 }
 
@@ -167,6 +170,10 @@ async fn what_cannot_be_read_is_a_page_in_words() {
         let shown = browser.get(&format!("/ui/t/acme{path}")).await;
         assert_eq!(shown.status, status, "{path}: {}", shown.text);
         assert!(shown.has("<h1>") && shown.has("<nav"), "{path}");
+    }
+    let refused = browser.get("/ui/t/acme/runs?key=order&since=yesterday").await;
+    for kept in ["value=\"order\"", "value=\"yesterday\"", "is no time in UTC"] {
+        assert!(refused.has(kept), "{kept}: {}", refused.text);
     }
     let removed = reqwest::Client::new().delete(format!("{}/ui/t/acme", served.url)).send().await.unwrap();
     assert_eq!(removed.status(), 405);

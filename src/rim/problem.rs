@@ -8,6 +8,18 @@ use serde_json::{Map, Value};
 /// The default prefix of the types, for hosts without pages of their own about them.
 pub(super) const TYPES: &str = "urn:counterfoil:problem:";
 
+/// The maximum length of a detail, in bytes. An error may quote the request, which may be long.
+const LONGEST_DETAIL: usize = 2000;
+
+/// A detail of bounded length. A control character, which JSON spells with six bytes, is replaced in a detail that is cut.
+fn bounded(detail: String) -> String {
+    if detail.len() <= LONGEST_DETAIL {
+        return detail;
+    }
+    let beginning = &detail[..detail.floor_char_boundary(LONGEST_DETAIL)];
+    format!("{} …", beginning.replace(char::is_control, "\u{fffd}"))
+}
+
 /// A kind of problem.
 pub(super) trait Kind: Copy {
     /// The stable name, after the prefix of the type URI.
@@ -30,7 +42,7 @@ pub(super) struct Details<P> {
 impl<P: Kind> Details<P> {
     pub(super) fn of(problem: P, detail: impl Into<String>) -> Self {
         let mut members = Map::new();
-        members.insert("detail".to_owned(), detail.into().into());
+        members.insert("detail".to_owned(), bounded(detail.into()).into());
         Self { problem, status: problem.status(), members, retry_after: None, location: None }
     }
 
@@ -78,5 +90,20 @@ impl<P> Details<P> {
     pub(super) fn location(mut self, url: Option<&str>) -> Self {
         self.location = url.and_then(|url| HeaderValue::from_str(url).ok());
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST_DETAIL, bounded};
+
+    #[test]
+    fn a_long_detail_is_cut_between_two_characters() {
+        let short = "a".repeat(LONGEST_DETAIL);
+        assert_eq!(bounded(short.clone()), short);
+        let cut = bounded(format!("a{}", "\u{e4}".repeat(LONGEST_DETAIL)));
+        assert_eq!(cut, format!("a{} …", "\u{e4}".repeat(LONGEST_DETAIL / 2 - 1)));
+        let spelled = serde_json::Value::from(bounded("\0".repeat(1 << 20))).to_string();
+        assert!(spelled.len() < 8000, "{}", spelled.len());
     }
 }

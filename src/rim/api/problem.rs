@@ -80,9 +80,14 @@ fn status(code: ErrorCode) -> StatusCode {
     match code {
         Code::NotFound => StatusCode::NOT_FOUND,
         Code::Gone => StatusCode::GONE,
-        Code::Conflict | Code::Invalid | Code::Answer | Code::Vote | Code::OpenQuestion => {
-            StatusCode::CONFLICT
-        }
+        // A call without the approval that it needs can be made once somebody has given it.
+        Code::Conflict
+        | Code::Invalid
+        | Code::Answer
+        | Code::Vote
+        | Code::OpenQuestion
+        | Code::Approval
+        | Code::PolicyRefused => StatusCode::CONFLICT,
         Code::Name
         | Code::Key
         | Code::Input

@@ -1,12 +1,14 @@
 //! The HTTP API: served by a client beside an engine, and called over a real connection.
 
 mod events;
+mod hostile;
 mod labels;
 mod operating;
 mod pages;
 mod reading;
 mod routes;
 mod tokens;
+mod workflows;
 mod writing;
 
 use std::time::Duration;

@@ -7,7 +7,7 @@ use counterfoil::api::{Api, Role};
 use counterfoil::ledger::{Backoff, Contract, ContractClass, EffectClass, Quota, Rate};
 use counterfoil::outbox::{Event, PublishResult, Publisher, Sink, SinkError};
 use counterfoil::tool::{Done, DynamicTool};
-use counterfoil::{Client, Ctx, Failure, Key};
+use counterfoil::{Client, Ctx, Engine, Failure, Key};
 use serde_json::{Value, json};
 
 use super::{Served, serve, wait};
@@ -31,11 +31,11 @@ pub(super) async fn parents(ctx: Ctx, to: String) -> Result<Value, Failure> {
     ctx.child(posts, ("post".to_owned(), to)).await
 }
 
-async fn reports(ctx: Ctx, (kind, id, text): (String, String, String)) -> Result<u32, Failure> {
+pub(super) async fn reports(ctx: Ctx, (kind, id, text): (String, String, String)) -> Result<u32, Failure> {
     Ok(ctx.artifact(kind, id).source("mail 4").new_version().put(&text).await?.version)
 }
 
-async fn tells(ctx: Ctx, aggregate: String) -> Result<(), Failure> {
+pub(super) async fn tells(ctx: Ctx, aggregate: String) -> Result<(), Failure> {
     ctx.emit(&aggregate, "bad", &1).await?;
     ctx.emit(&aggregate, "late", &2).await
 }
@@ -50,7 +50,8 @@ impl Sink for Picky {
     }
 }
 
-pub(super) async fn served(place: &Place) -> Served {
+/// An engine with two tools, some workflows, and a sink that does not take everything.
+pub(super) async fn engine(place: &Place) -> Engine {
     let no_pause = Backoff { base: Duration::ZERO, cap: Duration::ZERO };
     let engine = place.engine().dynamic_tool(post("post")).dynamic_tool(post("fax"));
     let engine =
@@ -59,7 +60,11 @@ pub(super) async fn served(place: &Place) -> Served {
         .workflow("wait", 1, wait)
         .workflow("parents", 1, parents)
         .sink(Publisher::new(Picky).tries(1).backoff(no_pause));
-    let engine = engine.start().await.unwrap();
+    engine.start().await.unwrap()
+}
+
+pub(super) async fn served(place: &Place) -> Served {
+    let engine = engine(place).await;
     let client = match place {
         Place::Sqlite(dir) => Client::sqlite(dir.path().join("agents.db")),
         Place::Postgres(schema) => Client::postgres_with(crate::server::url(), schema.options()),

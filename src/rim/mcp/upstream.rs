@@ -183,13 +183,13 @@ impl Upstream {
         let told = async {
             for request in self.remembered.requests(logs) {
                 if let Err(error) = peer.send_request(request).await {
-                    tracing::warn!(server = self.name(), %error, "MCP server did not take a setting again");
+                    tracing::warn!(server = self.name(), why = %error, "MCP server did not take a setting again");
                 }
             }
             Ok(())
         };
         if let Err(why) = self.in_time(told).await {
-            tracing::warn!(server = self.name(), why, "MCP server did not take its settings again");
+            tracing::warn!(server = self.name(), why, "MCP server did not take a setting again");
         }
     }
 

@@ -14,14 +14,22 @@ const AGAIN: Duration = Duration::from_millis(250);
 
 /// Runs until the core is gone or closing.
 pub(super) async fn hear(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
+    let mut has_failed = false;
     loop {
         let Some(strong) = core.upgrade() else { return };
         let (store, clock, gone) = (strong.group.store().clone(), strong.clock.clone(), strong.gone.clone());
         drop(strong); // a sleeper must not keep a closed engine
+        let woken = async {
+            if !has_failed {
+                return store.woken().await;
+            }
+            clock.sleep(AGAIN).await; // what the failed look has missed may be all that is ever written
+            Ok(())
+        };
         let woken = tokio::select! {
             biased; // no random choice, so that a simulation is repeatable
             () = gone.notified() => return,
-            woken = store.woken() => woken,
+            woken = woken => woken,
         };
         drop(store);
         let Some(strong) = core.upgrade().filter(|core| !core.is_closing()) else { return };
@@ -29,10 +37,9 @@ pub(super) async fn hear(core: Weak<Core>, engine: Option<Weak<dyn Due>>) {
             Ok(()) => look(&strong, engine.as_ref().and_then(Weak::upgrade)).await,
             Err(error) => Err(error),
         };
+        has_failed = heard.is_err();
         if let Err(error) = heard {
             log_trouble!(error, worker = %strong.fence, "writes of clients not read, will retry");
-            drop(strong);
-            clock.sleep(AGAIN).await;
         }
     }
 }

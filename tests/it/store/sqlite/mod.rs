@@ -1,5 +1,6 @@
 //! What only the SQLite store can get wrong: the driver, the file, the disk.
 
+mod beside;
 mod cancelled;
 mod damage;
 mod disk;

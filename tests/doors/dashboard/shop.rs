@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ use super::desk::serve;
 
 /// The pause before a look at what another task does.
 const SOON: Duration = Duration::from_millis(20);
+/// The number of looks that a test makes in all: a minute of waiting.
+const LOOKS: u32 = 3000;
 
 async fn pay(ctx: Ctx, order: String) -> Result<Value, Failure> {
     ctx.call_named("pay", json!({ "order": order })).await
@@ -175,6 +177,7 @@ pub(super) struct Shop {
     pub(super) provider: Arc<Provider>,
     pub(super) url: String,
     pub(super) token: String,
+    looks: AtomicU32,
     _dir: TempDir,
 }
 
@@ -187,7 +190,7 @@ impl Shop {
         let engine = engine(&path, &provider).start().await.unwrap();
         let client = Client::sqlite(&path).open().await.unwrap();
         let (url, token) = serve(&client).await;
-        Self { engine, client, provider, url, token, _dir: dir }
+        Self { engine, client, provider, url, token, looks: AtomicU32::new(0), _dir: dir }
     }
 
     pub(super) async fn open() -> Self {
@@ -219,24 +222,30 @@ impl Shop {
         self.acme().run_named(workflow, order.to_owned()).key(order).start().await.unwrap().id()
     }
 
+    /// Waits before the next look. A wait for something that does not come fails the test.
+    async fn waits(&self, otherwise: &str) {
+        assert!(self.looks.fetch_add(1, Ordering::Relaxed) < LOOKS, "{otherwise}");
+        SystemClock.sleep(SOON).await;
+    }
+
     /// Waits until a run is in a state.
     pub(super) async fn reaches(&self, run: RunId, state: &str) {
         while self.handle(run).status().await.unwrap().state.name() != state {
-            SystemClock.sleep(SOON).await;
+            self.waits(&format!("{run} is not {state}")).await;
         }
     }
 
     /// Waits until the provider has had a request under this key.
     pub(super) async fn sends(&self, key: &str) {
         while self.provider.requests(key) == 0 {
-            SystemClock.sleep(SOON).await;
+            self.waits(&format!("no request under {key}")).await;
         }
     }
 
     /// Waits until the events about an order were taken.
     pub(super) async fn hears_of(&self, order: &str) {
         while !self.provider.told.lock().unwrap().iter().any(|told| told == order) {
-            SystemClock.sleep(SOON).await;
+            self.waits(&format!("no event about {order}")).await;
         }
     }
 
@@ -248,7 +257,7 @@ impl Shop {
             if let Some(asked) = open.iter().find(is_it) {
                 return asked.id;
             }
-            SystemClock.sleep(SOON).await;
+            self.waits(&format!("no question: {kind:?}")).await;
         }
     }
 
@@ -259,7 +268,7 @@ impl Shop {
             if view.answer.is_some() {
                 return view;
             }
-            SystemClock.sleep(SOON).await;
+            self.waits(&format!("{id} is not answered")).await;
         }
     }
 

@@ -112,10 +112,10 @@ fn a_signal_of_a_client_reaches_a_run_that_waits_and_one_that_is_under_way() {
     }
 }
 
-/// Waits at its first time for a signal that never comes.
-fn waits_once(world: &Arc<World>) -> impl WorkflowFn<(), u32> + Clone {
+/// Waits for a signal that never comes, until it is wanted.
+fn waits_until_wanted(world: &Arc<World>) -> impl WorkflowFn<(), u32> + Clone {
     flow!(world, |ctx, _input: ()| {
-        if world.count("tried") == 1 {
+        if world.counted("wanted") == 0 {
             ctx.signal::<u32>("never").await?;
         }
         Ok(7_u32)
@@ -147,7 +147,7 @@ fn a_client_pauses_and_resumes() {
 fn a_client_cancels_retries_and_forks() {
     for place in Place::both() {
         let world = World::new();
-        let process = place.life(&world, waits_once(&world));
+        let process = place.life(&world, waits_until_wanted(&world));
         let acme = place.acme(&world, &process);
         process.on(async {
             let run = acme.run_named(NAME, ()).start().await.unwrap();
@@ -155,6 +155,7 @@ fn a_client_cancels_retries_and_forks() {
             run.cancel("ann", "not wanted").await.unwrap();
             let RunError::Failed { failure, .. } = run.result().await.unwrap_err() else { panic!() };
             assert_eq!(failure.code, FailureCode::Cancelled);
+            world.count("wanted");
             run.retry("ann", "wanted after all").await.unwrap();
             assert_eq!(run.result().await.unwrap(), json!(7));
             let fork = run.fork("ann", "look once more").await.unwrap();

@@ -31,10 +31,10 @@ async fn a_commit_is_heard_of_however_long_the_disk_holds_it_up() {
         let listens = store.clone();
         let woken = tokio::spawn(async move { listens.woken().await });
         run(&mut other, "BEGIN IMMEDIATE; INSERT INTO other VALUES (1)").await;
-        log.set_modified(std::time::SystemTime::now()).unwrap(); // its pages are in the log, which is being synced
+        let changed = log.metadata().unwrap().modified().unwrap() + Duration::from_secs(1);
+        log.set_modified(changed).unwrap(); // its pages are in the log, which is being synced
         SystemClock.sleep(HELD).await;
         assert!(!woken.is_finished(), "nothing can be read yet");
-        let changed = log.metadata().unwrap().modified().unwrap();
         run(&mut other, "COMMIT").await;
         log.set_modified(changed).unwrap(); // the end of the sync leaves no sign in the log
         assert_eq!(log.metadata().unwrap().len(), size, "the log is written anew from its beginning");

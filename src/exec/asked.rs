@@ -96,10 +96,7 @@ pub(super) async fn leave_to_a_worker(
     record: &Record,
     asked: Question,
 ) -> Result<Option<Question>, ExecError> {
-    let look = match escalate::to_come(core, record).await? {
-        Some(look) => look.too_early(Duration::ZERO, core.now()),
-        None => Look::for_answer(record, Reason::Unanswered, core.now()),
-    };
+    let look = escalate::due_now(core, record, Reason::Unanswered).await?;
     match core.group.commit_one(core.change(None).look(look)).await {
         Ok(Verdict::Refused(Refusal::Stale)) => Ok(None),
         verdict => admitted(&record.key, verdict).map(|()| Some(asked)),

@@ -1,6 +1,7 @@
 //! Open questions: opened if the engine cannot find out by itself, and listed until they are answered.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use super::core::Core;
 use super::declared::Bound;
@@ -236,6 +237,14 @@ pub(super) fn can_look(op: &Operation, bound: &Bound) -> bool {
 pub(super) async fn to_come(core: &Core, record: &Record) -> Result<Option<Look>, ExecError> {
     let look = core.group.look_find(&record.tenant, record.id).await;
     look.map_err(|source| failed(&record.key, source))
+}
+
+/// The next look at a record, due now: the one that will be made in any case, or a new one for this reason.
+pub(super) async fn due_now(core: &Core, record: &Record, reason: Reason) -> Result<Look, ExecError> {
+    Ok(match to_come(core, record).await? {
+        Some(look) => look.too_early(Duration::ZERO, core.now()),
+        None => Look::for_answer(record, reason, core.now()),
+    })
 }
 
 /// A new question about a record, with a new id.

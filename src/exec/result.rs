@@ -4,15 +4,13 @@
 //! Only a process that knows the tool can read the result. An answer that is given elsewhere waits beside its question,
 //! and a worker that knows the tool takes the answer up together with the looks beside questions.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use super::asked;
 use super::core::Core;
 use super::escalate::{self, beside};
 use super::outcome::{ExecError, admitted, failed};
-use crate::ledger::{Event, Look, LookupOffer, Reason, Record, apply};
+use crate::ledger::{Event, LookupOffer, Reason, Record, apply};
 use crate::payload::{Payload, PayloadError};
 use crate::store::{Answer, Change, Question, QuestionKind, Refusal, Verdict};
 
@@ -89,10 +87,7 @@ pub(super) async fn wait(
             ),
         ),
     };
-    let look = match escalate::to_come(core, record).await? {
-        Some(look) => look.too_early(Duration::ZERO, core.now()),
-        None => Look::for_answer(record, reason, core.now()),
-    };
+    let look = escalate::due_now(core, record, reason).await?;
     (asked.question, asked.waiting) = (beside(&asked.question, &words), Some(answer));
     let written = write(core, record, &asked, core.change(None).look(look.clone())).await;
     // Noted also if the write has failed, because the row may be there all the same.

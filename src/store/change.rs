@@ -23,6 +23,18 @@ use crate::payload::{DigestKey, Payload, PayloadDigest, Stored, hex};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OrderingKey(pub u64);
 
+/// The form of the private values of a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// The values are as their callers gave them.
+    #[default]
+    Readable,
+    /// The values are encrypted, and no store encrypts them again.
+    Encrypted,
+    /// A tenant had no key. Some values may be encrypted, and the change is refused.
+    KeyMissing,
+}
+
 changes! {
     /// One change with all its consequences: either all of them become durable, or none.
     #[derive(Clone, Debug, Default)]
@@ -42,6 +54,8 @@ changes! {
         /// True if nobody waits for the disk, because rows that a crash brings back are retired again. In a batch of its
         /// own.
         pub beside: bool,
+        /// The form of the private values.
+        pub form: Form,
     }
     // The writes, each with the form in which it is judged and written, in the order in which they are judged: the
     // first one that is refused decides why a change is refused.

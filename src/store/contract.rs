@@ -52,6 +52,14 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Before it returns: each change is there wholly or not at all. After: every admitted change is there.
     fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>>;
 
+    /// Does what can be done for a change before its transaction. The queue in front of a store calls this where a change is
+    /// queued, while an earlier transaction is being written.
+    fn prepare(&self, change: &mut Change) {
+        if let Some(store) = self.behind() {
+            store.prepare(change);
+        }
+    }
+
     /// The store behind this one, which answers every question that this one does not answer by itself. A wrapper
     /// thus needs only `commit`, this method, and the methods that it changes. `None` for a store that answers all
     /// questions.

@@ -129,7 +129,8 @@ impl Group {
 
     /// Queues a change like [`submit`](Self::submit) and drops `held` when it is durable or refused: callers that
     /// were kept out then read the change.
-    pub(crate) fn submit_holding(&self, change: Change, held: Option<Held>) -> Ticket {
+    pub(crate) fn submit_holding(&self, mut change: Change, held: Option<Held>) -> Ticket {
+        self.shared.store.prepare(&mut change); // outside the lock, and not in the writer task, for which all runs wait
         let (done, ticket) = oneshot::channel();
         let ticket = Ticket { done: ticket, shared: self.shared.clone() };
         let mut queue = self.shared.queue();
@@ -389,7 +390,8 @@ impl Shared {
             let Some(evidence) = change.late_evidence() else { continue };
             tracing::warn!(tenant = %evidence.tenant, record = %evidence.record, "late answer kept as evidence");
             let evidence = Some(Box::new(evidence));
-            let change = Change { evidence, contract: change.contract, ..Change::default() };
+            let change =
+                Change { evidence, contract: change.contract, form: change.form, ..Change::default() };
             // The evidence may be the only trace of an effect: it is tried as long as any other write.
             if let Err(error) = self.try_commit(&[change], &mut PAUSES.iter()).await {
                 tracing::error!(%error, "late answer lost");

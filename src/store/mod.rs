@@ -105,7 +105,7 @@ pub use transaction::TransactionError;
 unstable_core! {
     pub use contract::{Passing, Store, StoreFuture};
     pub use aggregate::Aggregate;
-    pub use change::{Change, ExpiredSignal, OrderingKey, Retired, RetiredRun, Verdict, WorkerChange};
+    pub use change::{Change, ExpiredSignal, Form, OrderingKey, Retired, RetiredRun, Verdict, WorkerChange};
     pub use contact::{Contact, DroppedContact};
     pub use defect::Defect;
     pub use document::Document;

@@ -8,8 +8,8 @@ use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::payload::Payload;
 use crate::store::{
-    AvoidedDuplicates, Change, Due, ExpiredSignal, OutboxEvent, QuestionCount, QuestionLoad, QuestionSpan,
-    QueueLoad, Retired, RetiredRun, Run, RunPage, StoreError, Worker,
+    AvoidedDuplicates, Change, Due, ExpiredSignal, Form, OutboxEvent, QuestionCount, QuestionLoad,
+    QuestionSpan, QueueLoad, Retired, RetiredRun, Run, RunPage, StoreError, Worker,
 };
 
 /// The encryption of rows by the keys of their tenants.
@@ -48,11 +48,11 @@ impl Encryption {
     }
 
     pub(super) fn change(&self, change: &Change) -> Change {
-        let Some(keys) = &self.keys else { return change.clone() };
-        match (Codec { keys: Arc::new(keys.clone()) }).encrypted(change) {
-            Ok(change) => change,
-            Err(NoKeys(_)) => unreachable!("these keys are those of every tenant"),
+        let mut change = change.clone();
+        if let Some(keys) = &self.keys {
+            Codec { keys: Arc::new(keys.clone()) }.encrypt_change(&mut change); // these keys are those of every tenant
         }
+        change
     }
 }
 
@@ -68,14 +68,21 @@ impl Codec {
     }
 
     /// Encrypts the private values of a change.
-    pub(super) fn encrypted(&self, change: &Change) -> Result<Change, NoKeys> {
-        let mut change = change.clone();
+    pub(super) fn encrypt_change(&self, change: &mut Change) {
+        if change.form == Form::Readable {
+            let encrypted = self.encrypt_values(change);
+            change.form = if encrypted.is_ok() { Form::Encrypted } else { Form::KeyMissing };
+        }
+    }
+
+    fn encrypt_values(&self, change: &mut Change) -> Result<(), NoKeys> {
         let Change {
             fence: _,
             lane: _,
             contract: _,
             taken_over: _,
             beside: _,
+            form: _,
             worker: _,
             admission: _,
             schedule,
@@ -105,7 +112,7 @@ impl Codec {
             received,
             evidence,
             link: _,
-        } = &mut change;
+        } = change;
         self.encrypt_rows(schedule.as_deref_mut())?;
         self.encrypt_rows(documents)?;
         self.encrypt_rows(published.as_deref_mut())?;
@@ -144,7 +151,7 @@ impl Codec {
         if let Some((tenant, key)) = tenant_key {
             self.encrypt(tenant, |pass| pass.digest_key(key))?;
         }
-        Ok(change)
+        Ok(())
     }
 
     fn encrypt_rows<'r, R: Private + 'r>(

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::codec::{Codec, NoKeys, Rows as _};
+use super::codec::{Codec, Rows as _};
 use super::key::EncryptionKeys;
 use crate::clock::Timestamp;
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
@@ -13,10 +13,10 @@ use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::chain::Link;
 use crate::store::reads::reads;
 use crate::store::{
-    Aggregate, AvoidedDuplicates, Change, Contact, Document, Due, Evidence, ExpiredSignal, History,
+    Aggregate, AvoidedDuplicates, Change, Contact, Document, Due, Evidence, ExpiredSignal, Form, History,
     OrderingKey, OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad, QuestionSpan,
-    QueueLoad, RecordLabel, Refusal, Run, RunCursor, RunFilter, RunLabel, RunPage, Schedule, SharedEffect,
-    Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
+    QueueLoad, RecordLabel, Refusal, Run, RunCursor, RunFilter, RunLabel, RunPage, RunState, Schedule,
+    SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 
 /// A store whose private values are encrypted before the store behind it sees them.
@@ -104,17 +104,16 @@ impl EncryptedStore {
                 refused.push(Some(Refusal::Predecessor));
                 continue;
             }
-            refused.push(match self.codec.encrypted(change) {
-                Ok(mut change) => {
-                    self.as_stored(&mut change.expired_signals).await?;
-                    written.push(change);
-                    None
-                }
-                Err(NoKeys(_)) => {
-                    stopped.extend(change.lane);
-                    let why = "the tenant has no key for encryption, and nothing is kept of it in the clear: give its key";
-                    Some(Refusal::Invalid(why.into()))
-                }
+            let mut change = change.clone();
+            self.codec.encrypt_change(&mut change);
+            refused.push(if change.form == Form::Encrypted {
+                self.as_stored(&mut change.expired_signals).await?;
+                written.push(change);
+                None
+            } else {
+                stopped.extend(change.lane);
+                let why = "the tenant has no key for encryption, and nothing is kept of it in the clear: give its key";
+                Some(Refusal::Invalid(why.into()))
             });
         }
         Ok((written, refused))
@@ -136,6 +135,9 @@ impl EncryptedStore {
 
 impl Store for EncryptedStore {
     fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
+        if changes.iter().all(|change| change.form == Form::Encrypted) {
+            return self.store.commit(changes);
+        }
         Box::pin(async move {
             let (written, refused) = self.encrypted(changes).await?;
             let verdicts = if written.is_empty() { Vec::new() } else { self.store.commit(&written).await? };
@@ -146,6 +148,15 @@ impl Store for EncryptedStore {
             };
             Ok(refused.into_iter().filter_map(verdict).collect())
         })
+    }
+
+    /// Encrypts a change where it is queued. Two kinds are encrypted in their transaction: one for which the store must be asked,
+    /// and the failure of a run, because the log names its code.
+    fn prepare(&self, change: &mut Change) {
+        let fails = change.run.as_ref().is_some_and(|run| matches!(run.state, RunState::Failed { .. }));
+        if change.expired_signals.is_empty() && !fails {
+            self.codec.encrypt_change(change);
+        }
     }
 
     fn behind(&self) -> Option<&dyn Store> {

@@ -61,4 +61,8 @@ counterfoil::conformance!(distributed_postgres, crate::store::postgres::distribu
 counterfoil::conformance!(grouped_postgres, group_over_postgres());
 counterfoil::conformance!(encrypted_model, ready(Box::new(encrypted(Arc::new(Model::new())))));
 counterfoil::conformance!(encrypted_sqlite, encrypted_sqlite());
+counterfoil::conformance!(
+    grouped_encrypted_model,
+    ready(Box::new(grouped(encrypted(Arc::new(Model::new())))))
+);
 counterfoil::conformance!(encrypted_postgres, encrypted_postgres());

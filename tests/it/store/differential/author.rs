@@ -46,6 +46,7 @@ pub(super) fn writes(change: &Change) -> Vec<&'static str> {
         contract: _,
         taken_over: _,
         beside: _,
+        form: _,
         worker,
         admission,
         schedule,

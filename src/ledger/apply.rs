@@ -151,6 +151,8 @@ pub fn apply(
             }
             // Nothing happened under the earlier declaration, approval and scopes.
             (next.declaration, next.approval, next.scopes) = (declaration, approval, scopes);
+            // The id is that of the failed attempt. A completion under it says nothing about this attempt.
+            next.external_ref = None;
         }
         (State::Started, Event::Adopt { fence }) if !parked => next.fence = fence,
         (State::Started, Event::Note { external_ref }) if mine && !parked => {

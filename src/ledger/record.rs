@@ -206,7 +206,8 @@ pub struct Record {
     /// True if the present attempt was dispatched while the outcome of an earlier one was open. A certain failure
     /// then says nothing about the earlier attempt, and a success is looked up once more.
     pub in_doubt: bool,
-    /// The external id: the provider's id, noted as soon as it was known.
+    /// The external id: the provider's id, noted as soon as it was known. An attempt after one that failed for certain
+    /// begins without an id.
     pub external_ref: Option<String>,
     /// The open question about the operation.
     pub escalation: Option<QuestionId>,

@@ -230,6 +230,18 @@ fn a_noted_reference_survives_an_answer_without_one() {
     assert_eq!(applied(&noted, named).external_ref.as_deref(), Some("r2"));
 }
 
+// The id of an attempt that failed for certain names nothing that a later attempt makes. While the outcome of the attempt
+// is open, its id is kept.
+#[test]
+fn an_attempt_after_a_certain_failure_begins_without_a_reference() {
+    let again = |record: &Record| applied(record, again_by(MINE, Basis::Answer));
+    let noted = applied(&started(), Event::Note { external_ref: "r1".into() });
+    assert_eq!(again(&noted).external_ref.as_deref(), Some("r1"));
+    let failed = applied(&noted, Event::Fail { failure: failure("no"), not_before: None });
+    assert_eq!(failed.external_ref.as_deref(), Some("r1"));
+    assert_eq!(applied(&again(&failed), commit("answer")).external_ref, None);
+}
+
 // R-REC-3, invariant 6: the answer of the zombie comes too late, and the record names its present worker.
 #[test]
 fn a_worker_that_was_adopted_from_can_report_nothing() {
@@ -383,6 +395,7 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
     );
     let again = matches!(event, Event::Again { .. });
     prop_assert!(!failed || !again || after.declaration == DeclarationId(2));
+    prop_assert!(!failed || !again || after.external_ref.is_none(), "the id of a failed attempt");
     prop_assert_eq!(after.attempts, before.attempts + u32::from(again));
 
     // Invariant 4: the first result wins.

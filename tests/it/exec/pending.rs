@@ -15,7 +15,8 @@ use counterfoil::{Completed, Completion, Outcome, Timestamp};
 use serde_json::json;
 
 use crate::world::{
-    Keys, LOOK_AGAIN, Look, Process, Reply, SETTLE, TestClock, World, acme, brief, executor, request, soon,
+    Keys, LOOK_AGAIN, Look, Process, Reply, SETTLE, TestClock, World, acme, brief, executor, request, settle,
+    soon,
 };
 
 const AN_HOUR: Duration = Duration::from_hours(1);
@@ -210,6 +211,23 @@ async fn a_callback_that_says_that_it_failed_settles_it() {
     assert_eq!((scene.world.requests(), questions(&process).await), (1, vec![]));
 }
 
+// The answer of the next request is lost. That the first job failed says nothing about the second one.
+#[tokio::test]
+async fn that_a_job_failed_is_no_answer_for_the_next_request() {
+    let replies = [Reply::Accept, Reply::EffectThenFail(ErrorKind::Disconnected)];
+    let scene = Scene::of(ContractClass::Lookup, replies);
+    let process = scene.accepted().await;
+    scene.world.fails(JOB);
+    let failed = Completion::failed("render", JOB, ErrorKind::Validation, "the font is missing");
+    assert_eq!(complete(&process, failed).await.unwrap(), Completed::Taken);
+    settled(&process).await;
+
+    let (outcome, _) = settle(&scene.clock, process.execute(request("render"))).await;
+    let Outcome::Done(done) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(done.external_ref.as_deref(), Some("effect-2"));
+    assert_eq!((scene.world.requests(), questions(&process).await), (2, vec![]));
+}
+
 // The job failed; an earlier request of unknown fate may have had its effect all the same.
 #[tokio::test]
 async fn that_one_request_failed_is_no_answer_for_an_earlier_one() {
@@ -269,6 +287,26 @@ async fn what_is_finished_after_it_was_given_up_is_asked_about() {
         assert_eq!(complete(&process, done()).await.unwrap(), Completed::Known);
         assert_eq!(questions(&process).await.len(), 1, "once");
     }
+}
+
+// The same while the next request is on its way and has no id yet.
+#[tokio::test]
+async fn what_is_finished_while_the_next_request_is_on_its_way_is_asked_about() {
+    let scene = Scene::of(ContractClass::Blind, [Reply::Accept, Reply::EffectThenHang]);
+    let process = scene.accepted().await;
+    let waits = record(&process).await.escalation.unwrap();
+    process.executor().answer(&acme(), waits, Resolution::DidNotHappen, "ann").await.unwrap();
+    let call = process.execute(request("render"));
+    scene.world.requested(2).await;
+
+    assert_eq!(complete(&process, done()).await.unwrap(), Completed::Kept);
+    let asked = question(&process).await;
+    assert_eq!(asked.kind, QuestionKind::Duplicated);
+    assert!(asked.question.contains("has finished the call (effect-1)"), "{asked:?}");
+    scene.world.release();
+    let Outcome::Done(answer) = call.await.unwrap().unwrap() else { panic!() };
+    assert_eq!(answer.external_ref.as_deref(), Some("effect-2"));
+    assert_eq!(questions(&process).await.len(), 1, "once");
 }
 
 #[tokio::test]

@@ -189,6 +189,13 @@ impl World {
         self.state().used_keys.clear();
     }
 
+    /// Lets a job fail that the provider had accepted: no lookup by our key shows it any more.
+    pub fn fails(&self, id: &str) {
+        for (key, ..) in self.state().effects.iter_mut().filter(|(_, known, _)| known == id) {
+            key.clear();
+        }
+    }
+
     fn take_effect(&self, state: &mut State, key: &str, body: &Value) -> Result<String, ToolError> {
         let known = state.used_keys.iter().any(|used| used == key);
         let first = state.effects.iter().find(|(used, ..)| used == key).map(|(_, id, _)| id.clone());

@@ -69,8 +69,8 @@ impl Ambiguous {
 pub(super) enum Begun {
     /// The intent is durable, or need not be.
     Durable(Permit),
-    /// Another caller has recorded the operation first.
-    Exists,
+    /// Another caller has recorded the operation first, or the record has changed meanwhile: decide again.
+    Changed,
     /// The run's activation has ended; nothing is recorded.
     TooLate,
 }
@@ -91,7 +91,7 @@ pub(super) async fn begin(core: &Core, op: &Operation, pass: Pass) -> Result<Beg
     }
     let (record, ticket) = first(core, op, bound.id, cleared);
     let permit = Permit { key_since: record.created_at, record, unsettled: None, pass, bound };
-    Ok(permit.durable(op, ticket).await?.map_or(Begun::Exists, Begun::Durable))
+    Ok(permit.durable(op, ticket).await?.map_or(Begun::Changed, Begun::Durable))
 }
 
 /// Lets an operation go out without a durable record.
@@ -110,7 +110,8 @@ pub(super) async fn unrecorded(core: &Core, op: &Operation, pass: Pass) -> Resul
 }
 
 /// Makes the record of an operation durable that this ledger has not sent and whose outcome is unknown: a lost ledger
-/// may have sent it, by a worker that ceased to send by `cut`. `None` if another caller was first.
+/// may have sent it, by a worker that ceased to send by `cut`. `None` if another caller was first, or if the run's
+/// activation has ended.
 ///
 /// # Crash
 /// Before: nothing happened. After: the call is ambiguous, like any other.
@@ -124,6 +125,9 @@ pub(super) async fn unknown(
     core.group.room().await;
     // A request of the lost ledger may still arrive. So the operation is looked up again, whatever a look shows now.
     let in_doubt = op.tool.spec().effect.leaves_mark();
+    if op.is_over() {
+        return Ok(None); // as in `begin`: nobody would find the record after a crash
+    }
     let (record, ticket) = {
         let (record, large) = match found {
             None => {
@@ -252,22 +256,28 @@ pub(super) struct Again {
 }
 
 /// Makes a further attempt of a known operation durable, together with the basis of its answer, which has to outlive a
-/// crash. `None` if the record has changed meanwhile.
+/// crash.
 pub(super) async fn again(
     core: &Core,
     op: &Operation,
     record: &Record,
     Again { basis, unsettled, pass }: Again,
-) -> Result<Option<Permit>, ExecError> {
+) -> Result<Begun, ExecError> {
     let bound =
         if record.state == State::Started { core.bound(op, record).await? } else { core.declare(op).await? };
     core.group.room().await;
     let Cleared { approval, used } = may_dispatch(core, op, Some(record)).await?;
+    // As in `begin`. The effect of an attempt that begins after the end of its run is neither undone nor asked about.
+    if op.is_over() {
+        return Ok(Begun::TooLate);
+    }
     let now = core.now();
     let (declaration, scopes) = (bound.id, op.scopes());
     let event = Event::Again { fence: core.fence, basis, declaration, approval, scopes };
     let before = record;
-    let Ok(mut record) = apply(before, event, core.fence, now).map(Box::new) else { return Ok(None) };
+    let Ok(mut record) = apply(before, event, core.fence, now).map(Box::new) else {
+        return Ok(Begun::Changed);
+    };
     if bound.contract(op).sealed_with_effect {
         record.in_doubt = false; // of the attempt before it, nothing happened
     }
@@ -276,7 +286,8 @@ pub(super) async fn again(
     contact::before_another(op, before, &mut change, now);
     let ticket = core.group.submit(change);
     let key_since = if basis == Basis::Declaration { record.created_at } else { now };
-    Permit { record, unsettled, pass, key_since, bound }.durable(op, ticket).await
+    let permit = Permit { record, unsettled, pass, key_since, bound };
+    Ok(permit.durable(op, ticket).await?.map_or(Begun::Changed, Begun::Durable))
 }
 
 /// Checks that an attempt may go out. The approval that it goes out under is written with the attempt.

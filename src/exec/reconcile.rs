@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Again, Ambiguous, again};
+use super::attempt::{Again, Ambiguous, Begun, again};
 use super::completion::{self, HandedOver};
 use super::contact;
 use super::core::Core;
@@ -109,7 +109,7 @@ async fn settle(search: &mut Search<'_>, leave: impl Fn() -> bool) -> Result<Fat
         if leave() || search.next(known) != next {
             continue;
         }
-        return search.send(basis, pass).await;
+        return search.send(basis, pass, looked).await;
     }
 }
 
@@ -482,14 +482,18 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Makes the next attempt durable.
-    async fn send(&self, basis: Basis, pass: Pass) -> Result<Fate, ExecError> {
+    /// Makes the next attempt durable. `looked`: the result of the last lookup.
+    async fn send(&self, basis: Basis, pass: Pass, looked: Looked) -> Result<Fate, ExecError> {
         let going = Again { basis, unsettled: Some(self.cut), pass };
-        let permit = again(self.core, self.op, &self.record, going).await?;
-        let Some(mut permit) = permit else { return Ok(Fate::Changed) };
-        if basis == Basis::Declaration {
-            permit.key_since = self.first_sent;
-        }
-        Ok(Fate::Send(permit))
+        Ok(match again(self.core, self.op, &self.record, going).await? {
+            Begun::Durable(mut permit) => {
+                if basis == Basis::Declaration {
+                    permit.key_since = self.first_sent;
+                }
+                Fate::Send(permit)
+            }
+            Begun::Changed => Fate::Changed,
+            Begun::TooLate => Fate::Left(self.record.clone(), looked),
+        })
     }
 }

@@ -26,7 +26,7 @@ use super::recorded;
 use super::request::Wait;
 use super::retire;
 use super::shield::{Shield, Work};
-use crate::clock::Boot;
+use crate::clock::{Boot, Timestamp};
 use crate::ledger::{Basis, Decision, Record, RecordedFailure, State, undoing_looks_first};
 use crate::payload::Stored;
 use crate::store::{Retired, Ticket};
@@ -208,7 +208,7 @@ impl Carrier {
         };
         match begun {
             Begun::Durable(permit) => Ok(Step::Send(permit)),
-            Begun::Exists => Ok(Step::Changed),
+            Begun::Changed => Ok(Step::Changed),
             Begun::TooLate => Ok(Step::Answered(Answered::of(Outcome::InProgress))),
         }
     }
@@ -223,6 +223,7 @@ impl Carrier {
         let unknown = attempt::unknown(&self.core, &self.op, found, self.core.strangers_ceased()).await?;
         match unknown {
             Some(ambiguous) => self.settle(ambiguous).await,
+            None if self.op.is_over() => Ok(Step::Answered(Answered::of(Outcome::InProgress))),
             None => Ok(Step::Changed),
         }
     }
@@ -256,32 +257,7 @@ impl Carrier {
         self.note(&decision);
         match decision {
             Decision::New => self.begin().await,
-            Decision::Retry { not_before, failure } => {
-                if self.is_past_deadline() {
-                    return Ok(self.until_cancelled());
-                }
-                match not_before.map(|at| (at, core.now().until(at))) {
-                    Some((until, delay)) if op.lane.is_some() && delay > LONG_WAIT => {
-                        return Ok(Step::Answered(Answered::of(Outcome::Deferred { until })));
-                    }
-                    Some((_, delay)) => core.clock.sleep(delay).await,
-                    None => {}
-                }
-                if self.is_abandoned() {
-                    return Ok(Step::Answered(Answered::of(Outcome::Failed(failure))));
-                }
-                if self.is_settled_first(Some(found)).await? {
-                    return self.look_first(Some(found)).await;
-                }
-                let pass = match self.turn(Some(found)).await? {
-                    Ok(pass) => pass,
-                    Err(instead) => return Ok(instead),
-                };
-                let permit =
-                    attempt::again(core, op, found, Again { basis: Basis::Answer, unsettled: None, pass })
-                        .await?;
-                Ok(permit.map_or(Step::Changed, Step::Send))
-            }
+            Decision::Retry { not_before, failure } => self.retry(found, not_before, failure).await,
             Decision::Reconcile => {
                 self.settle(Ambiguous::new(Box::new(found.clone()), core.ceased(found))).await
             }
@@ -299,6 +275,46 @@ impl Carrier {
             }
             decision => self.answer(decision, found).await.map(Step::Answered),
         }
+    }
+
+    /// Makes the next attempt of an operation that has failed, once its time and its turn have come.
+    async fn retry(
+        &self,
+        found: &Record,
+        not_before: Option<Timestamp>,
+        failure: RecordedFailure,
+    ) -> Result<Step, ExecError> {
+        let Self { core, op, .. } = self;
+        if self.is_past_deadline() {
+            return Ok(self.until_cancelled());
+        }
+        match not_before.map(|at| (at, core.now().until(at))) {
+            Some((until, delay)) if op.lane.is_some() && delay > LONG_WAIT => {
+                return Ok(Step::Answered(Answered::of(Outcome::Deferred { until })));
+            }
+            Some((_, delay)) => core.clock.sleep(delay).await,
+            None => {}
+        }
+        let given_up = || Step::Answered(Answered::of(Outcome::Failed(failure)));
+        if self.is_abandoned() {
+            return Ok(given_up());
+        }
+        if self.is_settled_first(Some(found)).await? {
+            return self.look_first(Some(found)).await;
+        }
+        let pass = match self.turn(Some(found)).await? {
+            Ok(pass) => pass,
+            Err(instead) => return Ok(instead),
+        };
+        if self.is_abandoned() {
+            return Ok(given_up()); // the caller may have gone away during the wait for the turn
+        }
+        let going = Again { basis: Basis::Answer, unsettled: None, pass };
+        Ok(match attempt::again(core, op, found, going).await? {
+            Begun::Durable(permit) => Step::Send(permit),
+            Begun::Changed => Step::Changed,
+            Begun::TooLate => given_up(),
+        })
     }
 
     /// Dispatches until the outcome is known. `None` if the record has changed meanwhile: decide again.

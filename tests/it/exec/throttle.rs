@@ -420,6 +420,31 @@ async fn an_open_circuit_keeps_an_ambiguous_call_waiting() {
     assert_eq!(sends, 1, "{:?}", provider.wire());
 }
 
+// The run ends while the next attempt of its call waits before an open circuit. Nobody would undo the effect of that attempt,
+// and nobody would ask about it.
+#[tokio::test]
+async fn an_attempt_that_waits_for_its_turn_is_not_sent_after_the_end_of_its_run() {
+    async fn hasty(ctx: Ctx, number: u32) -> Result<u32, Failure> {
+        let in_vain = async {
+            ctx.sleep(SECOND).await?;
+            Err::<u32, _>(Failure::new("something else is in the way"))
+        };
+        tokio::try_join!(ctx.call::<Post>(number), in_vain).map(|(posted, _)| posted)
+    }
+    let (provider, store) = (Provider::new(), Arc::new(Model::new()));
+    let breaker = Breaker { failures: 1, open_for: 2 * SECOND, ..Breaker::default() };
+    let post = Post(provider.clone(), Quota::default().breaker(breaker), patient());
+    let starting = provider.engine(&store).workflow("hasty", 1, hasty).tool(post).start();
+    let engine = provider.until(starting).await.unwrap();
+    provider.away(1);
+    let run = engine.tenant("acme").unwrap().run(hasty, 1);
+    let result = provider.until(async { run.start().await.unwrap().result().await }).await;
+    assert!(matches!(result, Err(RunError::Failed { .. })), "{result:?}");
+    assert_eq!(engine.executor().throttles()[0].state, BreakerState::Open);
+    provider.pass(3 * SECOND).await;
+    assert_eq!(provider.wire().len(), 1, "{:?}", provider.wire());
+}
+
 // EXE-4: workers that share a store share the rate.
 #[tokio::test]
 async fn each_of_several_workers_has_its_part_of_the_rate() {

@@ -6,7 +6,7 @@ use super::completion::{Completed, Completion, Ended, KIND, LONGEST, accepted, i
 use super::core::Core;
 use super::escalate;
 use super::executor::Executor;
-use super::hand_over::withdraw;
+use super::hand_over::{once_more, withdraw};
 use super::outcome::{ExecError, failed};
 use super::recorded::recorded;
 use super::shield::to_the_end;
@@ -40,7 +40,8 @@ impl Executor {
     ///
     /// # Crash
     /// The completion is durable before anything follows from it. If this process dies in between, the call is settled
-    /// by the next lookup, by the callback's next delivery, or when its run is resumed.
+    /// by the next lookup, by the callback's next delivery, by the worker that takes this one's work over, or when its run
+    /// is resumed.
     pub async fn complete(&self, tenant: &Tenant, completion: Completion) -> Result<Completed, ExecError> {
         let (core, tenant) = (self.core.clone(), tenant.clone());
         to_the_end(&self.core.tracker, async move { complete(&core, &tenant, completion).await }).await
@@ -108,9 +109,15 @@ fn is_late(record: &Record, external_ref: &str) -> bool {
 }
 
 /// Ends the record's wait, so that its run or a background task settles the call with the completion. `false` if the
-/// call is in flight.
+/// call is in flight. If the wait has ended and no worker handles the call, the call is settled now.
 async fn hand_over(core: &Arc<Core>, record: &Record) -> Result<bool, ExecError> {
-    let Some(question) = record.escalation else { return Ok(false) };
+    let Some(question) = record.escalation else {
+        let is_left = record.is_left();
+        if is_left {
+            once_more(core, record.clone()).await?;
+        }
+        return Ok(is_left);
+    };
     let asked = core.group.escalation_find(&record.tenant, question).await;
     let asked = asked.map_err(|source| failed(&record.key, source))?;
     let Some(asked) = asked.filter(|asked| asked.answer.is_none() && asked.kind.is_about_call()) else {

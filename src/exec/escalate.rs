@@ -114,7 +114,8 @@ pub(super) fn finished_late(core: &Core, record: &Record, external_ref: &str) ->
 /// and no error, if the question was answered meanwhile or the record has changed: the caller reads them again.
 ///
 /// # Crash
-/// The withdrawal, the record without its mark, and the end of the looks beside the question are one transaction.
+/// The withdrawal, the record without its mark, and the end of the looks beside the question are one transaction. If
+/// this worker dies after it, another one takes the record over.
 pub(super) async fn withdraw(
     core: &Core,
     op: &Operation,
@@ -122,7 +123,11 @@ pub(super) async fn withdraw(
     asked: Question,
 ) -> Result<bool, ExecError> {
     let look = to_come(core, record).await?;
+    let is_anothers = core.is_anothers(record.fence).await.map_err(|source| failed(&op.key, source))?;
     let Ok(record) = apply(record, Event::Unpark, core.fence, core.now()) else { return Ok(false) };
+    // No worker takes over a record of a living worker. So the record becomes this worker's, which settles the call.
+    let fence = if is_anothers { core.fence } else { record.fence };
+    let record = Record { fence, ..record };
     let mut change = core.change(None).record(record).escalation(withdrawn(core, asked));
     change.look = look.map(|look| Box::new(look.done()));
     match core.group.commit_one(change).await {

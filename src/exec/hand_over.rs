@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::carry::look_only;
 use super::core::Core;
 use super::escalate;
 use super::operation::Operation;
 use super::orphans;
-use super::outcome::{ExecError, failed};
+use super::outcome::{ExecError, failed, unless_panicked};
 use crate::ledger::{Record, State};
 use crate::store::{Question, Store as _};
 
@@ -30,17 +31,34 @@ pub(super) async fn withdraw(
 async fn hand_over(core: &Arc<Core>, record: &Record, question: Question) -> Result<(), ExecError> {
     core.quiet.forget(question.id);
     core.tell_answered(question).await;
-    let is_left = match record.owner.run {
-        None => true,
-        Some(run) => {
-            let run = core.group.run_find(&record.tenant, run).await;
-            run.map_err(|source| failed(&record.key, source))?.is_none_or(|run| run.state.is_final())
-        }
-    };
-    if is_left && let Some(record) = at(core, record).await? {
+    if !is_awaited(core, record).await?
+        && let Some(record) = at(core, record).await?
+    {
         orphans::in_background(core, record);
     }
     Ok(())
+}
+
+/// Settles a record in the background whose wait has ended, unless a run does: the worker that ended the wait may have
+/// failed or died before it settled the call. Nothing is sent.
+pub(super) async fn once_more(core: &Arc<Core>, record: Record) -> Result<(), ExecError> {
+    if is_awaited(core, &record).await? {
+        return Ok(());
+    }
+    let core = core.clone();
+    core.tracker.clone().spawn(async move {
+        if let Err(error) = unless_panicked(&record.key, Box::pin(look_only(&core, &record))).await {
+            log_record!(error, record, %error, "call not reconciled, next process does it");
+        }
+    });
+    Ok(())
+}
+
+/// True if the run that made the call goes on, and finds the outcome itself.
+async fn is_awaited(core: &Core, record: &Record) -> Result<bool, ExecError> {
+    let Some(run) = record.owner.run else { return Ok(false) };
+    let run = core.group.run_find(&record.tenant, run).await;
+    Ok(run.map_err(|source| failed(&record.key, source))?.is_some_and(|run| !run.state.is_final()))
 }
 
 async fn at(core: &Core, record: &Record) -> Result<Option<Record>, ExecError> {

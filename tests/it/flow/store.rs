@@ -26,6 +26,7 @@ pub(crate) struct Tapped {
     cut: Option<Picks>,
     /// The first such change is refused as stale.
     refuse: Option<Picks>,
+    pub(crate) refused: usize,
     /// Every write fails so.
     fail: Option<StoreError>,
     pub(crate) failed: usize,
@@ -157,7 +158,7 @@ impl TappedStore {
         changes: &[Change],
         refused: usize,
     ) -> Result<(Vec<Change>, Vec<Verdict>), StoreError> {
-        self.tap.0.send_modify(|tapped| tapped.refuse = None);
+        self.tap.0.send_modify(|tapped| (tapped.refuse, tapped.refused) = (None, tapped.refused + 1));
         let lane = changes[refused].lane;
         let stays = |i: usize| i < refused || (i > refused && (lane.is_none() || changes[i].lane != lane));
         let kept: Vec<_> = (0..changes.len()).filter(|i| stays(*i)).map(|i| changes[i].clone()).collect();

@@ -9,8 +9,10 @@ use counterfoil::Clock as _;
 use counterfoil::exec::{ExecError, Outcome, Wait};
 use counterfoil::flow::{EngineBuilder, RunError, RunState, WorkflowFn};
 use counterfoil::id::Entropy;
+use counterfoil::ledger::{Contract, ContractClass, EffectClass, State};
 use counterfoil::store::{Model, QuestionKind, Refusal, Resolution, Store as _, Worker, WorkerChange};
-use counterfoil::{Ctx, Engine, Tenant, ToolRequest};
+use counterfoil::tool::{DynamicTool, ToolError};
+use counterfoil::{Completed, Completion, Ctx, Engine, Key, Tenant, ToolRequest};
 use futures_util::FutureExt as _;
 use serde_json::json;
 
@@ -385,4 +387,70 @@ fn an_unknown_workflow_is_left_to_others() {
 fn request(reference: &str) -> ToolRequest {
     let bill = json!({"reference": reference, "cents": 5});
     ToolRequest::new(Tenant::new("acme").unwrap(), "pay", bill)
+}
+
+/// A worker with a tool whose provider accepts the call and finishes it by itself.
+fn renders(cluster: &Cluster, tap: &Tap) -> Process {
+    let contract = Contract::new(ContractClass::Blind);
+    let render = DynamicTool::new("render", EffectClass::InternalMutation, contract)
+        .key(|_| Some(Key::of("render").target("film")))
+        .call(|_, _| async { Err(ToolError::accepted(Some("job-1".into()))) });
+    Process::start(&cluster.world, cluster.engine(tap).dynamic_tool(render))
+}
+
+async fn send(process: &Process) {
+    let call = ToolRequest::new(Tenant::new("acme").unwrap(), "render", json!({}));
+    let sent = process.engine().executor().execute(call).await.unwrap();
+    assert!(matches!(sent, Outcome::Pending { .. }), "{sent:?}");
+}
+
+async fn called_back(process: &Process) -> Completed {
+    let (executor, tenant) = (process.engine().executor(), Tenant::new("acme").unwrap());
+    executor.complete(&tenant, Completion::done("render", "job-1", json!(7))).await.unwrap()
+}
+
+/// The first write after the intent, the acceptance and the end of the wait.
+fn settles(change: &counterfoil::store::Change) -> bool {
+    change.record.as_ref().is_some_and(|record| record.revision == 4)
+}
+
+/// Resolves when the call is recorded as done.
+async fn is_rendered(cluster: &Cluster, process: &Process) {
+    let is_done = || matches!(cluster.store.records().remove(0).state, State::Committed { .. });
+    process.until(async |_| is_done()).await;
+}
+
+// The worker that sent the call lives on. The callback reaches another one, which ends the wait and dies before it has settled
+// the call.
+#[test]
+fn a_call_whose_wait_was_ended_by_a_worker_that_died_is_settled_by_another() {
+    let cluster = Cluster::new();
+    let tap = Tap::default();
+    let (a, b) = (renders(&cluster, &cluster.world.tap), renders(&cluster, &tap));
+    a.on(send(&a));
+    tap.hold(settles);
+    b.on(async {
+        assert_eq!(called_back(&b).await, Completed::Taken);
+        tap.until(|tapped| tapped.held > 0).await;
+    });
+    b.crash();
+    a.on(async {
+        cluster.pass(Duration::from_millis(10_021), 1).await;
+        cluster.until(is_rendered(&cluster, &a)).await;
+    });
+}
+
+// The write that settles the call is refused. The next delivery of the callback settles it.
+#[test]
+fn a_callback_that_comes_again_settles_what_was_left() {
+    let cluster = Cluster::new();
+    let a = renders(&cluster, &cluster.world.tap);
+    cluster.world.tap.refuse(settles);
+    a.on(async {
+        send(&a).await;
+        assert_eq!(called_back(&a).await, Completed::Taken);
+        cluster.world.tap.until(|tapped| tapped.refused > 0).await;
+        assert_eq!(called_back(&a).await, Completed::Known);
+        is_rendered(&cluster, &a).await;
+    });
 }

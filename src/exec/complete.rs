@@ -54,12 +54,14 @@ async fn complete(core: &Arc<Core>, tenant: &Tenant, completion: Completion) -> 
     let id = id(&tool, &external_ref);
     let read = |source| ExecError::Store { key: id.clone(), source };
     let named = accepted(core, tenant, &id).await.map_err(read)?;
-    let is_settled = named.as_ref().is_some_and(|record| record.state != State::Started);
-    let late = named.filter(|record| is_late(record, &external_ref) && matches!(ended, Ended::Done(_)));
-    let late = late.map(|record| escalate::finished_late(core, &record, &external_ref));
-    let ended = if is_settled { Ended::Recorded } else { ended };
+    let contradicts = named.as_ref().and_then(|record| contradiction(core, record, &external_ref, &ended));
+    // Of a call that is recorded as done, no row but this one holds that its provider says that it failed.
+    let is_recorded = named.is_some_and(|record| {
+        record.state != State::Started && !(contradicts.is_some() && matches!(ended, Ended::Failed { .. }))
+    });
+    let ended = if is_recorded { Ended::Recorded } else { ended };
     let first = Document::first(tenant, KIND, id.clone(), &ended, core.now());
-    let is_kept = keep(core, first, late).await.map_err(read)?;
+    let is_kept = keep(core, first, contradicts).await.map_err(read)?;
     // Read once more: the provider's id may have been stored since the first read.
     let is_taken = match accepted(core, tenant, &id).await.map_err(read)? {
         Some(record) if !is_late(&record, &external_ref) => hand_over(core, &record).await?,
@@ -90,16 +92,34 @@ fn check(core: &Core, tool: &str, external_ref: &str, ended: &Ended) -> Result<(
 /// Keeps the first completion under an id. `false` if the id has one already.
 ///
 /// # Crash
-/// The completion and the question about a late completion are one transaction.
-async fn keep(core: &Core, first: Document, late: Option<Question>) -> Result<bool, StoreError> {
+/// The completion and the question about a completion that contradicts the record are one transaction.
+async fn keep(core: &Core, first: Document, contradicts: Option<Question>) -> Result<bool, StoreError> {
     let mut change = core.change(None);
     change.documents.push(first);
-    change.escalations.extend(late);
+    change.escalations.extend(contradicts);
     match core.group.commit_one(change).await? {
         Verdict::Admitted => Ok(true),
         Verdict::Refused(Refusal::Exists) => Ok(false),
         Verdict::Refused(refusal) => Err(StoreError::Io { detail: refusal.to_string() }),
     }
+}
+
+/// The question about a completion that contradicts the record of its call.
+fn contradiction(core: &Core, record: &Record, external_ref: &str, ended: &Ended) -> Option<Question> {
+    match ended {
+        Ended::Done(_) if is_late(record, external_ref) => {
+            Some(escalate::finished_late(core, record, external_ref))
+        }
+        Ended::Failed { kind, message } if is_done(record, external_ref) => {
+            Some(escalate::failed_late(core, record, external_ref, *kind, message))
+        }
+        _ => None,
+    }
+}
+
+/// True if the call is recorded as done by this request.
+fn is_done(record: &Record, external_ref: &str) -> bool {
+    matches!(record.state, State::Committed { .. }) && record.external_ref.as_deref() == Some(external_ref)
 }
 
 /// True if the call was settled as not done, or if the record names another request of the call.

@@ -10,9 +10,9 @@ use super::outcome::{ExecError, admitted, failed};
 use super::surplus;
 use crate::id::QuestionId;
 use crate::ledger::resolve::Why;
-use crate::ledger::{Event, Found, Look, LookupOffer, Reason, Record, State, apply};
+use crate::ledger::{ErrorKind, Event, Found, Look, LookupOffer, Reason, Record, State, apply};
 use crate::store::{
-    Answer, Change, Question, QuestionKind, Refusal, Resolution, SharedEffect, Store as _, Verdict,
+    Answer, Change, Contact, Question, QuestionKind, Refusal, Resolution, SharedEffect, Store as _, Verdict,
 };
 
 /// The text in a question before the words about an answer that has not taken effect.
@@ -107,6 +107,27 @@ pub(super) fn finished_late(core: &Core, record: &Record, external_ref: &str) ->
     );
     let asked = about(core, record, QuestionKind::Duplicated, question);
     log_record!(error, record, question = %asked.id, external_ref, "call finished after it was settled");
+    asked
+}
+
+/// The question about a call that is recorded as done and that its provider says has failed.
+pub(super) fn failed_late(
+    core: &Core,
+    record: &Record,
+    external_ref: &str,
+    kind: ErrorKind,
+    message: &str,
+) -> Question {
+    let question = format!(
+        "{} ({}) is recorded as done, and its provider says now that it has failed ({external_ref}; {}: {}). Is it there \
+         all the same, or is it to be sent again? The record keeps answering under this key.",
+        record.key,
+        record.class.name(),
+        kind.name(),
+        Contact::cut(message)
+    );
+    let asked = about(core, record, QuestionKind::Missing, question);
+    log_record!(error, record, question = %asked.id, external_ref, "call failed after it was recorded as done");
     asked
 }
 

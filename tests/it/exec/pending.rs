@@ -309,6 +309,25 @@ async fn what_is_finished_while_the_next_request_is_on_its_way_is_asked_about() 
     assert_eq!(questions(&process).await.len(), 1, "once");
 }
 
+// A person has said that it happened. The provider knows better, and nothing else tells of it.
+#[tokio::test]
+async fn that_a_call_failed_which_is_recorded_as_done_is_asked_about() {
+    let scene = Scene::of(ContractClass::Blind, [Reply::Accept]);
+    let process = scene.accepted().await;
+    let waits = record(&process).await.escalation.unwrap();
+    let happened = Resolution::Happened(json!({"url": "https://cdn/1"}));
+    process.executor().answer(&acme(), waits, happened, "ann").await.unwrap();
+
+    let failed = || Completion::failed("render", JOB, ErrorKind::Validation, "the font is missing");
+    assert_eq!(complete(&process, failed()).await.unwrap(), Completed::Kept);
+    let asked = question(&process).await;
+    assert_eq!(asked.kind, QuestionKind::Missing);
+    assert!(asked.question.contains("(effect-1; validation: the font is missing)"), "{asked:?}");
+    assert_eq!(complete(&process, failed()).await.unwrap(), Completed::Known);
+    assert_eq!(questions(&process).await.len(), 1, "once");
+    let State::Committed { .. } = record(&process).await.state else { panic!("the first result stays") };
+}
+
 #[tokio::test]
 async fn a_completion_that_can_be_of_no_call_is_refused() {
     let scene = Scene::of(ContractClass::Blind, [Reply::Accept]);

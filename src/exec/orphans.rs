@@ -10,7 +10,7 @@ use super::core::Core;
 use super::fate::Fate;
 use super::lasting::last;
 use super::operation::{Gone, Operation};
-use super::outcome::{ExecError, admitted, refused};
+use super::outcome::{ExecError, admitted, failed, refused};
 use super::reconcile;
 use super::recorded::{recorded, without_tool};
 use super::request::Wait;
@@ -18,7 +18,7 @@ use super::{escalate, lookup};
 use crate::id::{Name, RecordId, RunId, Tenant};
 use crate::ledger::resolve::{Looked, Why};
 use crate::ledger::{ErrorKind, Event, LookupOffer, Record, RecordedFailure, State, apply, pause_after};
-use crate::store::{Refusal, Store as _, StoreError, Turns};
+use crate::store::{Refusal, Store as _, StoreError, Turns, Verdict};
 use crate::tool::{RegisterError, Unprepared};
 
 /// So many are read at once.
@@ -118,7 +118,7 @@ fn take_up_after(core: &Arc<Core>, record: Record, looks: u32) {
     let core = core.clone();
     core.tracker.clone().spawn(async move {
         let taking_up = || async {
-            match take_up(&core, &record, looks).await {
+            match take_up_or_inherit(&core, &record, looks).await {
                 Err(error) => {
                     log_record!(error, record, %error, "call not reconciled, next process does it");
                 }
@@ -145,6 +145,36 @@ fn later(core: &Arc<Core>, record: Record, looks: u32, pause: Duration) {
             take_up_after(&core, record, looks);
         }
     });
+}
+
+async fn take_up_or_inherit(
+    core: &Arc<Core>,
+    record: &Record,
+    looks: u32,
+) -> Result<Option<Duration>, ExecError> {
+    let pause = take_up(core, record, looks).await?;
+    if record.escalation.is_some() && core.is_shared() {
+        inherit(core, record).await?;
+    }
+    Ok(pause)
+}
+
+/// Takes a record whose question stays open over from a worker that has ended. Otherwise some work of that worker would
+/// be left for ever, and all workers would take the question up again and again.
+async fn inherit(core: &Core, record: &Record) -> Result<(), ExecError> {
+    let read = |source| failed(&record.key, source);
+    let Some(found) = core.group.record_at(&record.tenant, record.id).await.map_err(read)? else {
+        return Ok(());
+    };
+    if found.fence == core.fence || core.is_anothers(found.fence).await.map_err(read)? {
+        return Ok(());
+    }
+    let event = Event::Inherit { fence: core.fence };
+    let Ok(mine) = apply(&found, event, core.fence, core.now()) else { return Ok(()) };
+    match core.group.commit_one(core.change(None).record(mine)).await {
+        Ok(Verdict::Refused(Refusal::Stale)) => Ok(()), // another worker was faster, or the question was answered
+        verdict => admitted(&record.key, verdict),
+    }
 }
 
 /// Finds out what became of a started call whose process is gone or whose run is over, after so many looks that have shown nothing.

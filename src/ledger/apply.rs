@@ -80,6 +80,11 @@ pub enum Event {
     /// The worker has given the operation up before it was settled. Nothing is sent until a worker takes the
     /// operation up.
     Leave,
+    /// The worker that holds the operation has ended while the question is open, and another worker holds it from now on.
+    Inherit {
+        /// The fence of the worker.
+        fence: Fence,
+    },
     /// A person's answer to the open question waits for a lookup.
     AnswerWaits,
     /// A person or a policy answered the open question: the effect happened.
@@ -180,6 +185,7 @@ pub fn apply(
             next.not_before = Some(next.updated_at);
         }
         (State::Started, Event::Leave) if mine && !parked => next.not_before = Some(next.updated_at),
+        (State::Started, Event::Inherit { fence }) if parked => next.fence = fence,
         // A person who decides at the same moment sees that the record has changed.
         (State::Started, Event::AnswerWaits) if parked => {}
         (State::Started, Event::ResolveCommitted { response, external_ref }) if parked => {
@@ -255,6 +261,7 @@ impl Event {
             Self::Overdue { .. } => "overdue",
             Self::Unpark => "unpark",
             Self::Leave => "leave",
+            Self::Inherit { .. } => "inherit",
             Self::AnswerWaits => "answer waits",
             Self::ResolveCommitted { .. } => "resolve committed",
             Self::ResolveNotCommitted { .. } => "resolve not committed",

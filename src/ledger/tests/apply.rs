@@ -26,8 +26,8 @@ fn again_by(fence: Fence, basis: Basis) -> Event {
     Event::Again { fence, basis, declaration: DeclarationId(2), approval: None, scopes: None }
 }
 
-/// One event of each kind, with its name in the table. `fence` is the worker that again and adopt hand the record to.
-fn events(fence: Fence) -> [(&'static str, Event); 16] {
+/// One event of each kind, with its name in the table. `fence` is the worker that again, adopt and inherit hand the record to.
+fn events(fence: Fence) -> [(&'static str, Event); 17] {
     [
         ("again", again_by(fence, Basis::Answer)),
         ("adopt", Event::Adopt { fence }),
@@ -39,6 +39,7 @@ fn events(fence: Fence) -> [(&'static str, Event); 16] {
         ("park", Event::Park { escalation: QuestionId(9) }),
         ("unpark", Event::Unpark),
         ("leave", Event::Leave),
+        ("inherit", Event::Inherit { fence }),
         ("answer waits", Event::AnswerWaits),
         ("resolve committed", Event::ResolveCommitted { response: json("said"), external_ref: None }),
         ("resolve not committed", Event::ResolveNotCommitted { message: "ann: no".into() }),
@@ -78,8 +79,14 @@ fn table() -> [(&'static str, Record, &'static [&'static str], &'static [&'stati
         &["again", "adopt", "note", "commit", "fail, go again", "fail, give up", "refuse", "park", "leave"];
     // The record is taken over or put to a person; its outcome is never reported.
     let elsewhere: &[_] = &["again", "adopt", "park"];
-    let resolutions: &[_] =
-        &["unpark", "answer waits", "resolve committed", "resolve not committed", "resolve abandoned"];
+    let resolutions: &[_] = &[
+        "unpark",
+        "inherit",
+        "answer waits",
+        "resolve committed",
+        "resolve not committed",
+        "resolve abandoned",
+    ];
     [
         ("started", record(State::Started), in_hand, elsewhere),
         // Its own worker may take the record up again, like any other worker.
@@ -348,6 +355,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..3_i64).prop_map(|n| Event::Park { escalation: QuestionId(n) }),
         1 => Just(Event::Unpark),
         1 => Just(Event::Leave),
+        1 => fence().prop_map(|fence| Event::Inherit { fence }),
         1 => stored().prop_map(|response| Event::Supply { response }),
         1 => (stored(), reference())
             .prop_map(|(response, external_ref)| Event::ResolveCommitted { response, external_ref }),
@@ -418,7 +426,7 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
         !matches!(event, Event::Commit { .. } | Event::Note { .. }) || before.fence == by,
         "a zombie"
     );
-    if !matches!(event, Event::Again { .. } | Event::Adopt { .. }) {
+    if !matches!(event, Event::Again { .. } | Event::Adopt { .. } | Event::Inherit { .. }) {
         prop_assert_eq!(after.fence, before.fence);
     }
     // The instant of settlement does not move with later knowledge.
@@ -432,9 +440,9 @@ fn step(before: &Record, event: &Event, by: Fence, after: &Record) -> Result<(),
         Event::ResolveCommitted { .. } | Event::ResolveNotCommitted { .. } | Event::ResolveAbandoned { .. }
     );
     let withdrawn = *event == Event::Unpark;
-    let waits = *event == Event::AnswerWaits;
-    prop_assert_eq!(before.escalation.is_some(), answer || withdrawn || waits);
-    prop_assert!(!waits || after.escalation == before.escalation, "an answer that waits closes nothing");
+    let stays_open = matches!(event, Event::AnswerWaits | Event::Inherit { .. });
+    prop_assert_eq!(before.escalation.is_some(), answer || withdrawn || stays_open);
+    prop_assert!(!stays_open || after.escalation == before.escalation, "nobody has answered");
     prop_assert!(!withdrawn || after.state == State::Started, "withdrawn is not settled");
     // Nothing is sent for a settled record, and a settled effect is undone only by a compensation.
     prop_assert!(!again || matches!(before.state, State::Started | State::Failed { .. }), "settled");

@@ -11,7 +11,7 @@ use counterfoil::flow::{EngineBuilder, RunError, RunState, WorkflowFn};
 use counterfoil::id::Entropy;
 use counterfoil::ledger::{Contract, ContractClass, EffectClass, State};
 use counterfoil::store::{Model, QuestionKind, Refusal, Resolution, Store as _, Worker, WorkerChange};
-use counterfoil::tool::{DynamicTool, ToolError};
+use counterfoil::tool::{Done, DynamicTool, ToolError};
 use counterfoil::{Completed, Completion, Ctx, Engine, Key, Tenant, ToolRequest};
 use futures_util::FutureExt as _;
 use serde_json::json;
@@ -452,5 +452,43 @@ fn a_callback_that_comes_again_settles_what_was_left() {
         cluster.world.tap.until(|tapped| tapped.refused > 0).await;
         assert_eq!(called_back(&a).await, Completed::Known);
         is_rendered(&cluster, &a).await;
+    });
+}
+
+// The question waits for a person or for the tool. The worker that holds the call dies. The next one takes the call over once; after
+// that no work of the dead worker is left, and nobody looks at the question again and again.
+#[test]
+fn a_call_of_an_unknown_tool_is_taken_over_once() {
+    let cluster = Cluster::new();
+    let world = cluster.world.clone();
+    let contract = Contract::new(ContractClass::Blind);
+    let paint = DynamicTool::new("paint", EffectClass::InternalMutation, contract)
+        .key(|_| Some(Key::of("paint").target("wall")))
+        .call(move |_, _| {
+            let world = world.clone();
+            async move {
+                world.pass("paint").await;
+                Ok(Done::new(json!(1)))
+            }
+        });
+    let start = |engine| Process::start(&cluster.world, engine);
+    let a = start(cluster.engine(&cluster.world.tap).dynamic_tool(paint));
+    let b = start(cluster.engine(&cluster.world.tap));
+    cluster.world.hold("paint");
+    let executor = a.engine().executor();
+    let call = ToolRequest::new(Tenant::new("acme").unwrap(), "paint", json!({}));
+    drop(a.spawn(async move { executor.execute(call).await }));
+    a.on(cluster.world.reached("paint"));
+    a.crash();
+    b.on(async {
+        cluster.pass(Duration::from_millis(10_021), 1).await;
+        cluster.until(b.until(async |acme| !acme.questions().await.unwrap().is_empty())).await;
+    });
+    let c = start(cluster.engine(&cluster.world.tap));
+    b.crash();
+    c.on(async {
+        cluster.pass(Duration::from_millis(10_021), 1).await;
+        cluster.until(c.until(async |_| cluster.workers().await.len() == 1)).await;
+        c.question(QuestionKind::UnknownTool).await;
     });
 }

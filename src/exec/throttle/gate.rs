@@ -94,7 +94,7 @@ impl Gate {
             let look = {
                 let mut line = self.line();
                 let place = standing.as_ref().map(|standing| standing.place);
-                line.look(&self.throttle, place, left, now)
+                line.look(&self.throttle, (tenant, place), left, now)
             };
             match look {
                 Look::Go(permit) => {
@@ -171,7 +171,13 @@ impl Gate {
 }
 
 impl Line {
-    fn look(&mut self, throttle: &Throttle, place: Option<Place>, left: Option<Duration>, now: Boot) -> Look {
+    fn look(
+        &mut self,
+        throttle: &Throttle,
+        (tenant, place): (&Tenant, Option<Place>),
+        left: Option<Duration>,
+        now: Boot,
+    ) -> Look {
         if self.is_closed {
             return Look::Closed;
         }
@@ -179,9 +185,11 @@ impl Line {
             return Look::Behind(None); // the first heartbeat tells
         }
         let rate = throttle.rate.map(|rate| rate.shared_by(self.workers));
-        let before = self.before(place);
+        let before = self.waiting.range(..place.unwrap_or_else(|| self.next_place(tenant))).count();
         let wait = self.wait(rate.as_ref(), before, now);
-        if before == 0 && wait.is_zero() {
+        // Whoever goes past waiting calls takes a place first, by which its tenant's turn counts.
+        let is_counted = place.is_some() || self.waiting.is_empty();
+        if is_counted && before == 0 && wait.is_zero() {
             return Look::Go(self.go(throttle, rate.as_ref(), place, now));
         }
         if left.is_some_and(|left| wait > left) {
@@ -190,9 +198,11 @@ impl Line {
         if before == 0 { Look::Sleep(wait) } else { Look::Behind(left) }
     }
 
-    /// The number of calls before a place. A call without a place comes after all.
-    fn before(&self, place: Option<Place>) -> usize {
-        place.map_or(self.waiting.len(), |place| self.waiting.range(..place).count())
+    /// The place of the next call of this tenant: after the tenant's own calls, and before those that other tenants make
+    /// out of turn.
+    fn next_place(&self, tenant: &Tenant) -> Place {
+        let served = self.turns.get(tenant).copied().unwrap_or(0).max(self.turn);
+        (served + 1, self.arrivals + 1)
     }
 
     /// An estimate of the wait at this place.
@@ -230,10 +240,9 @@ impl Line {
     }
 
     fn stand(&mut self, tenant: &Tenant, something: Arc<Notify>) -> Place {
-        let served = self.turns.get(tenant).copied().unwrap_or(0).max(self.turn);
-        self.turns.insert(tenant.clone(), served + 1);
-        self.arrivals += 1;
-        let place = (served + 1, self.arrivals);
+        let place = self.next_place(tenant);
+        self.turns.insert(tenant.clone(), place.0);
+        self.arrivals = place.1;
         self.waiting.insert(place, something);
         place
     }

@@ -384,6 +384,35 @@ async fn tenants_take_turns_before_a_gate() {
     provider.until(closing).await.unwrap();
 }
 
+// The same for the call of a run, which is parked if its wait would be long: what counts is its own turn, not the length of the
+// queue.
+#[tokio::test]
+async fn the_call_of_a_run_takes_its_turn_before_a_gate_too() {
+    let (provider, store) = (Provider::new(), Arc::new(Model::new()));
+    let post = Post(provider.clone(), Quota::default().rate(Rate::per_second(10)), patient());
+    let starting = provider.engine(&store).workflow("letter", 1, letter).tool(post).start();
+    let engine = provider.until(starting).await.unwrap();
+    let executor = engine.executor();
+    let send = |n: u32| {
+        let (executor, flood) = (executor.clone(), Tenant::new("flood").unwrap());
+        let call = ToolRequest::new(flood, "post", json!(n));
+        tokio::spawn(async move { executor.execute(call).await })
+    };
+    let flooding: Vec<_> = (0..100).map(send).collect();
+    provider.pass(SECOND).await;
+    let began = provider.hands.now();
+    let run = engine.tenant("calm").unwrap().run(letter, 1000);
+    provider.until(async { run.start().await.unwrap().result().await.unwrap() }).await;
+    let lasted = began.until(provider.hands.now());
+    assert!(lasted <= 2 * SECOND, "{lasted:?}");
+    assert!(executor.throttles()[0].waiting > 50);
+    let closing = tokio::spawn(async move { engine.shutdown(SECOND).await });
+    for call in flooding {
+        let _answered_or_closed = provider.until(call).await.unwrap();
+    }
+    provider.until(closing).await.unwrap();
+}
+
 // An ambiguous call waits for a sick provider to come back: it is neither forgotten nor sent again, and no person is asked.
 #[tokio::test]
 async fn an_open_circuit_keeps_an_ambiguous_call_waiting() {

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::core::Core;
 use super::outcome::{ExecError, admitted, failed, unless_panicked};
@@ -13,6 +14,9 @@ use crate::store::{FIRST_LATE_QUESTION, Question, Refusal, Store as _, StoreErro
 
 /// The number of questions that are read at a time.
 const PAGE: u32 = 1000;
+/// The pause before questions that could not be read are read again. It doubles with each failure, up to `LATEST`.
+const LATER: Duration = Duration::from_secs(5);
+const LATEST: Duration = Duration::from_mins(1);
 
 impl Core {
     /// Looks for questions about second effects, now and whenever the store may have opened one.
@@ -26,17 +30,35 @@ impl Core {
 /// # Crash
 /// A question stays open until its effect is undone, and each undoing has a record: the next process goes on.
 async fn run(core: Weak<Core>) {
-    let mut known = HashSet::new();
+    let (mut known, mut pause) = (HashSet::new(), LATER);
     while let Some(strong) = core.upgrade() {
         if strong.is_closing() {
             return;
         }
-        if let Err(error) = take_up(&strong, &mut known).await {
-            log_trouble!(error, "questions about late answers not read, will retry");
-        }
+        let again = match take_up(&strong, &mut known).await {
+            Ok(()) => None,
+            Err(error) => {
+                log_trouble!(error, "questions about late answers not read, will retry");
+                Some(strong.clock.sleep(pause))
+            }
+        };
         let opened = strong.late.clone();
         drop(strong); // a sleeper must not keep a closed database open
-        opened.notified().await;
+        match again {
+            None => {
+                pause = LATER;
+                opened.notified().await;
+            }
+            // Where no other worker lives, nothing may be notified before the next start.
+            Some(again) => {
+                pause = (pause * 2).min(LATEST);
+                tokio::select! {
+                    biased; // no random choice, so that a simulation is repeatable
+                    () = opened.notified() => {}
+                    () = again => {}
+                }
+            }
+        }
     }
 }
 

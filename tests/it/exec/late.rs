@@ -1,15 +1,19 @@
 //! What arrives beyond the settle bound: found by the confirming lookup, listed, never settled in silence.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use counterfoil::exec::Compensated;
+use counterfoil::id::QuestionId;
 use counterfoil::ledger::{
     Basis, Compensation, Contract, ContractClass, EffectClass, ErrorKind, Key, State, Undone,
 };
 use counterfoil::payload::Stored;
 use counterfoil::sim::{CrashPoint, Watch};
-use counterfoil::store::{Change, Model, Question, QuestionKind, Resolution, Store, StoreFuture, Verdict};
+use counterfoil::store::{
+    Change, Model, Question, QuestionKind, Resolution, Store, StoreError, StoreFuture, Verdict,
+};
 use counterfoil::tool::{Call, DynamicTool, OriginalCall};
 use counterfoil::{Executor, Outcome};
 use serde_json::json;
@@ -272,6 +276,44 @@ async fn a_confirming_lookup_that_is_due_at_once_is_made() {
     let outcome = call.await.unwrap().unwrap();
     assert_eq!((world.count(), world.requests()), (1, 2), "{outcome:?}");
     world.looked_up(2).await;
+}
+
+/// A store that cannot read the questions about late answers the first time.
+#[derive(Debug, Default)]
+struct Unreadable {
+    model: Model,
+    asked: AtomicU32,
+}
+
+impl Store for Unreadable {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
+        self.model.commit(changes)
+    }
+
+    fn escalation_duplicated(&self, after: QuestionId, limit: u32) -> StoreFuture<'_, Vec<Question>> {
+        match self.asked.fetch_add(1, Ordering::SeqCst) {
+            0 => Box::pin(async { Err(StoreError::Io { detail: "as told".into() }) }),
+            _ => self.model.escalation_duplicated(after, limit),
+        }
+    }
+
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&self.model)
+    }
+}
+
+// Nothing else would have them read before the next start.
+#[tokio::test]
+async fn questions_that_could_not_be_read_are_read_again_after_a_pause() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
+    let store = Arc::new(Unreadable::default());
+    let wrapped = store.clone();
+    let _process = Process::start(executor(&dir, &clock).wrap_store(move |_| wrapped)).await.unwrap();
+    until("the first look", async || store.asked.load(Ordering::SeqCst) == 1).await;
+    let pause = Duration::from_secs(5);
+    clock.slept(pause).await;
+    clock.advance(pause);
+    until("the second look", async || store.asked.load(Ordering::SeqCst) == 2).await;
 }
 
 // C10: without an answer it is made again later: not at once and for ever, and not never.

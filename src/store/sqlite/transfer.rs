@@ -30,6 +30,12 @@ impl Source {
         self.given_up
     }
 
+    /// The reason why the rows may be older than the world, if no engine has noted it in the rows yet. A file that was
+    /// given up has passed this check.
+    pub(in crate::store) const fn doubt(&self) -> Option<&'static str> {
+        if self.given_up { None } else { self.store.doubt() }
+    }
+
     /// The identity of the file, which differs from other files, and from itself after an engine worked on it again:
     /// the name of its first worker has a random part, and each engine takes a new fence.
     pub(in crate::store) async fn identity(&self) -> Result<String, StoreError> {

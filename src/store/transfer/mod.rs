@@ -88,6 +88,18 @@ pub enum MoveError {
         /// The path of the file.
         path: String,
     },
+    /// The file may be older than the world, and no engine has noted that yet.
+    #[error(
+        "{path} may be older than the world: {why}. The database would not know, and send again what was sent since: \
+         nothing was changed; start an engine on this file once, which notes it, or put it into place with `counterfoil \
+         restore`, and move it then; if nothing was lost, run `counterfoil lift-restored` on it first [database_moved]"
+    )]
+    Doubtful {
+        /// The path of the file.
+        path: String,
+        /// The sign by which the file was recognised.
+        why: &'static str,
+    },
     /// The file was moved to a database before.
     #[error(
         "{path} has been moved already, and {place} is not where this move left off: nothing was changed [database_moved]"
@@ -165,6 +177,7 @@ impl From<StoreError> for MoveError {
 ///
 /// # Errors
 /// [`MoveError::Open`] if a live engine has the file, or if one of the two is refused as an engine would refuse it.
+/// [`MoveError::Doubtful`] if the file is a copy or an older state of itself, and no engine has worked on it since.
 /// The other errors say what to do.
 pub async fn move_all(
     from: impl AsRef<Path>,
@@ -178,6 +191,11 @@ pub async fn move_all(
         return Err(MoveError::NoSource { path: path() });
     }
     let source = Source::open(from).await?;
+    // The mark by which a copy is recognised is on the file, and not in its rows: only the note of an engine moves
+    // along. Without it the database would send again what was sent since the copy was made.
+    if let Some(why) = source.doubt() {
+        return Err(MoveError::Doubtful { path: path(), why });
+    }
     let mut target = Target::open(to, options).await?;
     // The lock of the file was acquired, so its workers are dead. The database has no such lock: there, the end must
     // be recorded.

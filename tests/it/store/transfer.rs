@@ -369,6 +369,40 @@ async fn what_would_mix_two_histories_is_refused() {
     moved(&path, &Schema::new()).await.unwrap();
 }
 
+/// A copy lacks what was sent after it was made. The database cannot tell that the rows come from a copy.
+#[test]
+fn a_copy_is_moved_once_an_engine_has_noted_that_it_may_be_older_than_the_world() {
+    let (world, schema) = (World::new(), Schema::new());
+    let pays = flow!(world, |ctx, bill: Bill| ctx.call::<Pay>(bill).await);
+    let on_file = |path: &Path| {
+        let engine = world.equip(Engine::sqlite(path), &world.tap);
+        Process::start(&world, engine.workflow("pays", 1, pays.clone()))
+    };
+    let pay = |process: &Process, reference: &str| {
+        let run = process.acme().run(pays.clone(), Bill::new(reference, 5));
+        process.on(async { run.await.unwrap() })
+    };
+    let copy = world.path().with_extension("copy");
+    let process = on_file(&world.path());
+    pay(&process, "before");
+    process.shut_down();
+    std::fs::copy(world.path(), &copy).unwrap();
+    let process = on_file(&world.path());
+    let paid = pay(&process, "after");
+    process.shut_down();
+
+    let refused = run(moved(&copy, &schema)).unwrap_err();
+    assert!(matches!(refused, MoveError::Doubtful { .. }), "{refused}");
+    on_file(&copy).shut_down();
+    run(moved(&copy, &schema)).unwrap();
+    let engine = world.engine_in(&schema, true).workflow("pays", 1, pays.clone());
+    let process = Process::start(&world, engine);
+    assert!(process.on(process.engine().executor().restored()).unwrap().is_some(), "the note moves along");
+    assert_eq!(pay(&process, "after"), paid, "the lookup shows the payment");
+    assert_eq!(world.effects("pay").len(), 2, "it was not paid twice");
+    process.shut_down();
+}
+
 /// A column that a later migration adds must be moved, too.
 #[tokio::test]
 async fn every_column_of_both_databases_is_moved() {

@@ -527,7 +527,8 @@ impl ExecutorBuilder {
     /// taken up.
     #[cfg(all(feature = "cli", feature = "sqlite"))]
     pub(crate) async fn quarantine(self, as_of: Option<Timestamp>) -> Result<(), StartError> {
-        let about_ledger = Self { is_about_ledger: true, ..self.restored(as_of) };
+        let restored = Some(Declared::Replaced { as_of });
+        let about_ledger = Self { is_about_ledger: true, restored, ..self };
         let executor = Executor::alone(Core::enrol(about_ledger.open_store().await?).await?);
         executor.shutdown(std::time::Duration::ZERO).await;
         Ok(())

@@ -73,8 +73,9 @@ impl Core {
     /// in doubt.
     pub(super) async fn recognise(&self, declared: Option<Declared>) -> Result<(), StoreError> {
         let read = self.read_note().await?;
-        let (restored, as_of, simulated) = match declared {
+        let (restored, as_of, told) = match declared {
             Some(Declared::Restored { as_of }) => (true, as_of, None),
+            Some(Declared::Replaced { as_of }) => (false, as_of, Some("a copy was put into its place")),
             Some(Declared::Doubtful(why)) => (false, None, Some(why)),
             None => (false, None, None),
         };
@@ -85,7 +86,7 @@ impl Core {
             Some(database) => database.continuity(read.note.origin.as_ref()).await?,
             None => (None, None),
         };
-        let doubt = doubt.or(simulated);
+        let doubt = told.or(doubt);
         let why = if said { Some("`restored` was said when it was opened") } else { doubt };
         let is_on = read.in_force().is_some() || why.is_some();
         let why = why.filter(|_| read.in_force().is_none());

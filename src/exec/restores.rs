@@ -10,6 +10,13 @@ use crate::clock::{Boot, Timestamp};
 pub(crate) enum Declared {
     /// The ledger was restored. Its rows are of this instant, if the instant is known.
     Restored { as_of: Option<Timestamp> },
+    /// A copy takes the place of a ledger. Its rows are of this instant, if the instant is known. Each such replacement
+    /// counts as a restore, whatever an earlier one said.
+    #[cfg_attr(
+        not(all(feature = "cli", feature = "sqlite")),
+        allow(dead_code, reason = "only the command that puts a copy into place says it")
+    )]
+    Replaced { as_of: Option<Timestamp> },
     /// A simulated disk may have lost writes, for this reason. A real database finds that out by itself.
     #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "only a simulated disk says it"))]
     Doubtful(&'static str),

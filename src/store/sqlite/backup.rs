@@ -139,6 +139,15 @@ async fn said(copy: &Path) -> Result<Option<Timestamp>, sqlx::Error> {
     Ok(body.and_then(|body| serde_json::from_str::<Said>(&body).ok()).map(|said| Timestamp(said.as_of)))
 }
 
+/// Takes out of a copy of which instant it is: an engine will work on it, and a later copy of it is of another instant.
+async fn forget(copy: &Path) -> Result<(), sqlx::Error> {
+    let mut connection = alone(copy).connect().await?;
+    let removed = sqlx::query("DELETE FROM document WHERE tenant = $1 AND kind = $2 AND id = $3");
+    let removed = removed.bind(Tenant::ledger().as_str().to_owned()).bind(LEDGER_KIND).bind(BACKUP_ID);
+    removed.execute(&mut connection).await?;
+    connection.close().await
+}
+
 /// A connection to a file that nobody else knows.
 fn alone(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new().filename(path).disable_statement_logging()
@@ -247,7 +256,9 @@ impl Restore {
         partial.create()?;
         let backup = file_named(backup)?;
         let as_of = said(&backup).await.map_err(|error| unusable(&backup, &error))?;
-        copy(&backup, &partial).await?;
+        if copy(&backup, &partial).await? >= DOCUMENTS_SINCE {
+            forget(&partial.path).await.map_err(|error| partial.failed(&failure(&error)))?;
+        }
         Ok(Self { target, former, copy: partial, as_of })
     }
 

@@ -167,6 +167,43 @@ fn a_restored_ledger_looks_up_each_first_send_until_that_is_lifted() {
     process.shut_down();
 }
 
+/// A copy that was made without `counterfoil backup` does not say of which instant it is, even if the ledger was
+/// restored before from one that did.
+#[test]
+fn a_second_restore_counts_as_one_and_is_not_of_the_instant_of_the_first() {
+    let scene = Scene::new();
+    let lift = || {
+        let path = format!("sqlite:{}", scene.world.path().display());
+        let lifted = program(&["lift-restored", &path, "--by", "ann", "--because", "all is seen to"])
+            .output()
+            .unwrap();
+        assert!(lifted.status.success(), "{}", String::from_utf8_lossy(&lifted.stderr));
+    };
+    let first = scene.copy("first.db");
+    scene.start().shut_down();
+    scene.whole.text(&["backup", first.to_str().unwrap()]);
+    scene.whole.text(&["restore", first.to_str().unwrap()]);
+    lift();
+    let process = scene.start();
+    scene.pay(&process, "before").unwrap();
+    process.shut_down();
+    let second = scene.copy("second.db");
+    fs::copy(scene.world.path(), &second).unwrap();
+    let process = scene.start();
+    let paid = scene.pay(&process, "after").unwrap();
+    process.shut_down();
+
+    let restored = scene.whole.json(&["restore", second.to_str().unwrap()]).remove(0);
+    assert_eq!(restored["as_of"], json!(null), "nobody said of which instant the copy is");
+    let process = scene.start();
+    let in_force = process.on(process.engine().executor().restored()).unwrap();
+    assert_eq!(in_force.expect("the second restore is noted").as_of, None);
+    assert_eq!(scene.pay(&process, "after").unwrap(), paid, "the lookup shows the payment");
+    assert_eq!(scene.world.effects("pay").len(), 2, "it was not paid twice");
+    process.shut_down();
+    lift();
+}
+
 #[test]
 fn a_restore_that_was_broken_off_lets_no_engine_in_and_is_made_again() {
     let scene = Scene::new();

@@ -3,60 +3,88 @@
 //! consequences follow in this process all the same, and do not wait for the next one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::inner::{Inner, RETRY};
 use crate::id::{QuestionId, RunId, Tenant};
 use crate::store::{RunState, Signal, Store as _, StoreError};
 
+/// The longest pause between two looks.
+const LATEST: Duration = Duration::from_mins(1);
+
 impl Inner {
     /// Looks whether a failed write has made this run active and this worker's. If so, the run is carried out.
     pub(super) fn perhaps_ours(self: &Arc<Self>, tenant: &Tenant, id: RunId) {
-        let (inner, tenant) = (self.clone(), tenant.clone());
-        self.find_out(async move {
-            let run = inner.core.group.run_find(&tenant, id).await?;
-            let ours = run.filter(|run| run.state == RunState::Active && run.fence == inner.core.fence);
-            if let Some(run) = ours.filter(|_| !inner.runs.has_of(&tenant, id)) {
-                inner.spawn(Box::new(run), None);
+        let tenant = tenant.clone();
+        self.find_out(move |inner| {
+            let tenant = tenant.clone();
+            async move {
+                let run = inner.core.group.run_find(&tenant, id).await?;
+                let ours = run.filter(|run| run.state == RunState::Active && run.fence == inner.core.fence);
+                if let Some(run) = ours.filter(|_| !inner.runs.has_of(&tenant, id)) {
+                    inner.spawn(Box::new(run), None);
+                }
+                Ok(())
             }
-            Ok(())
         });
     }
 
     /// Looks whether a failed write has stored this signal. If so, the run is told.
     pub(super) fn perhaps_sent(self: &Arc<Self>, signal: Signal) {
-        let inner = self.clone();
-        self.find_out(async move {
-            let Signal { tenant, run, name, id, .. } = &signal;
-            if let Some(there) = inner.core.group.signal_unreceived(tenant, *run, name, id).await? {
-                inner.delivered(there).await;
+        self.find_out(move |inner| {
+            let signal = signal.clone();
+            async move {
+                let Signal { tenant, run, name, id, .. } = &signal;
+                if let Some(there) = inner.core.group.signal_unreceived(tenant, *run, name, id).await? {
+                    inner.delivered(there).await;
+                }
+                Ok(())
             }
-            Ok(())
         });
     }
 
     /// Looks whether a failed write has answered this question. If so, the runs that wait for the answer are woken.
     pub(super) fn perhaps_answered(self: &Arc<Self>, tenant: &Tenant, question: QuestionId) {
-        let (inner, tenant) = (self.clone(), tenant.clone());
-        self.find_out(async move {
-            let found = inner.core.group.escalation_find(&tenant, question).await?;
-            match found.filter(|question| question.answer.is_some()) {
-                Some(answered) => inner.wake_waiting(&tenant, &answered).await,
-                None => Ok(()),
+        let tenant = tenant.clone();
+        self.find_out(move |inner| {
+            let tenant = tenant.clone();
+            async move {
+                let found = inner.core.group.escalation_find(&tenant, question).await?;
+                match found.filter(|question| question.answer.is_some()) {
+                    Some(answered) => inner.wake_waiting(&tenant, &answered).await,
+                    None => Ok(()),
+                }
             }
         });
     }
 
-    /// Looks a moment later, when a write that was still on its way has arrived. An engine that shuts down waits for a
-    /// look that has begun, and does not wait for a look's moment to come.
-    fn find_out(self: &Arc<Self>, look: impl Future<Output = Result<(), StoreError>> + Send + 'static) {
-        let core = self.core.clone();
+    /// Looks a moment later, when a write that was still on its way has arrived, and again while the store cannot be
+    /// read: a run that is active and this worker's is nobody else's, so without a look it stands still until the next
+    /// process. An engine that shuts down waits for a look that has begun, and does not wait for a look's moment to come.
+    fn find_out<F>(self: &Arc<Self>, look: impl Fn(Arc<Self>) -> F + Send + 'static)
+    where
+        F: Future<Output = Result<(), StoreError>> + Send + 'static,
+    {
+        let (weak, clock) = (Arc::downgrade(self), self.core.clock.clone()); // a sleeper must not keep a file locked
         tokio::spawn(async move {
-            core.clock.sleep(RETRY).await;
-            let _looking = core.tracker.token(); // taken before the closing check, or closing could overtake the look
-            if !core.is_closing()
-                && let Err(error) = look.await
-            {
-                log_trouble!(error, "fate of a failed write not read, next process reads it");
+            let mut pause = RETRY;
+            loop {
+                clock.sleep(pause).await;
+                let Some(inner) = weak.upgrade() else { return };
+                let looking = inner.core.tracker.token(); // taken before the closing check, or closing could overtake the look
+                if inner.core.is_closing() {
+                    return;
+                }
+                let looked = look(inner);
+                match looked.await {
+                    Ok(()) => return,
+                    Err(error) if error.is_transient() => pause = (pause * 2).min(LATEST),
+                    Err(error) => {
+                        log_trouble!(error, "fate of a failed write not read, next process reads it");
+                        return;
+                    }
+                }
+                drop(looking);
             }
         });
     }

@@ -11,6 +11,7 @@ use counterfoil::store::{Change, RunState, Store, StoreError, StoreFuture, Verdi
 
 use crate::flow;
 use crate::flow::tools::post;
+use crate::flow::wait::{HOUR, park};
 use crate::flow::world::{Process, World, counted};
 use crate::world::TestClock;
 
@@ -242,6 +243,37 @@ fn a_run_goes_on_when_the_disk_has_room_again() {
     assert_eq!(result(&process, run), 2);
     assert_eq!(world.effects("post"), ["one", "two"]);
     assert_eq!(world.counted("post called"), 2);
+}
+
+fn claims_run(change: &Change) -> bool {
+    change.run.as_ref().is_some_and(|run| run.state == RunState::Active)
+}
+
+// The run is active and this worker's, and no worker looks for such a run: this one looks until it can read.
+#[test]
+fn a_run_whose_claim_was_written_without_an_answer_goes_on_when_the_store_can_be_read() {
+    let (world, hands) = (World::new(), TestClock::default());
+    let flow = flow!(world, |ctx, _input: u32| {
+        ctx.sleep(HOUR).await?;
+        post(&ctx, "one").await
+    });
+    let process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 0);
+    process.on(async {
+        hands.asleep_for(HOUR).await;
+        park(&process, &hands, run).await;
+        world.tap.lose(claims_run);
+        hands.advance(HOUR);
+        give_up(&hands).await;
+        hands.asleep_for(RETRY).await;
+        world.tap.fail(None);
+        world.tap.unread(1);
+        hands.advance(RETRY);
+        hands.asleep_for(2 * RETRY).await;
+        hands.advance(2 * RETRY);
+    });
+    assert_eq!(result(&process, run), 1);
+    assert_eq!(world.effects("post"), ["one"]);
 }
 
 /// Awaits a run while the store takes no writes of it.

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use counterfoil::Clock;
 use counterfoil::clock::SharedClock;
-use counterfoil::store::{Change, ClusterStatus, Passing, Refusal, Store, StoreError, StoreFuture, Verdict};
+use counterfoil::store::{
+    Change, ClusterStatus, Passing, Refusal, Run, Store, StoreError, StoreFuture, Verdict,
+};
+use counterfoil::{Clock, RunId, Tenant};
 use tokio::sync::watch;
 
 type Picks = fn(&Change) -> bool;
@@ -30,6 +32,10 @@ pub(crate) struct Tapped {
     /// Every write fails so.
     fail: Option<StoreError>,
     pub(crate) failed: usize,
+    /// The first batch with such a change is written, and its answer is lost. Every later write fails.
+    lose: Option<Picks>,
+    /// The number of reads of a run's row that fail.
+    unread: usize,
     /// The next write panics.
     panics: bool,
     /// Whose wall time the store tells as its own.
@@ -82,6 +88,27 @@ impl Tap {
 
     pub(crate) fn fail(&self, with: Option<StoreError>) {
         self.0.send_modify(|tapped| tapped.fail = with);
+    }
+
+    /// Writes the next batch with such a change, loses its answer, and fails every later write until
+    /// [`fail(None)`](Self::fail).
+    pub(crate) fn lose(&self, picks: Picks) {
+        self.0.send_modify(|tapped| tapped.lose = Some(picks));
+    }
+
+    /// So many of the next reads of a run's row fail.
+    pub(crate) fn unread(&self, reads: usize) {
+        self.0.send_modify(|tapped| tapped.unread = reads);
+    }
+
+    fn fails_to_read(&self) -> bool {
+        let mut fails = false;
+        self.0.send_if_modified(|tapped| {
+            fails = tapped.unread > 0;
+            tapped.unread = tapped.unread.saturating_sub(1);
+            false // a read is nothing to wait for
+        });
+        fails
     }
 
     /// The next write panics.
@@ -143,6 +170,15 @@ impl TappedStore {
             self.tap.0.send_modify(|tapped| tapped.failed += 1);
             return Err(error);
         }
+        if self.tap.see(|tapped| tapped.lose.is_some_and(|picks| changes.iter().any(picks))) {
+            self.store.commit(changes).await?;
+            self.tap.0.send_modify(|tapped| {
+                tapped.lose = None;
+                tapped.fail = Some(cut_off());
+                tapped.batches.push(changes.to_vec());
+            });
+            return Err(cut_off());
+        }
         let refused = self.tap.see(|tapped| tapped.refuse.and_then(|picks| changes.iter().position(picks)));
         let (wanted, verdicts) = match refused {
             None => (changes.to_vec(), self.store.commit(changes).await?),
@@ -173,6 +209,10 @@ impl TappedStore {
     }
 }
 
+fn cut_off() -> StoreError {
+    StoreError::Unreachable { detail: "cut off".into() }
+}
+
 impl Store for TappedStore {
     fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
         Box::pin(self.write(changes))
@@ -180,6 +220,14 @@ impl Store for TappedStore {
 
     fn behind(&self) -> Option<&dyn Store> {
         Some(&*self.store)
+    }
+
+    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> StoreFuture<'a, Option<Run>> {
+        self.tap.ask();
+        if self.tap.fails_to_read() {
+            return Box::pin(async { Err(cut_off()) });
+        }
+        self.store.run_find(tenant, id)
     }
 
     fn woken(&self) -> StoreFuture<'_, ()> {

@@ -6,6 +6,8 @@ use sqlx::Executor as _;
 use sqlx::postgres::PgConnection;
 
 use super::commit::BEGIN;
+use super::connect::{Patience, within};
+use super::pool::Trouble;
 use super::row::{Beside, asking};
 use super::statement::Statements;
 use super::transaction::{carry_on, is_aborted, is_begun, server_limit};
@@ -26,7 +28,8 @@ use crate::store::table::Kind;
 const TRIED: &str = "SELECT 1::bigint, tries, NULL::text, detail FROM inbox_try \
                      WHERE tenant = $1 AND consumer = $2 AND message = $3";
 
-/// The row of a message once no other transaction holds it.
+/// The row of a message, held until the transaction ends. To hold it is a write: where commits wait for a standby, a
+/// visible commit need not have reached the standby.
 const HOLD: &str = "SELECT state, tries, result, detail FROM inbox \
                     WHERE tenant = $1 AND consumer = $2 AND message = $3 FOR UPDATE";
 
@@ -156,21 +159,36 @@ impl Postgres {
         }
     }
 
-    /// Finds out the end of a message after the answer to COMMIT was lost. A query for its row waits for the
-    /// transaction that may still be under way, and then finds its write, or not.
+    /// Finds out the end of a message after the answer to COMMIT was lost. A new delivery waits for the transaction that
+    /// may still be under way, and then finds its row, or none.
     async fn find_processed<T>(
         &self,
         delivery: &Delivery,
         processed: Result<T, Known>,
     ) -> Transacted<Result<T, Known>> {
-        let mut lent = self.guests.lend().await.map_err(|trouble| trouble.error)?;
-        let known = lent.connection.ended(HOLD, delivery, u32::MAX).await?;
-        lent.give_back();
-        if known.is_some_and(|known| known.is_final()) {
-            return Ok(processed);
+        let mut patience = Patience::of(self.connector.options.retry_for);
+        loop {
+            let trouble = match self.try_find_processed(delivery).await {
+                Ok(true) => return Ok(processed),
+                Ok(false) => {
+                    let detail = "the connection was lost, and the server rolled the transaction back".into();
+                    return Err(StoreError::Io { detail }.into());
+                }
+                Err(trouble) => trouble,
+            };
+            if !trouble.may_pass || !patience.again().await {
+                return Err(trouble.error.into());
+            }
         }
-        let detail = "the connection was lost, and the server rolled the transaction back".into();
-        Err(StoreError::Io { detail }.into())
+    }
+
+    async fn try_find_processed(&self, delivery: &Delivery) -> Result<bool, Trouble> {
+        let mut lent = self.guests.lend().await?;
+        let limit = self.connector.options.answer_timeout * 2;
+        let found = within(limit, is_processed(&mut lent.connection, limit, delivery)).await;
+        let found = found.ok_or_else(|| Trouble::late(limit))?.map_err(Trouble::of)?;
+        lent.give_back();
+        Ok(found)
     }
 
     fn beside(&self) -> Beside<'_> {
@@ -192,6 +210,24 @@ async fn take(
             .await
     };
     taken.await.map(|rows| !rows.is_empty()).map_err(|e| failure(&e))
+}
+
+/// True if the message has an end. A query for its row would not do: it neither sees nor waits for the row that a
+/// transaction has inserted and not committed.
+async fn is_processed(
+    connection: &mut PgConnection,
+    limit: Duration,
+    delivery: &Delivery,
+) -> Result<bool, StoreError> {
+    let known = if take(connection, limit, delivery).await? {
+        None
+    } else {
+        connection.ended(HOLD, delivery, u32::MAX).await?
+    };
+    let is_final = known.is_some_and(|known| known.is_final());
+    let end = connection.execute(if is_final { "COMMIT" } else { "ROLLBACK" });
+    end.await.map_err(|e| failure(&e))?;
+    Ok(is_final)
 }
 
 async fn finish(

@@ -1,9 +1,12 @@
 //! The user's own changes and the checkpoint in one transaction: whatever the closure, the network or another worker
 //! does.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use counterfoil::exec::ExecutorBuilder;
+use counterfoil::inbox::Processed;
 use counterfoil::store::conformance::sample::{self, Sample};
 use counterfoil::store::postgres::{Options, Postgres, TransactionError};
 use counterfoil::store::{Refusal, Run, Step, Store, StoreError, Turns, Verdict};
@@ -16,6 +19,7 @@ use tokio::sync::Barrier;
 
 use super::proxy::{COMMIT, Loss, Proxy};
 use super::{Schema, number, run};
+use crate::world::acme;
 
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -236,6 +240,51 @@ async fn a_lost_commit_is_found_out() {
         assert_eq!(scene.written().await, expected, "{loss:?}");
         scene.goes_on().await;
     }
+}
+
+/// The connection is lost while the server is still at COMMIT. The message is processed, and its delivery says so.
+#[tokio::test]
+async fn a_message_whose_commit_is_still_under_way_is_not_taken_for_rolled_back() {
+    let Scene { schema, proxy, mut other, .. } = scene().await;
+    run(
+        &mut other,
+        "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             PERFORM pg_advisory_xact_lock(240717); RETURN NULL; \
+         END $$; \
+         CREATE CONSTRAINT TRIGGER late AFTER INSERT ON account DEFERRABLE INITIALLY DEFERRED \
+         FOR EACH ROW EXECUTE FUNCTION late(); \
+         SELECT pg_advisory_lock(240717)",
+    )
+    .await;
+    let executor = ExecutorBuilder::postgres_with(proxy.url(), schema.options()).open().await.unwrap();
+    let tenant = acme();
+    let mut delivery =
+        pin!(executor.process_once(&tenant, "billing", "m", |connection: &mut PgConnection| {
+            Box::pin(
+                async move { connection.execute("INSERT INTO account VALUES (12)").await.map(|_| 7_i64) },
+            )
+        }));
+    let cut_off = async {
+        let at_commit = "SELECT coalesce(max(pid), 0)::bigint FROM pg_locks \
+                         WHERE locktype = 'advisory' AND objid = 240717 AND NOT granted";
+        let mut commits = 0;
+        while commits == 0 {
+            commits = number(&mut other, at_commit).await;
+        }
+        proxy.cut();
+        let waits =
+            format!("SELECT count(*) FROM pg_stat_activity WHERE {commits} = ANY (pg_blocking_pids(pid))");
+        while number(&mut other, waits.as_str()).await == 0 {}
+    };
+    tokio::select! {
+        biased;
+        processed = &mut delivery => panic!("COMMIT is still under way: {processed:?}"),
+        () = cut_off => {}
+    }
+    run(&mut other, "SELECT pg_advisory_unlock(240717)").await;
+    assert_eq!(delivery.await.unwrap(), Processed::Now(7));
+    assert_eq!(number(&mut other, "SELECT count(*) FROM account").await, 1);
+    executor.shutdown(LIMIT).await;
 }
 
 /// A connection that is lost inside the closure is not the closure's failure: that would be recorded for good.

@@ -156,6 +156,12 @@ impl Failure {
         self
     }
 
+    /// True if the server rolled a transaction back for a reason that may pass, such as a deadlock: the same transaction
+    /// may succeed.
+    pub(super) fn may_pass(&self) -> bool {
+        self.code == FailureCode::Transaction && self.detail.get("sqlstate").is_some()
+    }
+
     pub(crate) fn tool(tool: &str, failure: &RecordedFailure) -> Self {
         let detail = serde_json::to_value(failure).unwrap_or(Value::Null);
         if failure.is_by_policy() {
@@ -208,6 +214,8 @@ impl fmt::Display for Failure {
 /// Converts any error with `?`. `Failure` itself does not implement `Error`: Rust allows this conversion only then.
 ///
 /// An error that is or rests on a [`ToolError`], a [`PayloadError`], an [`IdError`] or a [`KeyError`] keeps its code.
+/// An error of PostgreSQL that may pass, such as a deadlock, gets the code [`FailureCode::Transaction`], and its SQLSTATE
+/// as `detail.sqlstate`.
 /// An error that rests on a [`RunError::Failed`] becomes the failure of that run. A run that ends with such an error is
 /// blocked, and not failed, if a new build can mend the code.
 ///
@@ -234,6 +242,11 @@ fn coded_by(error: &(dyn Error + 'static), message: &str) -> Option<Failure> {
     if let Some(error) = error.downcast_ref::<ToolError>() {
         let detail = serde_json::json!({ "kind": error.kind.name() });
         return Some(Failure::coded(FailureCode::ToolFailed, message).detail(detail));
+    }
+    #[cfg(feature = "postgres")]
+    if let Some(code) = crate::store::postgres::passing(error) {
+        let detail = serde_json::json!({ "sqlstate": code });
+        return Some(Failure::coded(FailureCode::Transaction, message).detail(detail));
     }
     let is_misuse = error.is::<PayloadError>() || error.is::<IdError>() || error.is::<KeyError>();
     is_misuse.then(|| misuse(message))

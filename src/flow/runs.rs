@@ -22,6 +22,8 @@ struct InHand {
     live: Option<Weak<Live>>,
     /// True if an answer or a signal came while the activation was beginning or ending.
     again: bool,
+    /// How often in a row a transaction of the run was rolled back for a reason that may pass.
+    rolled_back: u32,
 }
 
 impl InHand {
@@ -42,13 +44,30 @@ impl Runs {
             ending.again = true;
             return false;
         }
-        runs.insert(run.id, InHand { tenant: run.tenant.clone(), live: None, again: false });
+        let tenant = run.tenant.clone();
+        runs.insert(run.id, InHand { tenant, live: None, again: false, rolled_back: 0 });
         true
     }
 
     /// Removes a run that has no task any more. Returns true if something came for it that its task has not handled.
     pub(super) fn leave(&self, id: RunId) -> bool {
         self.by_id().remove(&id).is_some_and(|run| run.again)
+    }
+
+    /// Counts a transaction of the run that was rolled back for a reason that may pass, and returns how many there were
+    /// in a row.
+    pub(super) fn rolled_back(&self, id: RunId) -> u32 {
+        self.by_id().get_mut(&id).map_or(u32::MAX, |run| {
+            run.rolled_back += 1;
+            run.rolled_back
+        })
+    }
+
+    /// Notes that a transaction of the run has come to its recorded end: the count begins anew.
+    pub(super) fn transaction_ended(&self, id: RunId) {
+        if let Some(run) = self.by_id().get_mut(&id) {
+            run.rolled_back = 0;
+        }
     }
 
     pub(super) fn has(&self, id: RunId) -> bool {

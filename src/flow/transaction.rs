@@ -16,10 +16,13 @@ use crate::crash::CrashPoint;
 use crate::exec::{ExecError, OwnConnection};
 use crate::payload::Payload;
 use crate::store::own::Within;
-use crate::store::{QuestionKind, TransactionError};
+use crate::store::{QuestionKind, StoreError, TransactionError};
 
 /// The time limit of a transaction: other writers wait while one runs.
 const LIMIT: Duration = Duration::from_secs(5);
+/// The number of tries of a transaction that the server rolls back for a reason that may pass. After the last one its
+/// failure is recorded.
+const TRIES: u32 = 5;
 const NO_DATABASE: &str =
     "this engine's store has no transactions on such a connection: it is another database, or none";
 
@@ -28,8 +31,9 @@ impl Ctx {
     ///
     /// The closure gets the connection, which is sqlx's `SqliteConnection` or `PgConnection`, as is the engine's store.
     /// It must leave the transaction open: no COMMIT, no ROLLBACK. It has five seconds, and no context. An error that
-    /// it returns rolls its changes back, and is recorded. A connection of another kind of database blocks the run with
-    /// a question.
+    /// it returns rolls its changes back, and is recorded. An error of PostgreSQL that may pass, such as a deadlock, is
+    /// recorded only at the fifth try in a row, if the closure returns it by `?`: before that the run goes on from its
+    /// records, and the closure runs again. A connection of another kind of database blocks the run with a question.
     ///
     /// # Crash
     /// The changes and the record are both durable, or neither is.
@@ -62,6 +66,7 @@ impl Ctx {
                 if self.live.core.publishing.is_able() {
                     self.live.core.group.events().notify_one(); // the closure may have added events
                 }
+                self.engine.runs.transaction_ended(self.live.id);
                 self.live.progressed();
                 open.close();
                 Ok(output)
@@ -110,6 +115,15 @@ impl Ctx {
     async fn rolled_back<T>(&self, open: Open, error: TransactionError<Failure>) -> Result<T, Failure> {
         let key = || open.identity.to_string();
         let failure = match error {
+            // Recorded, the run would fail for good because two transactions have met. The closure can run only once, so
+            // the run goes on from its records, and comes here again.
+            TransactionError::Closure(failure)
+                if failure.may_pass() && self.engine.runs.rolled_back(self.live.id) < TRIES =>
+            {
+                let detail = "the server rolled the transaction back for a reason that may pass".to_owned();
+                let source = StoreError::Busy { detail };
+                return self.live.stop(Stop::Failed(ExecError::Store { key: key(), source })).await;
+            }
             TransactionError::Closure(failure) => self.live.unless_mendable(failure).await,
             TransactionError::TooSlow { .. } | TransactionError::Spoilt { .. } => {
                 Failure::coded(FailureCode::Transaction, error.to_string())
@@ -125,6 +139,7 @@ impl Ctx {
                 return self.live.stop(Stop::Failed(ExecError::Store { key: key(), source })).await;
             }
         };
+        self.engine.runs.transaction_ended(self.live.id);
         let Ok(payload) = Payload::of(&Err::<(), _>(&failure)) else {
             return Err(self.live.shown(open, failure).await); // the failure's detail cannot be recorded, and is left out
         };

@@ -208,6 +208,13 @@ fn fate(error: &sqlx::Error) -> Fate {
     }
 }
 
+/// The code of an error for which the server rolled a transaction back, if the reason may pass, such as a deadlock: the
+/// same transaction may succeed.
+pub(crate) fn passing(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let error = error.downcast_ref::<sqlx::Error>().filter(|error| fate(error) == Fate::Again)?;
+    error.as_database_error()?.code().map(Cow::into_owned)
+}
+
 /// Converts an error of the driver by the reaction that it needs from the caller. The text holds no values:
 /// PostgreSQL keeps these apart from the message.
 fn failure(error: &sqlx::Error) -> StoreError {

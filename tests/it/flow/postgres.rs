@@ -57,6 +57,45 @@ fn a_transaction_takes_place_once() {
     process.shut_down();
 }
 
+// Two transactions that have met are no reason for a run to fail for good. What is rolled back each time is recorded.
+#[test]
+fn a_transaction_that_is_rolled_back_for_a_passing_reason_runs_again() {
+    for (rolled_back, tries, booked) in [(2, 3, 1), (1000, 5, 0)] {
+        let (world, schema) = (World::new(), Schema::new());
+        let code = flow!(world, |ctx, _input: ()| {
+            let inner = world.clone();
+            let booked = ctx.transaction("book", |connection: &mut PgConnection| {
+                Box::pin(async move {
+                    inner.count("tried");
+                    sqlx::query("INSERT INTO booking VALUES (1)").execute(connection).await?;
+                    Ok::<_, Failure>(7_u32)
+                })
+            });
+            booked.await
+        });
+        let process = life(&world, &crate::server::url(), schema.options(), code.clone());
+        process.on(async {
+            let mut other = schema.plain().await;
+            // A sequence does not go back with what is rolled back.
+            let rolls_back = format!(
+                "CREATE TABLE booking (n BIGINT NOT NULL); CREATE SEQUENCE tried; \
+                 CREATE FUNCTION roll_back() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                     IF nextval('tried') <= {rolled_back} THEN RAISE EXCEPTION 'as told' USING ERRCODE = '40P01'; END IF; \
+                     RETURN NEW; \
+                 END $$; \
+                 CREATE TRIGGER roll_back BEFORE INSERT ON booking FOR EACH ROW EXECUTE FUNCTION roll_back()"
+            );
+            sqlx::raw_sql(sqlx::AssertSqlSafe(rolls_back)).execute(&mut other).await.unwrap();
+            let result = process.acme().run(code.clone(), ()).await;
+            assert_eq!(result.ok(), (booked == 1).then_some(7), "{rolled_back} times");
+            let found: i64 =
+                sqlx::query_scalar("SELECT count(*) FROM booking").fetch_one(&mut other).await.unwrap();
+            assert_eq!((found, world.counted("tried")), (booked, tries), "{rolled_back} times");
+        });
+        process.shut_down();
+    }
+}
+
 // The limit holds on both databases, and what the closure had changed is taken back.
 #[test]
 fn a_transaction_whose_result_is_over_the_limit_waits_for_a_higher_one() {

@@ -89,7 +89,7 @@ impl Core {
         let doubt = told.or(doubt);
         let why = if said { Some("`restored` was said when it was opened") } else { doubt };
         let is_on = read.in_force().is_some() || why.is_some();
-        let why = why.filter(|_| read.in_force().is_none());
+        let why = why.filter(|_| read.in_force().is_none() || doubt.is_some());
         if why.is_some() || (origin.is_some() && origin != read.note.origin) {
             self.write_note(read, origin, why, as_of).await?;
         }
@@ -144,7 +144,7 @@ impl Core {
     }
 
     /// Writes the ledger's origin. With `why`, also writes that the ledger is older than the world, and opens the
-    /// question about it.
+    /// question about it, unless it is open.
     async fn write_note(
         &self,
         read: Read,
@@ -153,17 +153,24 @@ impl Core {
         as_of: Option<Timestamp>,
     ) -> Result<(), StoreError> {
         let (now, tenant) = (self.now(), Tenant::ledger());
-        let mut open = read.in_force().is_some();
+        let in_force = read.in_force();
         let mut note = Note { origin: origin.or(read.note.origin), ..read.note };
         let mut change = self.change(None);
-        if let Some(why) = why {
-            let question = QuestionId(self.ids.next());
-            tracing::warn!(%question, why, "ledger may be older than the world, first sends are looked up");
-            let (since, by, as_of) = (now.0, self.fence.0, as_of.map(|at| at.0));
-            note.restored = Some(Noted { since, by, as_of, question: question.0 });
-            open = true;
-            change.escalations.push(asked(question, why, now));
+        let by = self.fence.0;
+        match (why, in_force) {
+            // One more restore: the rows of the workers since the first one came with a copy, too. The question is
+            // open, and the instants of the first restore come before those of this one.
+            (Some(_), Some(before)) => note.restored = Some(Noted { by, ..before }),
+            (Some(why), None) => {
+                let question = QuestionId(self.ids.next());
+                tracing::warn!(%question, why, "ledger may be older than the world, first sends are looked up");
+                let (since, as_of) = (now.0, as_of.map(|at| at.0));
+                note.restored = Some(Noted { since, by, as_of, question: question.0 });
+                change.escalations.push(asked(question, why, now));
+            }
+            (None, _) => {}
         }
+        let open = why.is_some() || in_force.is_some();
         let (revision, created_at) = read.row.map_or((1, now), |row| (row.revision + 1, row.created_at));
         let first = Document::first(&tenant, LEDGER_KIND, LEDGER_ID.to_owned(), &note, now);
         change.documents.push(Document { revision, open, created_at, ..first });

@@ -104,6 +104,25 @@ async fn a_restored_ledger_looks_before_it_repeats_an_effect_that_it_lost() {
     }
 }
 
+/// The rows that were written since the first restore came with the second copy: they do not show what was sent last.
+#[tokio::test]
+async fn a_copy_of_a_ledger_whose_restore_is_in_force_is_one_more_restore() {
+    let (folder, world) = (Folder::new(), World::new(Keys::Ignores));
+    let contract = Contract::new(ContractClass::Lookup);
+    lost(&folder, &world, &contract).await;
+    let executor = open(builder(&folder.backup(), &world, &contract)).await;
+    let first = executor.restored().await.unwrap().unwrap();
+    executor.shutdown(Duration::from_secs(5)).await;
+    let second = folder.backup().with_extension("second");
+    std::fs::copy(folder.backup(), &second).unwrap();
+    let executor = open(builder(&second, &world, &contract)).await;
+    let both = executor.restored().await.unwrap().unwrap();
+    assert!(both.by > first.by, "{:?} after {:?}", both.by, first.by);
+    assert_eq!((both.since, both.as_of), (first.since, first.as_of));
+    assert_eq!(executor.questions(&Tenant::ledger()).await.unwrap().len(), 1);
+    executor.shutdown(Duration::from_secs(5)).await;
+}
+
 #[tokio::test]
 async fn the_command_lifts_what_a_restore_has_brought_about() {
     let (folder, world) = (Folder::new(), World::new(Keys::Ignores));

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::failure::{EffectEnd, EffectOutcome, Failure, FailureCode};
+use super::failure::{EffectEnd, EffectOutcome, Failure};
 use super::family::{self, Family};
 use super::identity::{Identity, Kind};
 use super::live::Live;
@@ -212,12 +212,11 @@ impl<'a> Saga<'a> {
     /// # Crash
     /// The commands are durable before anything is undone. Given again, they are the same commands.
     async fn end_children(&self, family: &Family, failure: &Failure) -> Result<(), ExecError> {
-        let live = self.live;
+        // Children of a run that was cancelled were told before, by whom and why, and the first command counts. But a
+        // child whose row was on its way to the disk was not there to be told, nor was any child of a run that was
+        // abandoned while it was cancelled.
         for child in &family.unfinished {
-            // The children of a run that was cancelled were told by whom and why before the run failed.
-            if failure.code != FailureCode::Cancelled || child.parent != Some(live.id) {
-                self.activation.engine.end_child(live, child.id, failure).await;
-            }
+            self.activation.engine.end_child(self.live, child.id, failure).await?;
         }
         Ok(())
     }

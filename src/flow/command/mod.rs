@@ -25,7 +25,7 @@ use crate::exec::{Answers as _, ExecError, Said, to_the_end};
 use crate::id::{IdError, QuestionId, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::Payload;
-use crate::store::{CANCEL, QuestionKind, Resolution, Run, RunState, Store as _};
+use crate::store::{CANCEL, QuestionKind, Resolution, Run, RunState, Store as _, StoreError};
 
 /// The default time in which a cancelled run that listens may end by itself.
 const GRACE: Duration = Duration::from_secs(30);
@@ -200,18 +200,26 @@ impl Inner {
     }
 
     /// Cancels a child of a run that has failed: no run waits for the child any more.
-    pub(super) async fn end_child(self: &Arc<Self>, parent: &Live, child: RunId, failure: &Failure) {
+    pub(super) async fn end_child(
+        self: &Arc<Self>,
+        parent: &Live,
+        child: RunId,
+        failure: &Failure,
+    ) -> Result<(), ExecError> {
         let (by, reason) = (parent.id.to_string(), format!("its parent failed: {failure}"));
         let until = Some(self.core.now().after(GRACE));
-        self.cancel_child((&parent.tenant, parent.id), child, Command { by, reason, until }).await;
+        self.cancel_child((&parent.tenant, parent.id), child, Command { by, reason, until }).await
     }
 
+    /// Cancels a child. An error of the store is returned: a child that was not told would not end, and its parent
+    /// would wait for it for ever. A damaged row of the child does not mend itself, and is only logged.
     async fn cancel_child(
         self: &Arc<Self>,
         (tenant, parent): (&Tenant, RunId),
         child: RunId,
         command: Command,
-    ) {
+    ) -> Result<(), ExecError> {
+        let passes = |source: &StoreError| !matches!(source, StoreError::Corrupt { .. });
         // The id is made of the parent, so that after a crash it is the same command.
         let id = format!("~{parent}");
         let order = Order { tenant: tenant.clone(), run: child, verb: Verb::Cancel, id, command };
@@ -220,8 +228,19 @@ impl Inner {
         match told {
             // An error if the child was cancelled before, for another reason, or has ended meanwhile.
             Ok(_)
-            | Err(RunError::SignalConflict { .. } | RunError::Over { .. } | RunError::Expired { .. }) => {}
-            Err(error) => tracing::warn!(%tenant, run = %child, %error, "child run not cancelled"),
+            | Err(RunError::SignalConflict { .. } | RunError::Over { .. } | RunError::Expired { .. }) => {
+                Ok(())
+            }
+            Err(RunError::Store(source)) if passes(&source) => {
+                Err(ExecError::Store { key: child.to_string(), source })
+            }
+            Err(RunError::Exec(ExecError::Store { key, source })) if passes(&source) => {
+                Err(ExecError::Store { key, source })
+            }
+            Err(error) => {
+                tracing::warn!(%tenant, run = %child, %error, "child run not cancelled");
+                Ok(())
+            }
         }
     }
 
@@ -240,7 +259,7 @@ impl Inner {
             let Some(last) = children.last() else { return Ok(()) };
             after = last.id;
             for child in children.iter().filter(|child| !child.state.is_final()) {
-                self.cancel_child((tenant, parent), child.id, command.clone()).await;
+                self.cancel_child((tenant, parent), child.id, command.clone()).await?;
             }
         }
     }

@@ -38,6 +38,7 @@ impl Activation<'_> {
             };
             let command = command(live, body.as_ref()).await?;
             tracing::info!(tenant = %live.tenant, run = %live.id, by = command.by, "cancel command obeyed");
+            live.flushed().await?; // the row of a child that the run has just begun must be durable to be found
             self.engine.cancel_children(&live.tenant, live.id, &command).await?;
             Ok(command)
         };

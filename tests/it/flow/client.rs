@@ -17,6 +17,7 @@ use super::answers::Place;
 use crate::flow;
 use crate::flow::lives::NAME;
 use crate::flow::tools::Ring;
+use crate::flow::wait::{Memory, settle};
 use crate::flow::world::{Process, World};
 use crate::store::postgres::Schema;
 
@@ -160,6 +161,47 @@ fn a_client_cancels_retries_and_forks() {
             assert_eq!(run.result().await.unwrap(), json!(7));
             let fork = run.fork("ann", "look once more").await.unwrap();
             assert_eq!(fork.result().await.unwrap(), json!(7));
+        });
+        process.shut_down();
+    }
+}
+
+// The cancel comes from another process, between the queued row of a child and its commit.
+#[test]
+fn a_child_that_is_just_being_begun_is_cancelled_with_its_parent() {
+    for place in Place::both() {
+        let world = World::new();
+        let child = flow!(world, |ctx, _input: ()| ctx.signal::<u32>("never").await);
+        let parent = {
+            let (world, child) = (world.clone(), child.clone());
+            move |ctx: counterfoil::Ctx, _input: ()| {
+                let (world, child) = (world.clone(), child.clone());
+                async move {
+                    let _memory = Memory(world);
+                    ctx.child(child, ()).await
+                }
+            }
+        };
+        let engine = place.engine(&world).workflow(NAME, 1, parent).workflow("child", 1, child);
+        let process = Process::start(&world, engine);
+        let acme = place.acme(&world, &process);
+        world.tap.hold(|change| change.run.as_ref().is_some_and(|run| run.parent.is_some()));
+        process.on(async {
+            let run = acme.run_named(NAME, ()).start().await.unwrap();
+            world.tap.until(|tap| tap.held == 1).await;
+            run.cancel("ann", "not wanted").await.unwrap();
+            world.counts("forgotten", 1).await; // the code of the run is gone, and its cancellation is under way
+            for _ in 0..20 {
+                settle().await;
+            }
+            world.tap.release();
+            let RunError::Failed { failure, .. } = run.result().await.unwrap_err() else { panic!() };
+            assert_eq!(failure.code, FailureCode::Cancelled);
+            let runs = acme.runs(None).await.unwrap();
+            let child = runs.iter().find(|other| other.parent == Some(run.id())).unwrap().id;
+            let child = acme.handle::<u32>(child).result().await.unwrap_err();
+            let RunError::Failed { failure, .. } = child else { panic!("{child}") };
+            assert_eq!(failure.message, "ann cancelled the run: not wanted");
         });
         process.shut_down();
     }

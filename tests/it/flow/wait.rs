@@ -75,7 +75,7 @@ pub(crate) async fn park(process: &Process, hands: &TestClock, run: RunId) {
 }
 
 /// A value in the memory of a workflow.
-struct Memory(Arc<World>);
+pub(crate) struct Memory(pub(crate) Arc<World>);
 
 impl Drop for Memory {
     fn drop(&mut self) {

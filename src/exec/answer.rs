@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::approval::withdrawn;
 use super::asked;
 use super::core::Core;
-use super::decided::{MEANWHILE, Said, decided};
+use super::decided::{MEANWHILE, Said, commit_answer, decided};
 use super::operation::Operation;
 use super::outbox::answered;
 use super::outcome::ExecError;
@@ -109,7 +109,7 @@ impl Answerable {
         escalation.answer = Some(said.at(core.now()));
         change = change.escalation(escalation.clone());
         also(&mut change, &escalation);
-        match core.group.commit_one(change).await.map_err(store_failed)? {
+        match commit_answer(core, &escalation, change).await.map_err(store_failed)? {
             Verdict::Admitted => {
                 if escalation.kind == QuestionKind::Unpublished {
                     core.group.events().notify_one();

@@ -7,7 +7,9 @@ use super::outcome::ExecError;
 use crate::clock::Timestamp;
 use crate::ledger::{Event, Record, apply};
 use crate::payload::Payload;
-use crate::store::{Answer, Change, Question, Refusal, Resolution, Verdict};
+use crate::store::{
+    Answer, Change, Question, QuestionKind, Refusal, Resolution, Run, Store as _, StoreError, Verdict,
+};
 
 /// The reason that is given to a person whose answer came after another one.
 pub(super) const MEANWHILE: &str = "it has been answered meanwhile";
@@ -60,7 +62,7 @@ pub(super) async fn decided(
     compare(core, &mut change, class, Box::default());
     (asked.answer, asked.waiting) = (Some(answer), None);
     change = change.escalation(asked.clone());
-    match core.group.commit_one(change).await {
+    match commit_answer(core, &asked, change).await {
         Ok(Verdict::Admitted) => {
             core.quiet.forget(id);
             Ok(Some(asked))
@@ -69,6 +71,35 @@ pub(super) async fn decided(
         Ok(Verdict::Refused(refusal)) => Err(unanswerable(&refusal.to_string())),
         Err(source) => Err(ExecError::Store { key: id.to_string(), source }),
     }
+}
+
+/// Writes the answer to a question, and with it the row by which the run that waits for the answer is due at once.
+///
+/// # Crash
+/// The answer and the row are one transaction. A client wakes no run, and a process may die behind the answer: while
+/// another question of the run is open, the search for answered runs does not find the run.
+pub(crate) async fn commit_answer(
+    core: &Core,
+    answered: &Question,
+    change: Change,
+) -> Result<Verdict, StoreError> {
+    let Some(run) = due_with(core, answered).await? else { return core.group.commit_one(change).await };
+    match core.group.commit_one(change.clone().run(run)).await? {
+        // The run has moved on meanwhile, or another answer was faster: a write without the run tells which.
+        Verdict::Refused(Refusal::Stale) => core.group.commit_one(change).await,
+        verdict => Ok(verdict),
+    }
+}
+
+/// The next row of the run that waits for this answer as a row, if one does.
+async fn due_with(core: &Core, answered: &Question) -> Result<Option<Run>, StoreError> {
+    let waits = QuestionKind::PARKING.contains(&answered.kind);
+    let Some(run) = answered.run.filter(|_| waits) else { return Ok(None) };
+    let found = match core.group.run_find(&answered.tenant, run).await {
+        Err(StoreError::Corrupt { .. }) => None, // the question about the call can be answered all the same
+        found => found?,
+    };
+    Ok(found.and_then(|run| run.due_with_answer(core.fence, core.now())))
 }
 
 fn event(

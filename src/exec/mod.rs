@@ -103,7 +103,7 @@ pub(crate) use answer::Answerable;
 pub(crate) use carry::{Answered, Expect, carry_out, look_only};
 #[cfg(feature = "api")]
 pub(crate) use conflict::conflicts;
-pub(crate) use decided::Said;
+pub(crate) use decided::{Said, commit_answer};
 pub(crate) use erase::erase_run;
 #[cfg(feature = "cli")]
 pub(crate) use erase::{erase as erase_record, erase_tenant};

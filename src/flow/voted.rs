@@ -3,7 +3,7 @@
 
 use super::error::RunError;
 use super::tenant::TenantClient;
-use crate::exec::{Said, to_the_end};
+use crate::exec::{Said, commit_answer, to_the_end};
 use crate::id::QuestionId;
 use crate::store::{Change, Question, Store as _, StoreError, Verdict};
 
@@ -18,7 +18,7 @@ impl TenantClient {
     /// Writes a guard's rows with the answer to a question, and lets the runs that wait for the answer go on.
     ///
     /// # Crash
-    /// The rows and the answer are one transaction. A run that was not woken is found by the next start.
+    /// The rows and the answer are one transaction. So is the row by which the waiting run is due.
     pub(crate) async fn answer_with(
         &self,
         change: Change,
@@ -30,7 +30,7 @@ impl TenantClient {
         let tracker = inner.core.tracker.clone();
         // A future dropped between the answer and the wake-up would leave a run that no worker carries out.
         to_the_end(&tracker, async move {
-            let verdict = inner.core.group.commit_one(change.escalation(question.clone())).await;
+            let verdict = commit_answer(&inner.core, &question, change.escalation(question.clone())).await;
             match &verdict {
                 Ok(Verdict::Admitted) => inner.wake_waiting(&tenant, &question).await?,
                 _ => inner.perhaps_answered(&tenant, question.id),

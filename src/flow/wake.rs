@@ -16,6 +16,9 @@ impl Inner {
     /// Starts a run over from its records, because an answer or the run's time has come.
     pub(super) async fn wake(self: &Arc<Self>, tenant: &Tenant, id: RunId) {
         if self.core.is_client() {
+            if let Err(error) = self.make_due(tenant, id).await {
+                log_trouble!(error, %tenant, run = %id, "run not woken, next process wakes it");
+            }
             return self.hand_over();
         }
         if self.runs.bounce(id) {
@@ -31,6 +34,17 @@ impl Inner {
             Ok(_) => {}
             Err(error) => log_trouble!(error, %tenant, run = %id, "run not woken, next process wakes it"),
         }
+    }
+
+    /// Makes a run due that waits for an answer, for the workers: while it has another open question, their search for
+    /// answered runs does not find it.
+    async fn make_due(&self, tenant: &Tenant, id: RunId) -> Result<(), StoreError> {
+        let group = &self.core.group;
+        let found = group.run_find(tenant, id).await?;
+        let Some(due) = found.and_then(|run| run.due_with_answer(self.core.fence, self.core.now())) else {
+            return Ok(());
+        };
+        group.commit_one(self.core.change(None).run(due)).await.map(drop) // refused: the run has moved on
     }
 
     /// Starts a run over that waits as this row.

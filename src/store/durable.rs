@@ -123,6 +123,8 @@ fn note_run(change: &Change, run: &Run, meter: &Meter) -> Option<&'static str> {
             tracing::debug!(%tenant, run = %id, %workflow, worker = %run.fence, deaths = run.deaths, "run resumed");
             "resumed"
         }
+        // Outside of its lane a run that waits for an answer does not begin to wait: it is made due, because of an answer.
+        RunState::Waiting { on: WaitsOn { answer: true, .. }, .. } if !is_in_lane => return None,
         RunState::Waiting { until, on } => {
             let for_ms = until.map(|until| run.updated_at.until(until).as_millis());
             tracing::debug!(%tenant, run = %id, %workflow, on = waits_for(*on), for_ms, "run waiting");

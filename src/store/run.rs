@@ -217,6 +217,15 @@ impl Run {
         self.queue.as_ref().is_some_and(|queue| queue.admitted_at.is_none())
     }
 
+    /// The next row of a run that waits for an answer: the run is due at once. `None` if it waits for none, or is due
+    /// anyway.
+    pub(crate) fn due_with_answer(&self, fence: Fence, now: Timestamp) -> Option<Self> {
+        let RunState::Waiting { until, on } = self.state else { return None };
+        let state = RunState::Waiting { until: Some(now), on };
+        let due = || Self { state, fence, revision: self.revision + 1, updated_at: now, ..self.clone() };
+        (on.answer && until.is_none_or(|until| until > now)).then(due)
+    }
+
     /// Releases the place of the run in its queue.
     pub(crate) fn give_place_free(&mut self) {
         if let Some(queue) = &mut self.queue {

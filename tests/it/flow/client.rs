@@ -7,14 +7,15 @@ use std::time::Duration;
 use counterfoil::flow::{
     ClientBuilder, FailureCode, RunError, RunState, Sent, TenantClient, Workflow, WorkflowFn,
 };
-use counterfoil::ledger::Queue;
+use counterfoil::ledger::{Compensation, Queue};
 use counterfoil::store::postgres::Options;
 use counterfoil::store::{OpenError, QuestionKind, Resolution, StoreError};
-use counterfoil::{ApprovalSubject, Client, Engine, RunId};
+use counterfoil::{ApprovalSubject, Client, Engine, Failure, RunId};
 use serde_json::json;
 
 use super::answers::Place;
 use crate::flow;
+use crate::flow::compensation::{Book, Way};
 use crate::flow::lives::NAME;
 use crate::flow::tools::Ring;
 use crate::flow::wait::{Memory, settle};
@@ -234,6 +235,36 @@ fn an_answer_of_a_client_counts_once_a_worker_has_read_it() {
             assert_eq!(acme.handle::<u32>(run).result().await.unwrap(), 7);
         });
         assert_eq!(world.effects("ring").len(), 1);
+        process.shut_down();
+    }
+}
+
+#[test]
+fn an_answer_of_a_client_does_not_wait_for_the_other_answers() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |ctx, _input: ()| {
+            ctx.call::<Book>("train".to_owned()).await?;
+            ctx.call::<Book>("hotel".to_owned()).await?;
+            Err::<u32, _>(Failure::new("no money"))
+        });
+        let book = Book(world.clone(), Way::by(Compensation::Approved));
+        let process = Process::start(&world, place.engine(&world).tool(book).workflow(NAME, 1, code));
+        let acme = place.acme(&world, &process);
+        process.on(async {
+            let run = acme.run_named(NAME, ()).start().await.unwrap();
+            until_state(&acme, run.id(), "waiting").await;
+            let open = acme.questions().await.unwrap();
+            assert_eq!(open.len(), 2, "{open:#?}");
+            acme.answer(open[0].id, Resolution::Undo, "ann").await.unwrap();
+            while world.effects("unbook").is_empty() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(acme.questions().await.unwrap().len(), 1, "the other question is open");
+            acme.answer(open[1].id, Resolution::Keep, "ann").await.unwrap();
+            assert!(matches!(run.result().await, Err(RunError::Failed { .. })));
+        });
+        assert_eq!(world.effects("unbook").len(), 1);
         process.shut_down();
     }
 }

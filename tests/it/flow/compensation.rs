@@ -9,7 +9,7 @@ use counterfoil::guard::approval::OpenReview;
 use counterfoil::ledger::{
     Compensation, Divergence, EffectClass, ErrorKind, LookupResult, OperationKey, State, Undone,
 };
-use counterfoil::store::{QuestionKind, Resolution};
+use counterfoil::store::{QuestionKind, Resolution, RunState};
 use counterfoil::tool::{Call, Compensate, Done, OriginalCall, Reconcile, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Tenant};
 use serde_json::json;
@@ -496,6 +496,38 @@ fn what_is_undone_after_approval_waits_for_it() {
         );
         assert_eq!(world.effects("unbook"), ["hotel 2 b2"]);
     });
+}
+
+// The process dies between the answer and the wake-up of the run, which has another open question.
+#[test]
+fn an_answer_is_carried_out_by_the_next_process_while_another_question_is_open() {
+    let world = World::new();
+    let process = start(&world, Way::by(Compensation::Approved));
+    process.on(async {
+        let run = process.acme().run(trip, stops(&["train", "hotel", "sold out"])).key("r").start().await;
+        process.state(run.unwrap().id(), "waiting").await;
+        let open = process.questions(QuestionKind::Compensation).await;
+        world.tap.cut(|change| change.run.as_ref().is_some_and(|run| run.state == RunState::Active));
+        tokio::select! {
+            biased;
+            _ = process.acme().answer(open[0].id, Resolution::Undo, "ann") => panic!("the wake-up is cut off"),
+            () = world.tap.until(|tap| tap.held > 0) => {}
+        }
+    });
+    process.crash();
+    world.tap.mend();
+    let process = start(&world, Way::by(Compensation::Approved));
+    process.on(async {
+        while world.effects("unbook").is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(
+            process.questions(QuestionKind::Compensation).await.len(),
+            1,
+            "the other question is open"
+        );
+    });
+    assert_eq!(world.effects("unbook").len(), 1);
 }
 
 // SAGA-2: by reviewers, of whom enough must be in favour. A single person answers the question no more than a stranger does.

@@ -144,9 +144,13 @@ impl Inner {
 
     /// The end of a blocked run that was abandoned. It is written with the answer: with two writes, a crash in between
     /// would leave an abandoned run that goes on all the same.
+    ///
+    /// A process that should not carry the run out, because it is a client or does not know the workflow, hands the run
+    /// over to be undone: it cannot tell which effects their tools undo.
     async fn abandoned(&self, run: Run, by: &str) -> Result<Next, ExecError> {
         let mut failure = self.ended_by(&run, by).await?;
-        if let Some(step) = saga::of_abandoned(&self.core, &run, &failure).await? {
+        let is_ours = self.may_claim(&run);
+        if let Some(step) = saga::of_abandoned(&self.core, &run, &failure, is_ours).await? {
             return Ok(Next { run: Some(self.going_on(&run)), undoing: Some(step), ..Next::default() });
         }
         let (run, left) = resume::abandoned(&self.core, run, &mut failure).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::inner::Inner;
 use super::queue::Choice;
-use super::row::started;
+use super::row::due;
 use super::unregistered::Unregistered;
 use super::workflow::UNBOUND;
 use crate::exec::withdrawn;
@@ -179,12 +179,13 @@ impl Inner {
         !self.core.is_client() && (!self.core.is_shared() || knows())
     }
 
-    /// Turns a run's row into its next state: active, and this worker's. A client makes the run due instead.
+    /// Turns a run's row into its next state: active, and this worker's. A process that should not claim the run makes
+    /// it due instead: active here, a run of an unknown workflow would be blocked, and no worker that knows it would look.
     pub(super) fn make_active(&self, run: &mut Run) {
         run.fence = self.core.fence;
         run.revision += 1;
         run.updated_at = self.core.now();
-        run.state = started(&self.core, run.updated_at);
+        run.state = if self.may_claim(run) { RunState::Active } else { due(run.updated_at) };
         if run.version == UNBOUND {
             self.bind(run);
         }
@@ -212,6 +213,7 @@ impl Inner {
                 self.note_deadline(&run);
                 self.queued(queue.name.as_str()).await;
             }
+            _ if matches!(run.state, RunState::Waiting { .. }) => self.hand_over(),
             _ => self.spawn(run, None),
         }
     }

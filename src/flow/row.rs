@@ -56,9 +56,10 @@ impl NewRow<'_> {
 
 /// The state of a run that goes on: active in this process, or due at once for the workers.
 pub(super) fn started(core: &Core, now: Timestamp) -> RunState {
-    if core.is_client() {
-        RunState::Waiting { until: Some(now), on: WaitsOn::NOTHING }
-    } else {
-        RunState::Active
-    }
+    if core.is_client() { due(now) } else { RunState::Active }
+}
+
+/// The state of a run that is due at once, for a worker that may claim it.
+pub(super) const fn due(now: Timestamp) -> RunState {
+    RunState::Waiting { until: Some(now), on: WaitsOn::NOTHING }
 }

@@ -33,15 +33,18 @@ const MOMENT: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// True if an effect of this run or of its children can be undone, or could be before its record was gone; or if a child
-/// has not ended.
-async fn is_due(live: &Arc<Live>) -> Result<bool, ExecError> {
+/// has not ended. `by_others`: true if another worker undoes the effects. It may know a tool that is not registered here.
+async fn is_due(live: &Arc<Live>, by_others: bool) -> Result<bool, ExecError> {
     let core = &live.core;
     live.flushed().await?; // everything that the run has queued must be durable to be found
     let stands = |record: &Record| {
         use State::{Committed, Gone, Started};
         matches!(record.state, Started | Committed { .. } | Gone { was: FinalState::Committed, .. })
     };
-    let can_undo = |record: &Record| core.registry.policy_of(record.operation.as_str()).is_some();
+    let can_undo = |record: &Record| match core.registry.find(record.operation.as_str()) {
+        Some(tool) => tool.spec().compensation.is_some(),
+        None => by_others,
+    };
     let family = family::of(core, &live.run()).await?;
     Ok(!family.unfinished.is_empty()
         || family.effects.iter().any(|record| stands(record) && can_undo(record)))
@@ -68,14 +71,16 @@ fn begun(live: &Live, failure: &Failure) -> Step {
 }
 
 /// The checkpoint with which a blocked run that was abandoned begins to be undone. `None` if there is nothing to undo.
+/// `is_ours`: true if this process undoes the effects.
 pub(super) async fn of_abandoned(
     core: &Arc<Core>,
     run: &Run,
     failure: &Failure,
+    is_ours: bool,
 ) -> Result<Option<Step>, ExecError> {
     let live = Live::unread(core, run.clone());
     live.end();
-    let due = is_due(&live).await;
+    let due = is_due(&live, !is_ours).await;
     core.group.end_lane(live.lane);
     Ok(due?.then(|| begun(&live, failure)))
 }
@@ -86,7 +91,7 @@ impl Activation<'_> {
         let live = self.live;
         // What only a run that has failed needs is boxed: each run would reserve its memory.
         if let Err(failure) = &result {
-            match Box::pin(is_due(live)).await {
+            match Box::pin(is_due(live, false)).await {
                 Ok(true) => return Box::pin(begin(live, failure)).await,
                 Ok(false) => {}
                 Err(error) => return End::Failed(error),

@@ -239,6 +239,40 @@ fn an_answer_of_a_client_counts_once_a_worker_has_read_it() {
     }
 }
 
+// The client knows no tool, and so no way to undo anything: the worker undoes it.
+#[test]
+fn a_blocked_run_that_a_client_ends_is_undone() {
+    for abandons in [false, true] {
+        for place in Place::both() {
+            let world = World::new();
+            let code = flow!(world, |ctx, _input: ()| {
+                ctx.call::<Book>("hotel".to_owned()).await?;
+                assert_eq!(world.counted("mended"), 1, "a bug");
+                Ok(0_u32)
+            });
+            let book = Book(world.clone(), Way::by(Compensation::Automatic));
+            let process = Process::start(&world, place.engine(&world).tool(book).workflow(NAME, 1, code));
+            let acme = place.acme(&world, &process);
+            process.on(async {
+                let run = acme.run_named(NAME, ()).start().await.unwrap();
+                until_state(&acme, run.id(), "blocked").await;
+                if abandons {
+                    let question = acme.questions().await.unwrap().remove(0);
+                    acme.answer(question.id, Resolution::Abandon, "ann").await.unwrap();
+                } else {
+                    run.cancel("ann", "not wanted").await.unwrap();
+                }
+                let RunError::Failed { failure, .. } = run.result().await.unwrap_err() else { panic!() };
+                let code = if abandons { FailureCode::Abandoned } else { FailureCode::Cancelled };
+                assert_eq!(failure.code, code);
+                assert!(acme.questions().await.unwrap().is_empty());
+            });
+            assert_eq!(world.effects("unbook"), ["hotel 1 b1"]);
+            process.shut_down();
+        }
+    }
+}
+
 #[test]
 fn an_answer_of_a_client_does_not_wait_for_the_other_answers() {
     for place in Place::both() {

@@ -105,6 +105,33 @@ fn a_command_is_obeyed_whichever_worker_it_is_given_to() {
 }
 
 #[test]
+fn a_run_goes_on_where_its_workflow_is_known_whichever_worker_resumes_it() {
+    let (world, schema) = (World::new(), Schema::new());
+    let code = flow!(world, |ctx, _n: ()| ctx.signal::<u32>("go").await);
+    let worker = |tap: &Tap| {
+        let engine = Engine::postgres_with(crate::server::url(), schema.options());
+        world.equip(engine, tap).lease(Duration::from_secs(2))
+    };
+    let one = Process::start(&world, worker(&world.tap).workflow(NAME, 1, code.clone()));
+    let other = Process::start(&world, worker(&Tap::default()));
+    let run = one.on(async {
+        let run = one.acme().run(code, ()).start().await.unwrap();
+        run.pause("ann", "lunch").await.unwrap();
+        one.state(run.id(), "blocked").await;
+        run
+    });
+    let elsewhere = other.acme().handle::<u32>(run.id());
+    other.on(async {
+        elsewhere.resume("ann", "back").await.unwrap();
+        elsewhere.signal("go", 7).await.unwrap();
+    });
+    assert_eq!(one.on(run.result()).unwrap(), 7);
+    drop(run);
+    one.shut_down();
+    other.shut_down();
+}
+
+#[test]
 fn a_child_and_its_parent_are_handed_over_together() {
     let (world, schema) = (World::new(), Schema::new());
     let code = flow!(world, |ctx, _n: ()| {

@@ -11,7 +11,7 @@ use super::run::{End, activate, unreadable};
 use crate::exec::{ExecError, last};
 use crate::id::{Name, RunId, Tenant};
 use crate::panics::{caught, quietly};
-use crate::store::{OrderingKey, QuestionKind, Run, Store as _, StoreError};
+use crate::store::{OrderingKey, QuestionKind, Run, RunState, Store as _, StoreError};
 
 /// Gives a run a task.
 pub(super) fn carry_out(engine: Arc<Inner>, run: Box<Run>, fresh: Option<OrderingKey>) {
@@ -175,11 +175,26 @@ impl Task {
             if let Some(queue) = &self.queue {
                 engine.admit_soon(queue.as_str());
             }
+            if matches!(state, RunState::Blocked { .. }) {
+                Box::pin(self.obey_blocked()).await;
+            }
         }
         if ended.again {
             Box::pin(engine.wake(&self.tenant, id)).await;
         } else if engine.core.has_others() && matches!(ended.end, End::Parked) {
             Box::pin(engine.take_up_if_answered(id)).await;
+        }
+    }
+
+    /// Obeys a command to cancel the run that came while the run was being blocked.
+    async fn obey_blocked(&self) {
+        let (engine, tenant, id) = (&self.engine, &self.tenant, self.id);
+        while let Err(error) = engine.obey_blocked(tenant, id).await {
+            log_trouble!(error, %tenant, run = %id, "blocked run not cancelled");
+            if engine.core.is_closing() || !error.is_reported() {
+                return;
+            }
+            engine.core.clock.sleep(RETRY).await; // the database is away
         }
     }
 

@@ -174,17 +174,44 @@ impl Inner {
             }
             sent => sent?,
         };
-        // A blocked run has no task that could hear of the command.
-        let blocked = |run: &Run| matches!(run.state, RunState::Blocked { .. });
-        if verb == Verb::Cancel
-            && self.core.group.run_find(&tenant, run).await?.is_some_and(|run| blocked(&run))
-            && let Some(question) = self.asked_about(&tenant, run, QuestionKind::blocks_its_run).await?
-        {
-            self.cancel_children(&tenant, run, &command).await?;
-            let said = Said { because: Some(command.reason), ..Said::new(Resolution::Abandon, command.by) };
-            self.clone().resolve(tenant, question, said).await?;
+        if verb == Verb::Cancel {
+            self.cancel_blocked(&tenant, run, command).await?;
         }
         Ok(sent)
+    }
+
+    /// Ends a run that is blocked because it was cancelled. A blocked run has no task that could hear of the command.
+    async fn cancel_blocked(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        run: RunId,
+        command: Command,
+    ) -> Result<(), ExecError> {
+        let row = self.core.group.run_find(tenant, run).await;
+        let row = row.map_err(|source| ExecError::Store { key: run.to_string(), source })?;
+        if row.is_some_and(|row| matches!(row.state, RunState::Blocked { .. }))
+            && let Some(question) = self.asked_about(tenant, run, QuestionKind::blocks_its_run).await?
+        {
+            self.cancel_children(tenant, run, &command).await?;
+            let said = Said { because: Some(command.reason), ..Said::new(Resolution::Abandon, command.by) };
+            match self.clone().resolve(tenant.clone(), question, said).await {
+                // Another answer was first. If the run goes on with it, the run hears the command.
+                Err(ExecError::Unanswerable { .. }) => {}
+                answered => answered?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Obeys a command to cancel a run that was blocked just now. Closes a race: a command that came while the run was
+    /// being blocked found it not blocked yet, and its code is gone.
+    pub(super) async fn obey_blocked(self: &Arc<Self>, tenant: &Tenant, run: RunId) -> Result<(), ExecError> {
+        let failed = |source| ExecError::Store { key: run.to_string(), source };
+        let pending = self.core.group.signal_pending(&[(tenant.clone(), run)]).await.map_err(failed)?;
+        let Some(signal) = pending.into_iter().find(|signal| signal.name == CANCEL) else { return Ok(()) };
+        let body = self.core.load(tenant, &signal.body).await?;
+        let command = Command::of(&body).unwrap_or_else(|_| Command::unreadable());
+        self.cancel_blocked(tenant, run, command).await
     }
 
     /// The first open question about a run whose kind is accepted by `kind`.

@@ -45,7 +45,9 @@ impl Live {
     /// has come to rest: by then the body has said whether it waits to be cancelled.
     pub(in crate::flow) fn commanded(&self, now: Timestamp) -> Result<Option<Timestamp>, Stop> {
         let state = self.state();
-        if let Some(pause) = state.inbox.first(&Verb::Pause.signal()) {
+        let is_cancelled = state.inbox.first(CANCEL).is_some();
+        // A run that is to be cancelled is not paused: blocked, it would not hear of its cancellation.
+        if let Some(pause) = state.inbox.first(&Verb::Pause.signal()).filter(|_| !is_cancelled) {
             return Err(Stop::Paused(Box::new(pause.clone())));
         }
         if state.replaying {
@@ -53,7 +55,7 @@ impl Live {
         }
         match state.cancelled {
             Some(until) if until <= now => Err(Stop::Cancelled),
-            None if state.inbox.first(&Verb::Cancel.signal()).is_some() => Err(Stop::Cancelled),
+            None if is_cancelled => Err(Stop::Cancelled),
             until => Ok(until),
         }
     }

@@ -53,11 +53,11 @@ impl Activation<'_> {
     pub(super) async fn without_place(self) -> End {
         let live = self.live;
         live.end(); // a sender of a signal is told from here on that it came too late
-        if let Some(signal) = live.pause_pending() {
-            return self.pause(signal).await;
-        }
         if live.cancel_pending().is_some() {
             return self.cancel().await;
+        }
+        if let Some(signal) = live.pause_pending() {
+            return self.pause(signal).await;
         }
         let queue = live.run().queue;
         match live.written(live.change_run(|run| run.state = RunState::Queued).durable().await) {

@@ -239,6 +239,64 @@ fn an_answer_of_a_client_counts_once_a_worker_has_read_it() {
     }
 }
 
+// The client finds the run not blocked yet, and the code of the run is gone already.
+#[test]
+fn a_run_that_is_just_being_blocked_can_be_cancelled() {
+    for place in Place::both() {
+        let world = World::new();
+        let process = place.life(&world, waits_until_wanted(&world));
+        let acme = place.acme(&world, &process);
+        process.on(async {
+            let run = acme.run_named(NAME, ()).start().await.unwrap();
+            until_state(&acme, run.id(), "waiting").await;
+            world.tap.hold(|change| {
+                let run = change.run.as_ref();
+                run.is_some_and(|run| matches!(run.state, counterfoil::store::RunState::Blocked { .. }))
+            });
+            run.pause("ann", "lunch").await.unwrap();
+            world.tap.until(|tap| tap.held == 1).await;
+            run.cancel("bob", "never mind").await.unwrap();
+            world.tap.release();
+            is_cancelled(&acme, run.id()).await;
+        });
+        process.shut_down();
+    }
+}
+
+#[test]
+fn a_run_that_was_paused_and_cancelled_while_nobody_worked_is_cancelled() {
+    for place in Place::both() {
+        let world = World::new();
+        let process = place.life(&world, waits_until_wanted(&world));
+        let run = process.on(async {
+            let run = process.acme().run_named(NAME, ()).start().await.unwrap().id();
+            process.state(run, "waiting").await;
+            run
+        });
+        process.shut_down();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = place.client(&world).open().await.unwrap();
+            let handle = client.tenant("acme").unwrap().handle::<u32>(run);
+            handle.pause("ann", "lunch").await.unwrap();
+            handle.cancel("bob", "never mind").await.unwrap();
+            client.shutdown(Duration::ZERO).await;
+        });
+        let process = place.life(&world, waits_until_wanted(&world));
+        process.on(is_cancelled(&process.acme(), run));
+        process.shut_down();
+    }
+}
+
+/// Resolves when the run has ended because Bob has cancelled it.
+async fn is_cancelled(acme: &TenantClient, run: RunId) {
+    until_state(acme, run, "failed").await;
+    let state = acme.handle::<u32>(run).status().await.unwrap().state;
+    let RunState::Failed { failure } = state else { panic!("{state:?}") };
+    assert_eq!(failure.code, FailureCode::Cancelled);
+    assert_eq!(failure.message, "bob cancelled the run: never mind");
+}
+
 // The client knows no tool, and so no way to undo anything: the worker undoes it.
 #[test]
 fn a_blocked_run_that_a_client_ends_is_undone() {

@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use super::again::{Again, Unstable};
 use super::child::lineage::PLACE;
+use super::command::TOLD;
 use super::identity::{Identity, Kind};
 use crate::clock::Timestamp;
 use crate::id::RecordId;
 use crate::ledger::{OperationKey, RequestHash};
 use crate::payload::Stored;
-use crate::store::{COMMAND, History, PastCall, PastStep, PastUse, Signal, StepKind};
+use crate::store::{CANCEL, COMMAND, History, PastCall, PastStep, PastUse, Signal, StepKind};
 
 /// The name of the checkpoint which says that a recorded call answers the same request under any key.
 pub(super) const UNSTABLE_KEY: &str = "unstable key";
@@ -130,6 +131,13 @@ impl Replay {
             return Vec::new();
         };
         steps.get(name).into_iter().flat_map(HashMap::values).map(|past| past.step.clone()).collect()
+    }
+
+    /// The last command to cancel the run that the run received in a turn, or under an earlier input.
+    pub(super) fn told(&self, base: u32) -> Option<&Stored> {
+        let received = self.turns.get(&base)?.steps.get(&StepKind::Signal)?.get(CANCEL)?;
+        let told = received.values().map(|past| &past.step).filter(|step| step.id.starts_with(TOLD));
+        told.max_by_key(|step| step.at)?.value.as_ref()
     }
 
     /// The loop that a turn belongs to, by its name and id.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 pub use self::word::Command;
-pub(super) use self::word::{Verb, is_command};
+pub(super) use self::word::{TOLD, Verb, is_command};
 use super::ctx::Ctx;
 use super::error::RunError;
 use super::failure::{Failure, FailureCode};
@@ -49,14 +49,15 @@ impl Ctx {
     /// ```
     ///
     /// # Crash
-    /// A run that was told of its cancellation is told again on resume.
+    /// A run that was told of its cancellation is told again on resume. The grace goes on, also if the run has gone on to
+    /// another turn of a loop or to another input.
     pub async fn cancelled(&self) -> Result<Command, Failure> {
         self.live.await_end();
         let name = Verb::Cancel.signal();
         let wanted = Wanted { name: name.clone(), id: None };
         let body = self.receive(Label::from(name), wanted, None).await?;
         let command: Command = self.decoded("command", &body).await?;
-        self.live.cancelled(command.until);
+        self.live.cancelled(command.until, body);
         Ok(command)
     }
 }

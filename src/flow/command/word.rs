@@ -8,6 +8,10 @@ use crate::id::RunId;
 use crate::payload::{Payload, PayloadError};
 use crate::store::{CANCEL, COMMAND, Signal};
 
+/// The prefix of the id of a checkpoint that holds a received command to cancel the run outside of the turn that received
+/// it. The ids of the receipts themselves are numbers.
+pub(in crate::flow) const TOLD: &str = "~told:";
+
 /// The verb of a command to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::flow) enum Verb {

@@ -12,16 +12,24 @@ use crate::clock::Timestamp;
 use crate::exec::ExecError;
 use crate::flow::Failure;
 use crate::flow::child::lineage::{ENDED, PLACE};
-use crate::flow::command::{Verb, is_command};
+use crate::flow::command::{TOLD, Verb, is_command};
+use crate::flow::identity::Identity;
 use crate::flow::inbox::Wanted;
 use crate::flow::signal::aside::Reads;
 use crate::payload::{Payload, PayloadError, Stored};
 use crate::store::{CANCEL, DEADLINE, Signal, Step};
 
 impl Live {
-    /// Notes that the run knows of its cancellation, and the instant until which it may end by itself (UTC).
-    pub(in crate::flow) fn cancelled(&self, until: Option<Timestamp>) {
-        self.state().cancelled = until;
+    /// Notes that the run knows of its cancellation, with the instant until which it may end by itself (UTC), and the
+    /// command.
+    pub(in crate::flow) fn cancelled(&self, until: Option<Timestamp>, command: Stored) {
+        let mut state = self.state();
+        (state.cancelled, state.told) = (until, Some(Box::new(command)));
+    }
+
+    /// The command with which the run was told of its cancellation.
+    pub(in crate::flow) fn told(&self) -> Option<Stored> {
+        self.state().told.as_deref().cloned()
     }
 
     /// The instant at which the run is cancelled if it has not ended by then (UTC). `None` once the run was told: its
@@ -173,8 +181,10 @@ impl Live {
                 let body = signal.body.clone();
                 let is_end = wanted.name == ENDED && !self.core.is_shared();
                 let place = is_end.then(|| self.place_of_end(&step));
+                let is_told = wanted.name == CANCEL && step.turn != self.base;
+                let told = is_told.then(|| self.told_outside(open, &signal));
                 let mut change = self.core.change(Some(self.lane)).step(step);
-                change.steps.extend(place);
+                change.steps.extend(place.into_iter().chain(told));
                 change.received = Some(Box::new(signal));
                 drop(self.core.group.submit(change));
                 self.core.wake_sweeper();
@@ -197,6 +207,14 @@ impl Live {
             None => None,
         };
         Ok(Some((Wanted { name, id: Some(id) }, misfit)))
+    }
+
+    /// The checkpoint that keeps a command to cancel the run outside of the turn that received it. A resume in a later turn
+    /// does not read the receipt: without this checkpoint nothing would end the run when its grace is over.
+    fn told_outside(&self, received: &Open, command: &Signal) -> Step {
+        let id = format!("{TOLD}{}", command.id);
+        let identity = Identity { turn: self.base, id, ..received.identity.clone() };
+        self.step(&identity, identity.kind.checkpoint(), None, command.body.clone())
     }
 
     /// The checkpoint that orders the end of a child among this run's effects. The order is an id and not a time,

@@ -114,6 +114,7 @@ impl Live {
                 dropped_calls: 0,
                 inbox,
                 cancelled: None,
+                told: None,
                 recorded_at,
                 published: HashMap::new(),
             }),

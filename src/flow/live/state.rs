@@ -12,6 +12,7 @@ use crate::flow::identity::{Identity, Kind};
 use crate::flow::inbox::{Inbox, Wanted};
 use crate::flow::replay::Replay;
 use crate::ledger::RequestHash;
+use crate::payload::Stored;
 use crate::store::{Run, WaitsOn};
 
 /// The memory of one activation.
@@ -50,6 +51,8 @@ pub(super) struct State {
     pub(super) inbox: Inbox,
     /// The instant until which the run may end by itself (UTC), if it was told of its cancellation.
     pub(super) cancelled: Option<Timestamp>,
+    /// The command with which the run was told.
+    pub(super) told: Option<Box<Stored>>,
     /// The instant of the last checkpoint (UTC).
     pub(super) recorded_at: Option<Timestamp>,
     /// The revision of the last value that the run has published, by its name, as far as it was asked for.

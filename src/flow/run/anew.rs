@@ -6,12 +6,13 @@ use super::end::End;
 use crate::exec::ExecError;
 use crate::flow::again::Mark;
 use crate::flow::budget;
+use crate::flow::command::TOLD;
 use crate::flow::identity::{Identity, Kind};
 use crate::flow::live::{Live, Stop};
 use crate::flow::resume::{self, Asked};
 use crate::flow::workflow::Body;
 use crate::payload::{Payload, Stored};
-use crate::store::{Change, StepKind};
+use crate::store::{CANCEL, Change, StepKind};
 
 /// Lets the run go on as new: from now on it has this input, and no records.
 ///
@@ -59,6 +60,11 @@ fn beginning(live: &Live, base: u32, input: Payload) -> Result<Change, ExecError
         let identity = Identity { name: "again".into(), id: n.to_string(), ..identity.clone() };
         let mark = Stored::Inline(Payload::of(&mark)?);
         change.steps.push(live.step(&identity, StepKind::Again, None, mark));
+    }
+    // So does a cancellation that the run was told of.
+    if let Some(command) = live.told() {
+        let identity = Identity { name: CANCEL.into(), id: format!("{TOLD}{base}"), ..identity };
+        change.steps.push(live.step(&identity, StepKind::Signal, None, command));
     }
     // From now on the records of what the run has done may expire.
     if let Some((spent, large)) = budget::carried_on(live)? {

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use super::activation::Activation;
 use super::end::End;
+use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
 use crate::flow::again::{self, Again};
+use crate::flow::command::Command;
 use crate::flow::ctx::Ctx;
 use crate::flow::live::Live;
 use crate::flow::replay::Replay;
 use crate::flow::resume;
 use crate::flow::workflow::Body;
+use crate::payload::Stored;
 use crate::store::{QuestionKind, Run, Store as _, StoreError};
 
 pub(super) async fn resumed(core: &Arc<Core>, run: Box<Run>) -> Result<Arc<Live>, End> {
@@ -23,7 +26,29 @@ pub(super) async fn resumed(core: &Arc<Core>, run: Box<Run>) -> Result<Arc<Live>
         Err(ExecError::Store { source, .. }) => return Err(unreadable(core, run, source).await),
         Err(error) => return Err(End::Failed(error)),
     };
-    Ok(Live::new(core.clone(), *run, core.new_lane(), Replay::of(history, again)))
+    let replay = Replay::of(history, again);
+    let told = match told(core, &run, &replay).await {
+        Ok(told) => told,
+        Err(ExecError::Store { source, .. }) => return Err(unreadable(core, run, source).await),
+        Err(error) => return Err(End::Failed(error)),
+    };
+    let live = Live::new(core.clone(), *run, core.new_lane(), replay);
+    if let Some((until, command)) = told {
+        live.cancelled(until, command);
+    }
+    Ok(live)
+}
+
+/// The command to cancel the run that the run received before its present turn, and the instant until which the run may
+/// end by itself (UTC).
+async fn told(
+    core: &Arc<Core>,
+    run: &Run,
+    replay: &Replay,
+) -> Result<Option<(Option<Timestamp>, Stored)>, ExecError> {
+    let Some(stored) = replay.told(run.base) else { return Ok(None) };
+    let command = Command::of(&core.load(&run.tenant, stored).await?);
+    Ok(Some((command.ok().and_then(|command| command.until), stored.clone())))
 }
 
 /// Blocks a run that has a damaged row. Other runs go on.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use counterfoil::flow::{RunError, RunState, WorkflowFn};
+use counterfoil::flow::{FailureCode, RunError, RunState, WorkflowFn};
 use counterfoil::sim::{Offer, Simulation};
 use counterfoil::store::{
     Change, History, QuestionKind, Resolution, StepKind, Store, StoreFuture, Turns, Verdict,
@@ -16,9 +16,11 @@ use futures_util::future::{join, try_join};
 use crate::flow;
 use crate::flow::lives::{NAME, died_at, life, stand};
 use crate::flow::tools::{Bill, Pay, post};
+use crate::flow::wait::{self, HOUR, MINUTE, begin, park, settle};
 use crate::flow::world::{Process, World, counted};
 use crate::sim::{Looks, Replays, quick};
 use crate::store::postgres::Schema;
+use crate::world::TestClock;
 
 /// Counts the rows that resumes read.
 #[derive(Debug)]
@@ -356,6 +358,43 @@ fn signals_and_children_of_turns_are_told_apart() {
     assert_eq!(process.on(process.acme().handle::<u32>(run).result()).unwrap(), 4);
     assert_eq!(process.on(process.acme().runs(None)).unwrap().len(), 6, "five children");
     process.shut_down();
+}
+
+// The receipt belongs to a turn that no resume reads again.
+#[test]
+fn the_grace_of_a_run_that_was_told_in_a_turn_goes_on_in_the_next_one() {
+    let (world, hands) = (World::new(), TestClock::default());
+    let code = flow!(world, |ctx, _input: u32| {
+        let turns = ctx.turns("work", false, |told, ctx: Ctx| async move {
+            if told {
+                ctx.sleep(HOUR).await?;
+                return Ok(Turn::Done("stubborn".to_owned()));
+            }
+            ctx.cancelled().await?;
+            Ok(Turn::Next(true))
+        });
+        turns.await
+    });
+    let process = wait::life(&world, &hands, &code);
+    let run = begin(&process, &code, 0);
+    process.on(async {
+        park(&process, &hands, run).await;
+        process.acme().handle::<String>(run).cancel("ann", "enough").grace(MINUTE).await.unwrap();
+        hands.asleep_for(HOUR).await;
+        park(&process, &hands, run).await;
+    });
+    process.crash();
+    let process = wait::life(&world, &hands, &code);
+    process.on(async {
+        let handle = process.acme().handle::<String>(run);
+        settle().await;
+        assert!(!handle.status().await.unwrap().state.is_final());
+        hands.advance(MINUTE);
+        let cancelled = handle.result().await;
+        let Err(RunError::Failed { failure, .. }) = cancelled else { panic!("{cancelled:?}") };
+        assert_eq!(failure.code, FailureCode::Cancelled);
+        assert_eq!(failure.message, "ann cancelled the run: enough");
+    });
 }
 
 #[test]

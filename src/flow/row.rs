@@ -10,6 +10,9 @@ use crate::payload::Stored;
 use crate::store::{InQueue, Run, RunState, WaitsOn};
 use crate::trace::TraceContext;
 
+/// The prefix of the start keys of runs that a tick of a schedule has begun.
+pub(super) const TICK: &str = "~tick/";
+
 /// The values with which a run's row begins.
 pub(super) struct NewRow<'a> {
     pub(super) tenant: &'a Tenant,

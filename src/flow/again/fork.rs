@@ -5,7 +5,7 @@ use super::past::{Past, children};
 use super::{Plan, RunError};
 use crate::flow::child::lineage::{ENDED, begun, ended};
 use crate::flow::deadline::Deadline;
-use crate::flow::row::started;
+use crate::flow::row::{TICK, started};
 use crate::id::RunId;
 use crate::store::{Change, PastStep, Refusal, Run, RunLabel, Signal, Step, StepKind, Store as _, Verdict};
 
@@ -59,7 +59,9 @@ impl Plan {
         former.extend(children(&void));
         let former = former.into_iter().collect();
         let unstable = past.unstable();
-        let mark = Mark { origin: Some(origin), until, former, unstable, ..self.mark(&again, &past, point)? };
+        let tick = row.key.clone().filter(|key| key.starts_with(TICK));
+        let mark =
+            Mark { origin: Some(origin), tick, until, former, unstable, ..self.mark(&again, &past, point)? };
         let (step, large) = self.checkpoint(run.id, run.base, &id, &mark)?;
         let lane = core.new_lane();
         // The ends go into the lane of the row, before the row: until the row exists they belong to no run.

@@ -34,6 +34,10 @@ pub(in crate::flow) struct Mark {
     /// The run after which calls without a key of their own are named, so that its effects are not repeated. Set for a
     /// fork, and for a child that is begun again.
     pub(super) origin: Option<RunId>,
+    /// The start key of the run from which the fork was begun, if a tick of a schedule had begun that run: keys may be
+    /// made of the tick.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) tick: Option<String>,
     /// The last turn of which a fork may have been given checkpoints. Set for a fork.
     pub(super) until: u32,
     /// The former runs of this child. Set for a child that is begun again.
@@ -187,6 +191,12 @@ impl Again {
     /// The run after which calls without a key of their own are named.
     pub(in crate::flow) fn origin(&self) -> Option<RunId> {
         self.marks.iter().find_map(|mark| mark.origin)
+    }
+
+    /// The start key of the tick of a schedule that began the origin of this fork.
+    #[cfg(feature = "schedule")]
+    pub(in crate::flow) fn tick(&self) -> Option<&str> {
+        self.marks.iter().find_map(|mark| mark.tick.as_deref())
     }
 
     /// True if something of this turn may be recorded although the run has not been in the turn.

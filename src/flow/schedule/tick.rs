@@ -10,14 +10,12 @@ use crate::flow::ctx::Ctx;
 use crate::flow::error::RunError;
 use crate::flow::inner::Inner;
 use crate::flow::queue::Choice;
-use crate::flow::row::NewRow;
+use crate::flow::row::{NewRow, TICK};
 use crate::flow::workflow::Registered;
 use crate::id::Name;
 use crate::ledger::RequestHash;
 use crate::store::{InQueue, Queue, Refusal, Run, RunState, Schedule, Store as _, StoreError, Verdict};
 
-/// The prefix of the start keys of ticks' runs.
-const TICK: &str = "~tick/";
 /// The name of the queue of runs that begin one after the other. Their queue key is the name of the schedule.
 const OWN: &str = "~schedule";
 
@@ -31,7 +29,8 @@ pub struct Tick {
 }
 
 impl Ctx {
-    /// The tick that began this run. `None` if something else did. The tick is the same in every life of the run.
+    /// The tick that began this run. `None` if something else did. The tick is the same in every life of the run, and in
+    /// its forks.
     ///
     /// ```
     /// # use counterfoil::{Ctx, Failure};
@@ -42,7 +41,8 @@ impl Ctx {
     /// }
     /// ```
     pub fn tick(&self) -> Option<Tick> {
-        let key = self.live.run().key?;
+        let of_origin = self.live.with_replay(|replay| replay.again.tick().map(ToOwned::to_owned));
+        let key = of_origin.or_else(|| self.live.run().key)?;
         let (at, schedule) = key.strip_prefix(TICK)?.split_once('/')?;
         Some(Tick { schedule: schedule.to_owned(), at: Timestamp(at.parse().ok()?) })
     }

@@ -8,6 +8,7 @@ use counterfoil::flow::{EngineBuilder, Overlap, RunError, RunState, ScheduleStat
 use counterfoil::{Engine, Failure};
 
 use crate::flow;
+use crate::flow::tools::{Bill, Pay};
 use crate::flow::wait::{HOUR, MINUTE, settle};
 use crate::flow::world::{Process, World};
 use crate::store::postgres::Schema;
@@ -114,6 +115,37 @@ fn a_tick_begins_one_run_whoever_sees_it() {
     assert_eq!(world.counted("hourly"), 8);
     one.crash();
     two.crash();
+}
+
+// A key that is made of the tick is the same in the fork, and in the fork's own fork.
+#[test]
+fn a_fork_of_a_ticks_run_has_its_tick() {
+    let (world, hands) = (World::new(), TestClock::default());
+    let code = flow!(world, |ctx, _input: ()| {
+        let tick = ctx.tick().expect("a schedule has begun it, or its origin");
+        ctx.call::<Pay>(Bill::new(&tick.at.0.to_string(), 5)).await?;
+        if world.counted("mended") == 0 {
+            return Err(Failure::new("a bug"));
+        }
+        Ok::<_, Failure>(tick.at.0)
+    });
+    let engine = world.engine_on(hands.clone()).workflow("worker", 1, code.clone());
+    let process = Process::start(&world, engine);
+    process.on(async {
+        process.acme().schedule("hourly").every(HOUR).run(code, ()).await.unwrap();
+        come(&process, &hands, "hourly").await;
+        let now = status(&process, "hourly").await;
+        let run = process.acme().handle::<i64>(now.last_run.unwrap());
+        assert!(matches!(run.result().await, Err(RunError::Failed { .. })));
+        world.count("mended");
+        let at = now.last.unwrap().0;
+        let fork = run.fork("ann", "it is mended").await.unwrap();
+        assert_eq!(fork.result().await.unwrap(), at);
+        let again = fork.fork("ann", "once more").await.unwrap();
+        assert_eq!(again.result().await.unwrap(), at);
+    });
+    assert_eq!(world.effects("pay").len(), 1);
+    process.crash();
 }
 
 #[test]

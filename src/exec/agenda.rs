@@ -1,5 +1,6 @@
 //! The agenda of a worker: the next instant at which something is due, and the parts that take up due work.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
@@ -33,9 +34,32 @@ pub(crate) enum More {
 }
 
 impl More {
-    /// The result for a list with this limit, of which `taken_up` entries were taken up.
-    pub(crate) fn after(taken_up: usize, limit: u32) -> Self {
-        if u32::try_from(taken_up).is_ok_and(|taken_up| taken_up < limit) { Self::No } else { Self::Perhaps }
+    /// The result for two lists.
+    pub(crate) fn or(self, other: Self) -> Self {
+        if self == Self::Perhaps { self } else { other }
+    }
+}
+
+/// The way through a list of due work, page by page. Work that this worker cannot take up stays due at the head of the
+/// list, and must not hide the work behind it.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    listed: usize,
+    taken_up: usize,
+}
+
+impl Pages {
+    /// Counts a page with this limit, of which `taken_up` entries were taken up. `Break` ends the reading for now.
+    pub(crate) fn next(&mut self, listed: usize, taken_up: usize, limit: u32) -> ControlFlow<More> {
+        self.listed += listed;
+        self.taken_up += taken_up;
+        if listed < limit as usize {
+            ControlFlow::Break(More::No) // the end of the list
+        } else if self.taken_up >= self.listed {
+            ControlFlow::Break(More::Perhaps) // the next page is the head of the list by now
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }
 

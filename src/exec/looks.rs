@@ -4,12 +4,13 @@
 //! Looks that show the expected effect are written off together; their records are not written again.
 
 use std::fmt::Write as _;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::agenda::More;
+use super::agenda::{More, Pages};
 use super::asked;
 use super::core::Core;
 use super::escalate;
@@ -59,13 +60,25 @@ struct Taken {
 
 /// Takes up the looks that are due.
 pub(super) async fn take_up(core: &Arc<Core>, now: Timestamp) -> More {
-    let looks = match core.group.look_due(now, AT_ONCE).await {
-        Ok(looks) => looks,
-        Err(error) => {
-            log_trouble!(error, "due lookups not read, will retry");
-            return More::No;
+    let (mut pages, mut last) = (Pages::default(), None::<Look>);
+    loop {
+        let looks = match core.group.look_due(now, last.as_ref(), AT_ONCE).await {
+            Ok(looks) => looks,
+            Err(error) => {
+                log_trouble!(error, "due lookups not read, will retry");
+                return More::No;
+            }
+        };
+        let listed = looks.len();
+        last = looks.last().cloned();
+        if let ControlFlow::Break(more) = pages.next(listed, take_up_all(core, looks, now).await, AT_ONCE) {
+            return more;
         }
-    };
+    }
+}
+
+/// Takes up looks, and returns the number of those that are made.
+async fn take_up_all(core: &Arc<Core>, looks: Vec<Look>, now: Timestamp) -> usize {
     let mut postponed = Vec::with_capacity(looks.len());
     for look in looks {
         match taken(core, look, now).await {
@@ -87,12 +100,12 @@ pub(super) async fn take_up(core: &Arc<Core>, now: Timestamp) -> More {
             }
         }
     }
-    let more = More::after(taken.len(), AT_ONCE);
+    let made = taken.len();
     if !taken.is_empty() {
         let core = core.clone();
         core.tracker.clone().spawn(async move { make_all(&core, &taken).await });
     }
-    more
+    made
 }
 
 /// The look, postponed, if this worker has to make it. The worker that sent a call also looks it up while it lives,

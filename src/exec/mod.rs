@@ -98,7 +98,7 @@ mod unfinished;
 mod verify;
 
 pub(crate) use self::core::Core;
-pub(crate) use agenda::{Due, More};
+pub(crate) use agenda::{Due, More, Pages};
 pub(crate) use answer::Answerable;
 pub(crate) use carry::{Answered, Expect, carry_out, look_only};
 #[cfg(feature = "api")]

@@ -1,6 +1,7 @@
 //! The engine's part of the executor's agenda and heartbeat: it takes up what is due, and what other workers left or
 //! wrote.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -8,27 +9,21 @@ use futures_util::future::BoxFuture;
 use super::claim::CLAIM;
 use super::inner::Inner;
 use crate::clock::Timestamp;
-use crate::exec::{Due, More};
-use crate::store::{Question, Store as _, StoreError};
+use crate::exec::{Due, More, Pages};
+use crate::store::{Question, Run, Store as _, StoreError};
 
 impl Due for Inner {
     fn take_up(self: Arc<Self>, now: Timestamp) -> BoxFuture<'static, More> {
         Box::pin(async move {
             // First the deadlines: a run that is past its deadline does not go on because its timer is due as well.
-            let mut taken_up = self.cancel_overdue(now).await;
-            let runs = match self.core.group.run_due(now, CLAIM).await {
-                Ok(runs) => runs,
+            let overdue = self.cancel_overdue(now).await;
+            let timers = match self.wake_due(now).await {
+                Ok(timers) => timers,
                 Err(error) => {
                     log_trouble!(error, "due runs not read, will retry");
                     return More::No;
                 }
             };
-            let (asleep, ending) = self.runs.asleep(runs);
-            taken_up += ending;
-            match self.claim(asleep, |_| {}).await {
-                Ok(claimed) => taken_up += claimed,
-                Err(error) => log_trouble!(error, "due runs not woken, will retry"),
-            }
             #[cfg(feature = "schedule")]
             let ticks = self.tick_due(now).await;
             #[cfg(not(feature = "schedule"))]
@@ -36,7 +31,7 @@ impl Due for Inner {
             if let Err(error) = self.admit_due().await {
                 log_trouble!(error, "queues not read, will retry");
             }
-            if ticks == More::Perhaps { ticks } else { More::after(taken_up, CLAIM) }
+            overdue.or(timers).or(ticks)
         })
     }
 
@@ -66,5 +61,28 @@ impl Due for Inner {
     fn stop(&self) {
         self.runs.stop_all();
         self.ends.give_up_all(); // the waiting callers are told: no end is looked for from here on
+    }
+}
+
+impl Inner {
+    /// Wakes the runs whose timers are due at `now`.
+    async fn wake_due(self: &Arc<Self>, now: Timestamp) -> Result<More, StoreError> {
+        let (mut pages, mut last) = (Pages::default(), None::<Run>);
+        loop {
+            let runs = self.core.group.run_due(now, last.as_ref(), CLAIM).await?;
+            let listed = runs.len();
+            last = runs.last().cloned();
+            let (asleep, ending) = self.runs.asleep(runs);
+            let claimed = match self.claim(asleep, |_| {}).await {
+                Ok(claimed) => claimed,
+                Err(error) => {
+                    log_trouble!(error, "due runs not woken, will retry");
+                    return Ok(More::No);
+                }
+            };
+            if let ControlFlow::Break(more) = pages.next(listed, ending + claimed, CLAIM) {
+                return Ok(more);
+            }
+        }
     }
 }

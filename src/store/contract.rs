@@ -44,7 +44,8 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 ///    transaction opens the question, once for each late answer, and the worker of the answer is no longer settled.
 ///
 /// **Reads** see at least the rows that were durable when the read was called, and only rows of the given tenant. A
-/// list that goes on from `after` may leave damaged rows out, but an empty list is always the end.
+/// list that goes on from `after` may leave damaged rows out, but an empty list is always the end. A list of due work that
+/// is shorter than its limit is the end, too.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Writes a batch of changes.
     ///

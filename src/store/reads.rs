@@ -27,8 +27,9 @@ macro_rules! reads {
             /// and was neither failed nor abandoned.
             record_removed(tenant: &'a Tenant, key: &'a str, since: Timestamp) -> bool;
 
-            /// Looks that are due at `until` or before, the earliest first.
-            look_due(until: Timestamp, limit: u32) -> Vec<Look>;
+            /// Looks that are due at `until` or before, the earliest first, from behind the look `after` on. A page that is
+            /// shorter than `limit` is the last one.
+            look_due(until: Timestamp, after: Option<&'a Look>, limit: u32) -> Vec<Look>;
             /// The scheduled look at a record.
             look_find(tenant: &'a Tenant, record: RecordId) -> Option<Look>;
 
@@ -76,13 +77,15 @@ macro_rules! reads {
             run_signalled(after: RunId, limit: u32) -> Vec<Run>;
             /// The child runs of a run that end with it, from `after` on.
             run_children(tenant: &'a Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run>;
-            /// Waiting runs whose timer is due, the earliest first.
-            run_due(until: Timestamp, limit: u32) -> Vec<Run>;
+            /// Waiting runs whose timer is due, the earliest first, from behind the run `after` on. A page that is shorter
+            /// than `limit` is the last one.
+            run_due(until: Timestamp, after: Option<&'a Run>, limit: u32) -> Vec<Run>;
 
             /// Runs whose deadline has passed, the earliest first, and that must be [cancelled](crate::store::DEADLINE) for it. A
             /// run that has received that command is left out. So is a run that will receive it, unless the run is
-            /// blocked: a blocked run receives nothing by itself.
-            run_overdue(until: Timestamp, limit: u32) -> Vec<Run>;
+            /// blocked: a blocked run receives nothing by itself. The list goes on from behind the run `after`. A page that is
+            /// shorter than `limit` is the last one.
+            run_overdue(until: Timestamp, after: Option<&'a Run>, limit: u32) -> Vec<Run>;
 
             /// The earliest instant after `after` that anything waits for: the timer or deadline of a run, a
             /// schedule, a queue or a confirming lookup.
@@ -107,8 +110,9 @@ macro_rules! reads {
             schedule_find(tenant: &'a Tenant, name: &'a str) -> Option<Schedule>;
             /// The schedules of a tenant by their names, from behind `after` on, including deleted ones.
             schedule_list(tenant: &'a Tenant, after: &'a str, limit: u32) -> Vec<Schedule>;
-            /// The schedules of all tenants that are due at `until` or before, the earliest first.
-            schedule_due(until: Timestamp, limit: u32) -> Vec<Schedule>;
+            /// The schedules of all tenants that are due at `until` or before, the earliest first, from behind the schedule
+            /// `after` on. A page that is shorter than `limit` is the last one.
+            schedule_due(until: Timestamp, after: Option<&'a Schedule>, limit: u32) -> Vec<Schedule>;
 
             /// The last value that a run has published under this name.
             published_find(tenant: &'a Tenant, run: RunId, name: &'a str) -> Option<PublishedValue>;

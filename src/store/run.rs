@@ -66,6 +66,11 @@ impl Run {
         let own = TraceContext::first(&parts);
         self.traceparent.map_or(own, |caller| TraceContext { span: own.span, ..caller })
     }
+
+    /// The instant at which the timer of the waiting run is due.
+    pub(in crate::store) fn wake_at(&self) -> Option<Timestamp> {
+        if let RunState::Waiting { until, .. } = self.state { until } else { None }
+    }
 }
 
 /// The queue of a run, and the place of the run in it.

@@ -1,10 +1,11 @@
 //! A tick of a schedule: its run and the schedule's next tick, in one change.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::rule::{Due, Overlap, Rule};
 use crate::clock::Timestamp;
-use crate::exec::More;
+use crate::exec::{More, Pages};
 use crate::flow::claim::CLAIM;
 use crate::flow::ctx::Ctx;
 use crate::flow::error::RunError;
@@ -69,24 +70,34 @@ enum Fate {
 impl Inner {
     /// Begins the runs of schedules that are due at `now`.
     pub(in crate::flow) async fn tick_due(self: &Arc<Self>, now: Timestamp) -> More {
-        let due = match self.core.group.schedule_due(now, CLAIM).await {
-            Ok(due) => due,
-            Err(error) => {
-                log_trouble!(error, "due schedules not read, will retry");
-                return More::No;
-            }
-        };
-        let mut taken_up = 0;
-        for schedule in due {
-            match self.tick(&schedule, now).await {
-                Ok(()) => taken_up += 1,
-                // The schedule stays due, and is tried again later, or by another worker.
+        let (mut pages, mut last) = (Pages::default(), None::<Schedule>);
+        loop {
+            let due = match self.core.group.schedule_due(now, last.as_ref(), CLAIM).await {
+                Ok(due) => due,
                 Err(error) => {
-                    tracing::error!(tenant = %schedule.tenant, schedule = %schedule.name, %error, "schedule started no run, will retry");
+                    log_trouble!(error, "due schedules not read, will retry");
+                    return More::No;
+                }
+            };
+            let mut taken_up = 0;
+            for schedule in &due {
+                match self.tick(schedule, now).await {
+                    Ok(()) => taken_up += 1,
+                    // The schedule is another service's: its workers begin the run.
+                    Err(RunError::Unregistered) if self.core.is_shared() => {
+                        tracing::debug!(tenant = %schedule.tenant, schedule = %schedule.name, workflow = %schedule.workflow, "schedule left to other workers");
+                    }
+                    // The schedule stays due, and is tried again later, or by another worker.
+                    Err(error) => {
+                        tracing::error!(tenant = %schedule.tenant, schedule = %schedule.name, %error, "schedule started no run, will retry");
+                    }
                 }
             }
+            if let ControlFlow::Break(more) = pages.next(due.len(), taken_up, CLAIM) {
+                return more;
+            }
+            last = due.last().cloned();
         }
-        More::after(taken_up, CLAIM)
     }
 
     /// Begins the run of a due schedule, or skips the tick.

@@ -189,11 +189,11 @@ impl Doctor {
         let ago = |time: Duration| {
             Timestamp(now.0.saturating_sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX)))
         };
-        if let Some(run) = self.group.run_due(ago(PROMPTLY), 1).await?.first() {
+        if let Some(run) = self.group.run_due(ago(PROMPTLY), None, 1).await?.first() {
             let found = format!("{} of tenant {} waits, and its time has come", run.id, run.tenant);
             self.found("runs", found, "start an engine with its workflow, or look why none takes it up");
         }
-        if let Some(run) = self.group.run_overdue(ago(PROMPTLY), 1).await?.first() {
+        if let Some(run) = self.group.run_overdue(ago(PROMPTLY), None, 1).await?.first() {
             let found = format!("the deadline of {} of tenant {} has passed", run.id, run.tenant);
             self.found("runs", found, "start an engine: it cancels the run");
         }

@@ -9,8 +9,10 @@ use super::sample::{Sample, inline, payload};
 use super::signal::sent;
 use crate::clock::Timestamp;
 use crate::id::RunId;
-use crate::ledger::{Record, State};
-use crate::store::{CANCEL, Change, DEADLINE, Question, QuestionKind, Run, RunState, Store, WaitsOn};
+use crate::ledger::{Look, Record, State};
+use crate::store::{
+    CANCEL, Change, DEADLINE, Question, QuestionKind, Run, RunState, Schedule, Store, WaitsOn,
+};
 
 /// Waiting runs whose timer is due are listed, the earliest first, up to the limit; the instant itself is due.
 pub async fn waiting_runs_whose_time_has_come(store: &dyn Store) {
@@ -23,7 +25,7 @@ pub async fn waiting_runs_whose_time_has_come(store: &dyn Store) {
     let runs = [&late, &early, &middle, &for_ever, &active];
     admit(store, &runs.map(|run| sample.change().run(run.clone()))).await;
 
-    let due = async |until: i64, limit: u32| store.run_due(Timestamp(until), limit).await.unwrap();
+    let due = async |until: i64, limit: u32| store.run_due(Timestamp(until), None, limit).await.unwrap();
     assert_eq!(due(-6, 10).await, []);
     assert_eq!(due(199, 10).await, from_ref(&early));
     assert_eq!(due(200, 10).await, [early.clone(), middle.clone()], "of all tenants");
@@ -96,7 +98,8 @@ pub async fn runs_whose_deadline_has_passed(store: &dyn Store) {
     let over = RunState::Succeeded { output: inline(json!("over")) };
     admit(store, &[sample.change().run(sample.run_on(&ended, over))]).await;
 
-    let overdue = async |until: i64, limit: u32| store.run_overdue(Timestamp(until), limit).await.unwrap();
+    let overdue =
+        async |until: i64, limit: u32| store.run_overdue(Timestamp(until), None, limit).await.unwrap();
     let next = async || store.next_due(Timestamp(60)).await.unwrap();
     assert_eq!(overdue(199, 10).await, []);
     assert_eq!(overdue(200, 10).await, from_ref(&active), "of any tenant");
@@ -116,6 +119,52 @@ pub async fn runs_whose_deadline_has_passed(store: &dyn Store) {
     let received = Change { received: Some(Box::new(told[1].clone())), ..sample.change() };
     admit(store, &[received]).await;
     assert_eq!(overdue(i64::MAX, 10).await, []);
+}
+
+/// Reads a list from behind the last row of each page on, until a page is shorter than `limit`.
+async fn paged<T: Clone>(limit: usize, mut page: impl AsyncFnMut(Option<&T>) -> Vec<T>) -> Vec<T> {
+    let mut all = Vec::new();
+    loop {
+        let last = all.last().cloned();
+        let next = page(last.as_ref()).await;
+        let listed = next.len();
+        all.extend(next);
+        if listed < limit {
+            return all;
+        }
+    }
+}
+
+/// A list of due work goes on behind a row, of whatever tenant, also where many rows have the same instant. Only its last
+/// page is shorter than its limit.
+pub async fn lists_go_on_behind_a_row(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let other = sample.for_tenant("globex");
+    let (mut runs, mut looks, mut schedules) = (Vec::new(), Vec::new(), Vec::new());
+    for (i, at) in [200, 100, 100, 100, 100].into_iter().enumerate() {
+        let by = if i % 2 == 0 { &other } else { &sample };
+        runs.push(Run { deadline: Some(Timestamp(at)), ..by.timer(at) });
+        looks.push(by.look(&by.record(&i.to_string()), at));
+        schedules.push(by.schedule(&i.to_string(), at));
+    }
+    for ((run, look), schedule) in runs.iter().zip(&looks).zip(&schedules) {
+        let change = Change { schedule: Some(Box::new(schedule.clone())), ..sample.change() };
+        admit(store, &[change.run(run.clone()).look(look.clone())]).await;
+    }
+    runs.sort_by_key(|run| (run.deadline, run.id));
+    looks.sort_by_key(|look| (look.due_at, look.tenant.clone(), look.record));
+    schedules.sort_by_key(|schedule| (schedule.next_at, schedule.tenant.clone(), schedule.name.clone()));
+    let until = Timestamp(200);
+    for (limit, rows) in [(1, 1), (2, 2), (5, 5), (9, 9)] {
+        let due = async |after: Option<&Run>| store.run_due(until, after, limit).await.unwrap();
+        assert_eq!(paged(rows, due).await, runs, "{limit} at once");
+        let overdue = async |after: Option<&Run>| store.run_overdue(until, after, limit).await.unwrap();
+        assert_eq!(paged(rows, overdue).await, runs, "{limit} at once");
+        let due = async |after: Option<&Look>| store.look_due(until, after, limit).await.unwrap();
+        assert_eq!(paged(rows, due).await, looks, "{limit} at once");
+        let due = async |after: Option<&Schedule>| store.schedule_due(until, after, limit).await.unwrap();
+        assert_eq!(paged(rows, due).await, schedules, "{limit} at once");
+    }
 }
 
 /// The earliest instant after a given one that any run or record waits for; none if nothing waits.

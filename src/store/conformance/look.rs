@@ -7,7 +7,7 @@ use crate::ledger::{Look, Reason, Record, State};
 use crate::store::{Refusal, Store};
 
 async fn due(store: &dyn Store, until: i64, limit: u32) -> Vec<Look> {
-    store.look_due(Timestamp(until), limit).await.unwrap()
+    store.look_due(Timestamp(until), None, limit).await.unwrap()
 }
 
 /// Every field that is written comes back, also at its limits.

@@ -75,7 +75,7 @@ macro_rules! conformance_cases {
             contact: come_back_as_they_were_written, the_first_of_an_id_stands, one_is_dropped_for_another,
                 a_fenced_worker_adds_none, belong_to_their_tenant;
             due: waiting_runs_whose_answer_has_come, waiting_runs_whose_time_has_come,
-                runs_whose_deadline_has_passed,
+                runs_whose_deadline_has_passed, lists_go_on_behind_a_row,
                 next_due_is_the_earliest_of_all;
             document: comes_back_as_it_was_written, several_are_written_together_or_not_at_all,
                 several_are_asked_for_at_once, is_listed_from_a_place_on;

@@ -62,7 +62,7 @@ pub async fn is_due_at_its_time(store: &dyn Store) {
     let (a, b) = (sample.schedule("a", 300), sample.for_tenant("globex").schedule("b", 200));
     let paused = Schedule { state: ScheduleState::Paused, next_at: None, ..sample.schedule("c", 1) };
     admit(store, &[&a, &b, &paused].map(|schedule| set(&sample, schedule))).await;
-    let due = async |until: i64, limit: u32| store.schedule_due(Timestamp(until), limit).await.unwrap();
+    let due = async |until: i64, limit: u32| store.schedule_due(Timestamp(until), None, limit).await.unwrap();
     assert_eq!(due(199, 9).await, []);
     assert_eq!(due(200, 9).await, from_ref(&b));
     assert_eq!(due(i64::MAX, 9).await, [b.clone(), a.clone()]);

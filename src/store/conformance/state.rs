@@ -161,12 +161,14 @@ impl State {
             let duplicated = store.escalation_duplicated(QuestionId(i64::MIN), limit).await;
             state.note(format!("escalation_duplicated {limit}"), &duplicated);
             for until in names.instants.iter().copied().chain([Timestamp::MAX]) {
-                state.note(format!("run_due {} {limit}", until.0), &store.run_due(until, limit).await);
-                state
-                    .note(format!("run_overdue {} {limit}", until.0), &store.run_overdue(until, limit).await);
-                let schedules = store.schedule_due(until, limit).await;
+                let runs = store.run_due(until, None, limit).await;
+                state.note(format!("run_due {} {limit}", until.0), &runs);
+                let runs = store.run_overdue(until, None, limit).await;
+                state.note(format!("run_overdue {} {limit}", until.0), &runs);
+                let schedules = store.schedule_due(until, None, limit).await;
                 state.note(format!("schedule_due {} {limit}", until.0), &schedules);
-                state.note(format!("look_due {} {limit}", until.0), &store.look_due(until, limit).await);
+                let looks = store.look_due(until, None, limit).await;
+                state.note(format!("look_due {} {limit}", until.0), &looks);
                 let records = store.record_expired(Timestamp::MIN, until, limit).await;
                 state.note(format!("record_expired {} {limit}", until.0), &records);
                 for workflow in &names.workflows {

@@ -109,8 +109,10 @@ impl Tables {
         })
     }
 
-    pub(super) fn look_due(&self, until: Timestamp, limit: u32) -> Vec<Look> {
-        let due = |look: &Look| look.due_at.filter(|at| *at <= until);
+    pub(super) fn look_due(&self, until: Timestamp, after: Option<&Look>, limit: u32) -> Vec<Look> {
+        let place = |look: &Look| Some((look.due_at?, look.tenant.clone(), look.record));
+        let last = after.and_then(place);
+        let due = |look: &Look| look.due_at.filter(|at| *at <= until && place(look) > last);
         earliest(limit, self.looks.values().filter_map(|look| Some((due(look)?, look))))
     }
 
@@ -235,8 +237,9 @@ impl Tables {
         first(limit, self.runs.values().filter(is_answered))
     }
 
-    pub(super) fn run_due(&self, until: Timestamp, limit: u32) -> Vec<Run> {
-        let due = |run: &Run| wake_at(run).filter(|at| *at <= until);
+    pub(super) fn run_due(&self, until: Timestamp, after: Option<&Run>, limit: u32) -> Vec<Run> {
+        let last = after.and_then(|run| Some((run.wake_at()?, run.id)));
+        let due = |run: &Run| run.wake_at().filter(|at| *at <= until && Some((*at, run.id)) > last);
         earliest(limit, self.runs.values().filter_map(|run| Some((due(run)?, run))))
     }
 
@@ -251,13 +254,14 @@ impl Tables {
         run.deadline.filter(|_| !run.state.is_final() && !commands.any(|(_, received)| *received || !blocked))
     }
 
-    pub(super) fn run_overdue(&self, until: Timestamp, limit: u32) -> Vec<Run> {
-        let due = |run: &Run| self.cancelled_at(run).filter(|at| *at <= until);
+    pub(super) fn run_overdue(&self, until: Timestamp, after: Option<&Run>, limit: u32) -> Vec<Run> {
+        let last = after.and_then(|run| Some((run.deadline?, run.id)));
+        let due = |run: &Run| self.cancelled_at(run).filter(|at| *at <= until && Some((*at, run.id)) > last);
         earliest(limit, self.runs.values().filter_map(|run| Some((due(run)?, run))))
     }
 
     pub(super) fn next_due(&self, after: Timestamp) -> Option<Timestamp> {
-        let timers = self.runs.values().filter_map(wake_at);
+        let timers = self.runs.values().filter_map(Run::wake_at);
         let deadlines = self.runs.values().filter_map(|run| self.cancelled_at(run));
         let lookups = self.looks.values().filter_map(|look| look.due_at);
         let queues = self.queues.values().filter_map(|queue| queue.due_at);
@@ -442,10 +446,6 @@ fn earliest<'a, T: Clone + 'a>(limit: u32, rows: impl Iterator<Item = (Timestamp
     let mut rows: Vec<_> = rows.collect();
     rows.sort_by_key(|(at, _)| *at);
     first(limit, rows.into_iter().map(|(_, row)| row))
-}
-
-fn wake_at(run: &Run) -> Option<Timestamp> {
-    if let RunState::Waiting { until, .. } = run.state { until } else { None }
 }
 
 fn past_step(step: &Step) -> PastStep {

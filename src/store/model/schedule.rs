@@ -28,8 +28,16 @@ impl Tables {
         self.schedules.values().filter(later).take(limit as usize).cloned().collect()
     }
 
-    pub(super) fn schedule_due(&self, until: Timestamp, limit: u32) -> Vec<Schedule> {
-        let is_due = |schedule: &&Schedule| schedule.next_at.is_some_and(|at| at <= until);
+    pub(super) fn schedule_due(
+        &self,
+        until: Timestamp,
+        after: Option<&Schedule>,
+        limit: u32,
+    ) -> Vec<Schedule> {
+        let place = |schedule: &Schedule| Some((schedule.next_at?, key(schedule)));
+        let last = after.and_then(place);
+        let is_due =
+            |schedule: &&Schedule| schedule.next_at.is_some_and(|at| at <= until) && place(schedule) > last;
         let mut due: Vec<_> = self.schedules.values().filter(is_due).cloned().collect();
         due.sort_by_key(|schedule| schedule.next_at); // stable sort: by tenant and name at one instant
         due.truncate(limit as usize);

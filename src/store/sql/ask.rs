@@ -95,6 +95,30 @@ impl<D: Reader> Queries<D> {
         Ok(found.iter().filter_map(|row| named(D::read(row))).collect())
     }
 
+    /// A page of a list of due work. `limit` is the last argument. Damaged rows are logged and skipped as in
+    /// [`sound`](Self::sound), but they do not shorten the page: a page that is shorter than its limit means that the list
+    /// ends there, and work behind the damaged rows would not be found.
+    pub(in crate::store) async fn due<R: Declared>(
+        &self,
+        behind: &str,
+        arguments: &[Given<'_>],
+        limit: u32,
+    ) -> Listed<R> {
+        let mut asked = limit;
+        loop {
+            let arguments: Vec<_> = arguments.iter().cloned().chain(std::iter::once(asked.into())).collect();
+            let found = self.0.fetch(R::TABLE.select(behind), &arguments).await?;
+            let read: Vec<Result<R, StoreError>> = found.iter().map(D::read).collect();
+            let damaged = read.iter().filter(|row| row.is_err()).count();
+            let damaged = u32::try_from(damaged).unwrap_or(u32::MAX);
+            let enough = limit.saturating_add(damaged);
+            if found.len() < asked as usize || enough <= asked {
+                return Ok(read.into_iter().filter_map(named).take(limit as usize).collect());
+            }
+            asked = enough;
+        }
+    }
+
     /// The next page of a list in the order of its ids, from behind `after`, which is `$1`. A page with only damaged
     /// rows is skipped: an empty page would mean that the list ends here.
     pub(in crate::store) async fn page<R: Declared>(

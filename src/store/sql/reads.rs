@@ -162,9 +162,12 @@ impl<D: Reader> Queries<D> {
         Ok(self.number(&sql, &[tenant.into(), key.into(), since.0.into()]).await?.is_some())
     }
 
-    pub(super) async fn look_due(&self, until: Timestamp, limit: u32) -> Listed<Look> {
-        let behind = "WHERE due_at <= $1 ORDER BY due_at, tenant, record LIMIT $2";
-        self.sound(behind, &[until.0.into(), limit.into()]).await
+    pub(super) async fn look_due(&self, until: Timestamp, after: Option<&Look>, limit: u32) -> Listed<Look> {
+        let behind = "WHERE due_at <= $1 AND (due_at, tenant, record) > ($2, $3, $4) \
+                      ORDER BY due_at, tenant, record LIMIT $5";
+        let at = after.and_then(|look| look.due_at).unwrap_or(Timestamp::MIN);
+        let (tenant, record) = after.map_or(("", i64::MIN), |look| (look.tenant.as_str(), look.record.0));
+        self.due(behind, &[until.0.into(), at.0.into(), tenant.into(), record.into()], limit).await
     }
 
     pub(super) async fn look_find(&self, tenant: &Tenant, record: RecordId) -> Found<Look> {
@@ -302,13 +305,20 @@ impl<D: Reader> Queries<D> {
         self.page(behind, after.0, &[tenant.into(), parent.0.into(), limit.into()]).await
     }
 
-    pub(super) async fn run_due(&self, until: Timestamp, limit: u32) -> Listed<Run> {
-        self.sound("WHERE wake_at <= $1 ORDER BY wake_at, id LIMIT $2", &[until.0.into(), limit.into()]).await
+    pub(super) async fn run_due(&self, until: Timestamp, after: Option<&Run>, limit: u32) -> Listed<Run> {
+        let behind = "WHERE wake_at <= $1 AND (wake_at, id) > ($2, $3) ORDER BY wake_at, id LIMIT $4";
+        let at = after.and_then(Run::wake_at).unwrap_or(Timestamp::MIN);
+        let id = after.map_or(i64::MIN, |run| run.id.0);
+        self.due(behind, &[until.0.into(), at.0.into(), id.into()], limit).await
     }
 
-    pub(super) async fn run_overdue(&self, until: Timestamp, limit: u32) -> Listed<Run> {
-        let behind = format!("WHERE deadline <= $1 AND {UNENDED} ORDER BY deadline, id LIMIT $2");
-        self.sound(&behind, &[until.0.into(), limit.into()]).await
+    pub(super) async fn run_overdue(&self, until: Timestamp, after: Option<&Run>, limit: u32) -> Listed<Run> {
+        let behind = format!(
+            "WHERE deadline <= $1 AND (deadline, id) > ($2, $3) AND {UNENDED} ORDER BY deadline, id LIMIT $4"
+        );
+        let at = after.and_then(|run| run.deadline).unwrap_or(Timestamp::MIN);
+        let id = after.map_or(i64::MIN, |run| run.id.0);
+        self.due(&behind, &[until.0.into(), at.0.into(), id.into()], limit).await
     }
 
     pub(in crate::store) async fn next_due(&self, after: Timestamp) -> Found<Timestamp> {
@@ -371,9 +381,17 @@ impl<D: Reader> Queries<D> {
         self.sound(behind, &[tenant.into(), after.into(), limit.into()]).await
     }
 
-    pub(super) async fn schedule_due(&self, until: Timestamp, limit: u32) -> Listed<Schedule> {
-        let behind = "WHERE next_at <= $1 ORDER BY next_at, tenant, name LIMIT $2";
-        self.sound(behind, &[until.0.into(), limit.into()]).await
+    pub(super) async fn schedule_due(
+        &self,
+        until: Timestamp,
+        after: Option<&Schedule>,
+        limit: u32,
+    ) -> Listed<Schedule> {
+        let behind = "WHERE next_at <= $1 AND (next_at, tenant, name) > ($2, $3, $4) \
+                      ORDER BY next_at, tenant, name LIMIT $5";
+        let at = after.and_then(|schedule| schedule.next_at).unwrap_or(Timestamp::MIN);
+        let (tenant, name) = after.map_or(("", ""), |row| (row.tenant.as_str(), row.name.as_str()));
+        self.due(behind, &[until.0.into(), at.0.into(), tenant.into(), name.into()], limit).await
     }
 
     pub(super) async fn link_list(&self, chain: i64, after: i64, limit: u32) -> Listed<Link> {

@@ -6,13 +6,14 @@ use std::time::Duration;
 use counterfoil::Clock as _;
 use counterfoil::exec::Audit;
 use counterfoil::ledger::{
-    Confirm, Contract, ContractClass, EffectClass, Key, LookupOffer, OperationKey, State,
+    Confirm, Contract, ContractClass, EffectClass, Key, Look, LookupOffer, OperationKey, Reason, State,
 };
-use counterfoil::store::{QuestionKind, Resolution};
+use counterfoil::store::conformance::sample::Sample;
+use counterfoil::store::{Model, QuestionKind, Resolution, Store as _, Verdict};
 use counterfoil::{Executor, Outcome, Timestamp};
 
 use crate::world::{
-    Keys, Process, Reply, SETTLE, TestClock, World, acme, brief, executor, request, settle, soon,
+    Chance, Keys, Process, Reply, SETTLE, TestClock, World, acme, brief, executor, request, settle, soon,
 };
 
 struct Scene {
@@ -95,6 +96,29 @@ async fn a_payment_that_the_network_doubled_is_found_by_one_look() {
     assert_eq!((scene.world.count(), scene.world.lookups().len()), (2, 0));
     scene.look(&process.executor(), SETTLE, 1).await;
     assert_eq!(asked(process).await, [QuestionKind::Duplicated]);
+}
+
+// Looks beside questions about a tool that is not registered here stay due. They hide no look behind them.
+#[tokio::test]
+async fn looks_that_nobody_here_can_make_hide_no_other_look() {
+    let scene = Scene::payment();
+    let store = Arc::new(Model::default());
+    let other = Sample::enrol(&*store, "other").await;
+    for i in 0..65 {
+        let started = other.record(&i.to_string());
+        let committed = other.committed(&started);
+        let look = Look { reason: Reason::Unanswered, ..other.look(&committed, 1) };
+        let changes = [other.change().record(started), other.change().record(committed).look(look)];
+        let verdicts = store.commit(&changes).await.unwrap();
+        assert!(verdicts.iter().all(Verdict::is_admitted), "{verdicts:?}");
+    }
+    let tool = scene.world.tool("pay_out", scene.effect, scene.contract.clone()).retry(brief());
+    let builder = Executor::store(store).clock(scene.clock.clone()).entropy(Chance::least());
+    let process = Process::start(builder.dynamic_tool(tool)).await.unwrap();
+    scene.world.replies([Reply::Answer]);
+    let outcome = process.execute(request("pay_out")).await.unwrap().unwrap();
+    assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+    scene.look(&process.executor(), SETTLE, 1).await;
 }
 
 #[tokio::test]

@@ -129,11 +129,11 @@ impl Store for Odd {
         self.model.commit(changes)
     }
 
-    fn look_due(&self, _: Timestamp, _: u32) -> StoreFuture<'_, Vec<Look>> {
+    fn look_due<'a>(&'a self, _: Timestamp, _: Option<&'a Look>, _: u32) -> StoreFuture<'a, Vec<Look>> {
         self.list()
     }
 
-    fn run_due(&self, _: Timestamp, _: u32) -> StoreFuture<'_, Vec<Run>> {
+    fn run_due<'a>(&'a self, _: Timestamp, _: Option<&'a Run>, _: u32) -> StoreFuture<'a, Vec<Run>> {
         self.list()
     }
 

@@ -1,18 +1,21 @@
 //! Schedules (FLOW-11): a tick begins one run, however many workers see it; an outage is caught up by one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::Clock as _;
 use counterfoil::flow::{EngineBuilder, Overlap, RunError, RunState, ScheduleStatus, WorkflowFn};
-use counterfoil::{Engine, Failure};
+use counterfoil::store::conformance::sample::Sample;
+use counterfoil::store::{Change, Model, Schedule, Store as _, Verdict};
+use counterfoil::{Engine, Failure, Tenant};
 
 use crate::flow;
 use crate::flow::tools::{Bill, Pay};
 use crate::flow::wait::{HOUR, MINUTE, settle};
 use crate::flow::world::{Process, World};
 use crate::store::postgres::Schema;
-use crate::world::TestClock;
+use crate::world::{Log, TestClock};
 
 /// Counts its ticks, and waits at the point "work".
 fn worker(world: &Arc<World>) -> impl WorkflowFn<String, i64> + Clone + use<> {
@@ -145,6 +148,33 @@ fn a_fork_of_a_ticks_run_has_its_tick() {
         assert_eq!(again.result().await.unwrap(), at);
     });
     assert_eq!(world.effects("pay").len(), 1);
+    process.crash();
+}
+
+// The schedules of another service stay due at the head of the list, and are reported to nobody. They hide no schedule behind them.
+#[test]
+fn schedules_of_an_unknown_workflow_hide_no_other_schedule() {
+    let (world, hands, log) = (World::new(), TestClock::default(), Log::default());
+    let _listening = log.listen();
+    let store = Arc::new(Model::shared(Arc::new(hands.clone())));
+    let engine = world.equip(Engine::store(store.clone()), &world.tap).lease(HOUR * 1000);
+    let process = Process::start_logged(&world, on(&world, engine.clock(hands.clone())), &log);
+    process.on(async {
+        set(&process, &world, "hourly", Overlap::Skip).await;
+        let row = store.schedule_find(&Tenant::new("acme").unwrap(), "hourly").await.unwrap().unwrap();
+        let other = Sample::leased(&*store, "other", i64::MAX).await;
+        let due = row.next_at.unwrap().0 - 1;
+        let set_there = |i: i32| {
+            let schedule =
+                Schedule { rule: row.rule.clone(), ..other.schedule(&format!("nightly-{i}"), due) };
+            Change { schedule: Some(Box::new(schedule)), ..other.change() }
+        };
+        let verdicts = store.commit(&(0..257).map(set_there).collect::<Vec<_>>()).await.unwrap();
+        assert!(verdicts.iter().all(Verdict::is_admitted), "{verdicts:?}");
+        come(&process, &hands, "hourly").await;
+        world.counts("hourly", 1).await;
+    });
+    assert_eq!(log.counts(tracing::Level::ERROR), BTreeMap::new());
     process.crash();
 }
 

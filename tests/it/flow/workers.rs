@@ -10,7 +10,10 @@ use counterfoil::exec::{ExecError, Outcome, Wait};
 use counterfoil::flow::{EngineBuilder, RunError, RunState, WorkflowFn};
 use counterfoil::id::Entropy;
 use counterfoil::ledger::{Contract, ContractClass, EffectClass, State};
-use counterfoil::store::{Model, QuestionKind, Refusal, Resolution, Store as _, Worker, WorkerChange};
+use counterfoil::store::conformance::sample::Sample;
+use counterfoil::store::{
+    Model, QuestionKind, Refusal, Resolution, Store as _, Verdict, Worker, WorkerChange,
+};
 use counterfoil::tool::{Done, DynamicTool, ToolError};
 use counterfoil::{Completed, Completion, Ctx, Engine, Key, Tenant, ToolRequest};
 use futures_util::FutureExt as _;
@@ -381,6 +384,32 @@ fn an_unknown_workflow_is_left_to_others() {
     });
     let new = cluster.worker(code);
     new.on(async { assert_eq!(new.acme().handle::<u32>(run).result().await.unwrap(), 1) });
+    assert_eq!(world.effects("post").len(), 1);
+}
+
+// Runs that are due and that no worker here knows stay at the head of the list. They hide no run behind them.
+#[test]
+fn due_runs_of_an_unknown_workflow_hide_no_other_run() {
+    let cluster = Cluster::new();
+    let world = cluster.world.clone();
+    let code = flow!(world, |ctx, _input: ()| {
+        ctx.sleep(Duration::from_secs(2)).await?;
+        ctx.call::<Post>("awake".into()).await
+    });
+    let a = cluster.worker(code.clone());
+    a.on(async {
+        let run = a.acme().run(code, ()).start().await.unwrap();
+        cluster.hands.asleep_for(Duration::from_millis(200)).await;
+        cluster.hands.advance(Duration::from_millis(200));
+        a.state(run.id(), "waiting").await;
+        let lease = cluster.hands.now().after(Duration::from_secs(9));
+        let other = Sample::leased(&*cluster.store, "other", lease.0).await;
+        let due = cluster.hands.now().0;
+        let runs: Vec<_> = (0..257).map(|_| other.change().run(other.timer(due))).collect();
+        let verdicts = cluster.store.commit(&runs).await.unwrap();
+        assert!(verdicts.iter().all(Verdict::is_admitted), "{verdicts:?}");
+        assert_eq!(cluster.until_with(1, run.result()).await.unwrap(), 1);
+    });
     assert_eq!(world.effects("post").len(), 1);
 }
 

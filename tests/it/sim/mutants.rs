@@ -284,10 +284,15 @@ impl Store for Mutant {
         }
     }
 
-    fn run_due(&self, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<Run>> {
+    fn run_due<'a>(
+        &'a self,
+        until: Timestamp,
+        after: Option<&'a Run>,
+        limit: u32,
+    ) -> StoreFuture<'a, Vec<Run>> {
         match self.mutation {
             M::NoTimers => nothing(),
-            _ => self.store.run_due(until, limit),
+            _ => self.store.run_due(until, after, limit),
         }
     }
 

@@ -31,7 +31,7 @@ const HOT: [(&str, &[&str]); 77] = [
         &["record_label_value on record_label l", "(value = $3)", "record_pkey on record r"],
     ),
     ("DELETE FROM record_label WHERE tenant = $1 AND record", &["record_label_pkey on record_label"]),
-    ("FROM look WHERE due_at <= $1", &["look_due on look", "due_at <= $1"]),
+    ("FROM look WHERE due_at <= $1", &["look_due on look", "due_at <= $1", "ROW(due_at, tenant, record) >"]),
     ("FROM look WHERE tenant = $1 AND record = $2", &["look_pkey on look"]),
     ("AND status = 2 AND updated_at >= $3", &["record_key on record"]),
     ("AND status NOT IN (3, 5)", &["record_key on record"]),
@@ -116,10 +116,16 @@ const HOT: [(&str, &[&str]); 77] = [
     ),
     ("SELECT place FROM signal", &["Index Only Scan Backward using signal_pending", "(run = $2)"]),
     ("received FROM signal WHERE tenant", &["signal_pkey on signal", "AND (id = $4)"]),
-    ("FROM run WHERE wake_at <= $1", &["run_due on run", "wake_at <= $1"]),
+    ("FROM run WHERE wake_at <= $1", &["run_due on run", "wake_at <= $1", "ROW(wake_at, id) >"]),
     (
         "FROM run WHERE deadline <= $1",
-        &["run_deadline on run", "deadline <= $1", "signal_pkey on signal s", "(id = '~deadline'"],
+        &[
+            "run_deadline on run",
+            "ROW(deadline, id) >",
+            "deadline <= $1",
+            "signal_pkey on signal s",
+            "(id = '~deadline'",
+        ],
     ),
     ("FROM run WHERE id > $1 AND tenant = $2 ORDER", &["run_pkey on run", "(tenant = $2) AND (id > $1)"]),
     (
@@ -176,7 +182,10 @@ const HOT: [(&str, &[&str]); 77] = [
         "FROM escalation WHERE kind = 7 AND answer IS NULL",
         &["escalation_unknown_workflow on escalation", "id > $1"],
     ),
-    ("FROM schedule WHERE next_at <= $1", &["schedule_due on schedule", "next_at <= $1"]),
+    (
+        "FROM schedule WHERE next_at <= $1",
+        &["schedule_due on schedule", "next_at <= $1", "ROW(next_at, tenant, name) >"],
+    ),
     ("FROM schedule WHERE tenant = $1 AND name = $2", &["schedule_pkey on schedule", "AND (name = $2)"]),
     ("FROM schedule WHERE tenant = $1 AND name > $2", &["schedule_pkey on schedule", "AND (name > $2)"]),
     (

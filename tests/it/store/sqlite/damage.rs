@@ -2,7 +2,7 @@
 
 use counterfoil::store::conformance::sample::{self, Sample};
 use counterfoil::store::{Run, RunFilter, RunState, Store, StoreError, Turns, WaitsOn};
-use counterfoil::{RecordId, RunId};
+use counterfoil::{RecordId, RunId, Timestamp};
 
 use super::{Folder, closed, plain, run};
 
@@ -123,6 +123,25 @@ async fn a_page_of_damaged_rows_is_not_the_end_of_a_list() {
     assert_eq!(orphans, records[5..6]);
     assert_eq!(store.record_orphans(records[5].id, 2).await.unwrap(), records[6..]);
     assert_eq!(store.record_orphans(records[6].id, 2).await.unwrap(), [], "the end");
+}
+
+/// A list of due work is read on only if its page is full, so that damaged rows must not shorten a page.
+#[tokio::test]
+async fn damaged_rows_do_not_shorten_a_list_of_due_work() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let sample = Sample::enrol(&store, "ann").await;
+    let runs: Vec<_> = (0..9).map(|at| sample.timer(at)).collect();
+    let changes: Vec<_> = runs.iter().map(|run| sample.change().run(run.clone())).collect();
+    store.commit(&changes).await.unwrap();
+    let mut other = plain(&folder.database()).await;
+    for hurt in runs[..3].iter().chain(&runs[4..6]) {
+        run(&mut other, format!("UPDATE run SET version = -1 WHERE id = {}", hurt.id.0)).await;
+    }
+    let due = async |after: Option<&Run>| store.run_due(Timestamp::MAX, after, 2).await.unwrap();
+    assert_eq!(due(None).await, [runs[3].clone(), runs[6].clone()]);
+    assert_eq!(due(Some(&runs[6])).await, runs[7..]);
+    assert_eq!(due(Some(&runs[8])).await, []);
 }
 
 #[tokio::test]

@@ -26,7 +26,8 @@ use crate::store::{Store as _, StoreError};
 
 /// The maximum number of looks that are made at once.
 const AT_ONCE: u32 = 64;
-/// The time after the horizon from which the wall clock is believed, however long this process has run.
+/// The time after the horizon from which the wall clock is believed, however long this process has run; and the time after
+/// which a tenant's keys do not come back.
 const A_DAY: Duration = Duration::from_hours(24);
 
 /// The result of an audit.
@@ -111,7 +112,13 @@ async fn take_up_all(core: &Arc<Core>, looks: Vec<Look>, now: Timestamp) -> usiz
 /// The look, postponed, if this worker has to make it. The worker that sent a call also looks it up while it lives,
 /// because only its clocks tell when the settle time is over.
 async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>, StoreError> {
-    let Some(record) = core.group.record_at(&look.tenant, look.record).await? else { return Ok(None) };
+    let found = core.group.record_at(&look.tenant, look.record).await;
+    if found.as_ref().is_err_and(StoreError::is_without_keys)
+        && look.due_at.is_some_and(|at| at.until(now) >= A_DAY)
+    {
+        return give_up(core, &look).await.map(|()| None);
+    }
+    let Some(record) = found? else { return Ok(None) };
     let contract = core.contract_of(&record).await?;
     let early = if look.reason.is_beside_question() {
         // Nobody sends a call that a person is asked about, so any worker with its tool may look. The look stays due
@@ -127,6 +134,16 @@ async fn taken(core: &Core, look: Look, now: Timestamp) -> Result<Option<Taken>,
     };
     let look = look.taken_up(&contract, now);
     Ok(Some(Taken { look, record: Box::new(record), contract, early }))
+}
+
+/// Ends the look at a record whose tenant has had no key for a day. Its keys were dropped, and nobody can read the request
+/// that would be looked up. The look would stop the tenant's erasure and its retention for ever. Keys that are missing by
+/// mistake come back within the day, and then the look is made.
+async fn give_up(core: &Core, look: &Look) -> Result<(), StoreError> {
+    if core.group.commit_one(core.change(None).look(look.done())).await?.is_admitted() {
+        tracing::warn!(tenant = %look.tenant, record = %look.record, "lookup given up: tenant has no key");
+    }
+    Ok(())
 }
 
 /// The rest of the pause before a look whose instant an earlier process has written by the wall clock. That clock may

@@ -86,7 +86,15 @@ impl StoreError {
     pub(crate) const fn is_reported(&self) -> bool {
         self.is_transient() || matches!(self, Self::Closed)
     }
+
+    /// True if the tenant of the row has no key at all in this process, and not only another one.
+    pub(crate) fn is_without_keys(&self) -> bool {
+        matches!(self, Self::NoKey { key, .. } if key == ANY_KEY)
+    }
 }
+
+/// What stands for the id of a missing key, if the tenant has none.
+pub(in crate::store) const ANY_KEY: &str = "any";
 
 /// The reason why a database was refused when it was opened. The database is unchanged.
 #[derive(Clone, Debug, thiserror::Error)]

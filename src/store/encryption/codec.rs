@@ -7,6 +7,7 @@ use super::private::{Pass, Private, Unreadable};
 use crate::clock::Timestamp;
 use crate::id::Tenant;
 use crate::payload::Payload;
+use crate::store::error::ANY_KEY;
 use crate::store::{
     AvoidedDuplicates, Change, Due, ExpiredSignal, Form, OutboxEvent, QuestionCount, QuestionLoad,
     QuestionSpan, QueueLoad, Retired, RetiredRun, Run, RunPage, StoreError, Worker,
@@ -23,7 +24,7 @@ pub(super) struct NoKeys(pub(super) Tenant);
 
 impl From<NoKeys> for StoreError {
     fn from(NoKeys(tenant): NoKeys) -> Self {
-        Self::NoKey { tenant: tenant.to_string(), key: "any".into() }
+        Self::NoKey { tenant: tenant.to_string(), key: ANY_KEY.into() }
     }
 }
 

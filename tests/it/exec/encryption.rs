@@ -4,18 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::exec::StartError;
+use counterfoil::exec::{EraseError, StartError};
 use counterfoil::flow::{EngineBuilder, RunError};
+use counterfoil::ledger::{Contract, ContractClass, EffectClass};
 use counterfoil::outbox::{self, NewEvent};
 use counterfoil::payload::Limits;
 use counterfoil::store::encryption::{EncryptionKey, EncryptionKeys, Keyring, TenantKeys};
 use counterfoil::store::{OpenError, QuestionKind, Resolution, StoreError};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Engine, Failure, Key, Payload, RunId, Tenant};
+use counterfoil::{Ctx, Engine, Failure, Key, Outcome, Payload, RunId, Tenant, ToolRequest};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 
 use crate::place::Place;
+use crate::world::{Chance, Keys, Process, Reply, SETTLE, TestClock, World, brief, until};
 use crate::{canary, on_both_stores};
 
 /// A text with the canary, too long for its row if it is repeated.
@@ -288,6 +291,36 @@ on_both_stores! {
         engine.shutdown(Duration::from_secs(5)).await;
         is_nowhere(&place).await;
     }
+}
+
+// The lookups of a tenant whose keys were dropped hold up neither the lookups of others nor the tenant's erasure.
+#[tokio::test]
+async fn lookups_of_a_tenant_without_keys_are_given_up_after_a_day() {
+    let line = |tenant: &str, digits: &str| format!("{tenant} {tenant}-1 {}\n", digits.repeat(32));
+    let (ours, theirs) = (line("acme", "0a"), line("globex", "0b"));
+    let keyring = Arc::new(Keyring::parse(&(ours + &theirs)).unwrap());
+    let (place, clock, world) = (Place::sqlite(), TestClock::breathing(), World::new(Keys::Ignores));
+    let tool = world.tool("pay_out", EffectClass::Payment, Contract::new(ContractClass::Lookup));
+    let builder = place.executor().clock(clock.clone()).entropy(Chance::least()).encrypted(keyring.clone());
+    let process = Process::start(builder.dynamic_tool(tool.retry(brief()))).await.unwrap();
+    let executor = process.executor();
+    let [acme, globex] = ["acme", "globex"].map(|name| Tenant::new(name).unwrap());
+    for (tenant, case) in [(&acme, "c1"), (&globex, "c2")] {
+        world.replies([Reply::Answer]);
+        let request = ToolRequest::new(tenant.clone(), "pay_out", json!({ "case": case }));
+        let outcome = process.execute(request).await.unwrap().unwrap();
+        assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+    }
+    let case = Key::of("pay_out").target("c1").render().unwrap();
+    assert!(executor.next_look(&acme, &case).await.unwrap().is_some());
+    keyring.replace(&theirs).unwrap();
+    clock.advance(SETTLE);
+    world.looked_up(1).await;
+    let refused = executor.erase_tenant(&acme).await;
+    assert!(matches!(refused, Err(EraseError::UnderWay { .. })), "its key may come back: {refused:?}");
+    clock.advance(Duration::from_hours(24));
+    until("the lookup to be given up", async || executor.erase_tenant(&acme).await.is_ok()).await;
+    assert_eq!(world.lookups().len(), 1, "nobody could read the request of the other one");
 }
 
 async fn broken(_: Ctx, (): ()) -> Result<(), Failure> {

@@ -7,6 +7,7 @@ use super::inner::Inner;
 use super::queue::Choice;
 use super::row::due;
 use super::unregistered::Unregistered;
+use super::unwanted::is_news;
 use super::workflow::UNBOUND;
 use crate::exec::withdrawn;
 use crate::id::{QuestionId, RunId};
@@ -52,8 +53,26 @@ impl Inner {
             let runs = self.core.group.run_signalled(after, CLAIM).await?;
             let Some(last) = runs.last() else { return Ok(claimed) };
             after = last.id;
-            claimed += self.claim(runs, |_| {}).await?;
+            claimed += self.claim(self.with_news(runs).await?, |_| {}).await?;
         }
+    }
+
+    /// Leaves out the signalled runs that wait here for other signals than those that they have. Each wake-up would replay
+    /// such a run, and it would park again, for ever.
+    async fn with_news(&self, mut runs: Vec<Run>) -> Result<Vec<Run>, StoreError> {
+        let left = |run: &Run| Some((run.id, self.unwanted.of(run)?));
+        // Read before the signals are: a signal that comes from here on is one that the run has not left.
+        let left: BTreeMap<_, _> = runs.iter().filter_map(left).collect();
+        if left.is_empty() {
+            return Ok(runs);
+        }
+        let asked = runs.iter().filter(|run| left.contains_key(&run.id));
+        let asked: Vec<_> = asked.map(|run| (run.tenant.clone(), run.id)).collect();
+        let pending = self.core.group.signal_pending(&asked).await?;
+        runs.retain(|run| {
+            left.get(&run.id).is_none_or(|left| pending.iter().any(|signal| is_news(run, signal, left)))
+        });
+        Ok(runs)
     }
 
     /// Lets runs go on that were blocked because their workflow, a tool or a child's workflow was not registered, if
@@ -127,8 +146,10 @@ impl Inner {
         let before = RunId(id.0 - 1);
         let claimed = async {
             let mut runs = self.core.group.run_answered(before, 1).await?;
-            runs.extend(self.core.group.run_signalled(before, 1).await?);
+            let mut signalled = self.core.group.run_signalled(before, 1).await?;
+            signalled.retain(|run| run.id == id);
             runs.retain(|run| run.id == id);
+            runs.extend(self.with_news(signalled).await?);
             runs.truncate(1);
             self.claim(runs, |_| {}).await
         };

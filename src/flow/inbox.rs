@@ -55,12 +55,15 @@ impl Inbox {
         named.signals.insert((signal.place, signal.id.clone()), signal);
     }
 
+    /// True if the signal is pending here.
+    pub(super) fn holds(&self, signal: &Signal) -> bool {
+        let is_pending = |named: &Named| named.places.contains_key(&signal.id);
+        self.pending.get(&signal.name).is_some_and(is_pending)
+    }
+
     /// Adds a new signal. Returns the listeners that are to be woken.
     pub(super) fn deliver(&mut self, signal: Signal) -> Vec<Waker> {
-        let is_pending = |named: &Named| named.places.contains_key(&signal.id);
-        let known = self.pending.get(&signal.name).is_some_and(is_pending)
-            || self.known.contains(&(signal.name.clone(), signal.id.clone()));
-        if known {
+        if self.holds(&signal) || self.known.contains(&(signal.name.clone(), signal.id.clone())) {
             return Vec::new();
         }
         self.insert(signal);
@@ -94,6 +97,12 @@ impl Inbox {
     /// The number of pending signals.
     pub(super) fn len(&self) -> usize {
         self.pending.values().map(|named| named.signals.len()).sum()
+    }
+
+    /// The names and ids of the pending signals.
+    pub(super) fn names(&self) -> BTreeSet<(String, String)> {
+        let signals = self.pending.values().flat_map(|named| named.signals.values());
+        signals.map(|signal| (signal.name.clone(), signal.id.clone())).collect()
     }
 
     /// Takes the first command out.

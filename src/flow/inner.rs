@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use super::host_values::HostValues;
 use super::queue::Queues;
 use super::runs::Runs;
+use super::unwanted::Unwanted;
 use super::waiters::{AnswerWaiters, EndWaiters};
 use super::workflow::Workflows;
 use crate::exec::Core;
@@ -36,6 +37,8 @@ pub(super) struct Inner {
     pub(super) rested: Notify,
     /// The runs that wait for answers.
     pub(super) answers: AnswerWaiters,
+    /// The signals that runs left unreceived when they parked here.
+    pub(super) unwanted: Unwanted,
     pub(super) max_recovery_attempts: u32,
     /// The driver. It is handed in, because much of what it calls starts other runs.
     carry_out: CarryOut,
@@ -53,6 +56,7 @@ impl Inner {
             ends,
             rested: Notify::new(),
             answers,
+            unwanted: Unwanted::default(),
             max_recovery_attempts: MAX_RECOVERY_ATTEMPTS,
             carry_out,
         }

@@ -78,6 +78,7 @@ mod try_step;
 mod turns;
 mod unregistered;
 mod unstable_key;
+mod unwanted;
 mod voted;
 mod waiters;
 mod wake;

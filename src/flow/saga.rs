@@ -237,13 +237,13 @@ impl<'a> Saga<'a> {
         if far && !std::mem::replace(&mut self.waited_for_far, true) || !live.end_unless_told(heard) {
             return Ok(None);
         }
-        // In a shared store a signal that the run does not receive would wake it as often as it waits. The signal is
+        // Beside other processes a signal that the run does not receive would wake it as often as it waits. The signal is
         // kept for a retry. A question about another run would wake this one in the same way, by the search for
         // answered runs.
-        let deaf = on.signal && heard > 0 && core.is_shared();
+        let deaf = on.signal && heard > 0 && core.has_others();
         let looks_again = self.asks_for_child || far || deaf;
         let until = looks_again.then(|| core.now().after(LOOK_AGAIN));
-        let answer = on.answer && !(self.asks_for_child && core.is_shared());
+        let answer = on.answer && !(self.asks_for_child && core.has_others());
         let on = WaitsOn { answer, signal: on.signal && !deaf };
         Ok(Some(self.activation.park(until, on).await))
     }

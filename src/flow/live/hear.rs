@@ -1,5 +1,6 @@
 //! Signals and the engine's own commands to a run that is active.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::task::{Poll, Wake as _, Waker};
 use std::time::Duration;
@@ -89,6 +90,11 @@ impl Live {
         self.state().inbox.len()
     }
 
+    /// The names and ids of the signals that the run has not received. They are final once the activation has ended.
+    pub(in crate::flow) fn unreceived(&self) -> BTreeSet<(String, String)> {
+        self.state().inbox.names()
+    }
+
     /// Waits until the run has more signals than `heard`, and for `at_most`. Returns false if the time is over.
     pub(in crate::flow) async fn hears_more(
         &self,
@@ -119,13 +125,14 @@ impl Live {
         self.state().inbox.take_command()
     }
 
-    /// Hands a signal to the run. Returns false if this activation has ended, and cannot receive it.
+    /// Hands a signal to the run. Returns false if this activation has ended, and cannot receive it. A signal that it had
+    /// when it ended is no reason to wake the run again: a heartbeat may bring it once more while the run parks.
     pub(in crate::flow) fn deliver(&self, signal: Signal) -> bool {
         let command = is_command(&signal);
         let listening = {
             let mut state = self.state();
             if state.ended {
-                return false;
+                return !command && state.inbox.holds(&signal);
             }
             state.inbox.deliver(signal)
         };

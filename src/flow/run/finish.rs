@@ -28,6 +28,8 @@ impl Activation<'_> {
                 run.give_place_free();
             }
         });
+        // Before the row is durable: a heartbeat that finds it there would wake the run for these signals at once.
+        engine.unwanted.note(&live.run(), live.unreceived());
         match live.written(ticket.durable().await) {
             Ok(()) => {
                 if let Some(at) = until {

@@ -15,7 +15,7 @@ use counterfoil::store::{
     Model, QuestionKind, Refusal, Resolution, Store as _, Verdict, Worker, WorkerChange,
 };
 use counterfoil::tool::{Done, DynamicTool, ToolError};
-use counterfoil::{Completed, Completion, Ctx, Engine, Key, Tenant, ToolRequest};
+use counterfoil::{Completed, Completion, Ctx, Engine, Failure, Key, Tenant, ToolRequest};
 use futures_util::FutureExt as _;
 use serde_json::json;
 
@@ -411,6 +411,31 @@ fn due_runs_of_an_unknown_workflow_hide_no_other_run() {
         assert_eq!(cluster.until_with(1, run.result()).await.unwrap(), 1);
     });
     assert_eq!(world.effects("post").len(), 1);
+}
+
+// A signal that the run does not wait for wakes it once, and not as often as it waits.
+#[test]
+fn a_signal_that_nobody_waits_for_does_not_keep_its_run_awake() {
+    let cluster = Cluster::new();
+    let world = cluster.world.clone();
+    let code = flow!(world, |ctx, _input: ()| {
+        world.count("life");
+        let said: u32 = ctx.signal("b").await?;
+        Ok::<u32, Failure>(said)
+    });
+    let a = cluster.worker(code.clone());
+    a.on(async {
+        let run = a.acme().run(code, ()).start().await.unwrap();
+        cluster.hands.asleep_for(Duration::from_millis(200)).await;
+        cluster.hands.advance(Duration::from_millis(200));
+        a.state(run.id(), "waiting").await;
+        run.signal("a", 1_u32).id("s1").await.unwrap();
+        cluster.pass(Duration::from_mins(1), 1).await;
+        let lives = world.counted("life");
+        assert!(lives <= 3, "it lived {lives} times"); // a heartbeat may begin one more
+        run.signal("b", 7_u32).id("s2").await.unwrap();
+        assert_eq!(cluster.until_with(1, run.result()).await.unwrap(), 7);
+    });
 }
 
 fn request(reference: &str) -> ToolRequest {

@@ -30,7 +30,7 @@ use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{EffectClass, OperationKey, Record};
 use crate::meter::Meter;
-use crate::payload::{DigestKey, Limits, Payload, PayloadDigest, PayloadError, Response, Stored};
+use crate::payload::{DigestKey, Encrypted, Limits, Payload, PayloadDigest, PayloadError, Response, Stored};
 use crate::store::chain::ChainKey;
 use crate::store::own::OwnDatabase;
 use crate::store::{Change, Document, Group, OrderingKey, Question, Store as _, StoreError};
@@ -326,10 +326,17 @@ impl Core {
         }
     }
 
-    /// Loads a payload from its row, or from the payload table.
+    /// Loads a payload from its row, or from the payload table. A row of a list is left encrypted if its key is missing: it may
+    /// be shown, and is never used.
     pub(crate) async fn load(&self, tenant: &Tenant, stored: &Stored) -> Result<Payload, ExecError> {
         match stored {
-            Stored::Inline(payload) => Ok(payload.clone()),
+            Stored::Inline(payload) => match Encrypted::of(payload.as_str()) {
+                None => Ok(payload.clone()),
+                Some(Encrypted { key, .. }) => Err(ExecError::Store {
+                    key: tenant.to_string(),
+                    source: StoreError::NoKey { tenant: tenant.to_string(), key: key.to_owned() },
+                }),
+            },
             Stored::At(digest) => {
                 let found = self.group.payload_find(tenant, *digest).await;
                 found

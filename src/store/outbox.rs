@@ -35,7 +35,7 @@ table! { OutboxEvent in "outbox", Own by (tenant, aggregate, seq) {
 pub struct Due {
     /// The aggregate of the events.
     pub aggregate: Aggregate,
-    /// The next events of the aggregate, at least one.
+    /// The next events of the aggregate, up to one that cannot be read: none if that is the first one.
     pub events: Vec<OutboxEvent>,
 }
 

@@ -347,7 +347,7 @@ async fn loaded(core: &Core, due: &mut Vec<Due>) -> Result<Vec<Event>, StoreErro
             }
             let event = match published(core, event).await {
                 Ok(event) => event,
-                Err(error @ StoreError::Corrupt { .. }) => {
+                Err(error @ (StoreError::Corrupt { .. } | StoreError::NoKey { .. })) => {
                     tracing::error!(tenant = %event.tenant, event = event.id, %error, "event damaged, its aggregate is held back");
                     break;
                 }
@@ -368,13 +368,10 @@ async fn loaded(core: &Core, due: &mut Vec<Due>) -> Result<Vec<Event>, StoreErro
 }
 
 async fn published(core: &Core, event: &OutboxEvent) -> Result<Event, StoreError> {
-    let payload = match event.payload.inline() {
-        Some(payload) => payload.clone(),
-        None => core.load(&event.tenant, &event.payload).await.map_err(|error| match error {
-            ExecError::Store { source, .. } => source,
-            other => StoreError::Corrupt { row: format!("outbox {}", event.id), detail: other.to_string() },
-        })?,
-    };
+    let payload = core.load(&event.tenant, &event.payload).await.map_err(|error| match error {
+        ExecError::Store { source, .. } => source,
+        other => StoreError::Corrupt { row: format!("outbox {}", event.id), detail: other.to_string() },
+    })?;
     let OutboxEvent { tenant, id, aggregate, seq, kind, created_at, .. } = event.clone();
     Ok(Event { tenant, id, aggregate, seq, kind, payload, created_at })
 }

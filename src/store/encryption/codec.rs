@@ -249,8 +249,13 @@ impl Rows for RunPage<Run> {
 }
 
 impl Rows for Due {
+    /// Cuts the events off before the first one that cannot be decrypted: a publisher would give its text to the sink.
     fn decrypt(&mut self, codec: &Codec) -> Result<(), StoreError> {
-        self.events.iter_mut().try_for_each(|event| event.decrypt(codec))
+        let mut events = self.events.iter_mut().enumerate();
+        let failed = events.find_map(|(place, event)| Some((place, event.decrypt(codec).err()?)));
+        let Some((place, error)) = failed else { return Ok(()) };
+        self.events.truncate(place);
+        Err(error)
     }
 }
 

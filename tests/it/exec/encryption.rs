@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use counterfoil::exec::{EraseError, StartError};
-use counterfoil::flow::{EngineBuilder, RunError};
-use counterfoil::ledger::{Contract, ContractClass, EffectClass};
-use counterfoil::outbox::{self, NewEvent};
+use counterfoil::flow::{EngineBuilder, RunError, TenantClient};
+use counterfoil::ledger::{Backoff, Contract, ContractClass, EffectClass};
+use counterfoil::outbox::{self, Event, NewEvent, PublishResult, Publisher, Sink, SinkError};
 use counterfoil::payload::Limits;
 use counterfoil::store::encryption::{EncryptionKey, EncryptionKeys, Keyring, TenantKeys};
-use counterfoil::store::{OpenError, QuestionKind, Resolution, StoreError};
+use counterfoil::store::{Model, OpenError, QuestionKind, Resolution, StoreError};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Engine, Failure, Key, Outcome, Payload, RunId, Tenant, ToolRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
+use tokio::sync::mpsc;
 
 use crate::place::Place;
 use crate::world::{Chance, Keys, Process, Reply, SETTLE, TestClock, World, brief, until};
@@ -239,7 +240,6 @@ on_both_stores! {
     }
 
     async fn a_tenant_whose_keys_are_dropped_is_erased_and_others_go_on(place) {
-        let line = |tenant: &str, digits: &str| format!("{tenant} {tenant}-1 {}\n", digits.repeat(32));
         let (acme, globex) = (line("acme", "0a"), line("globex", "0b"));
         let keyring = Arc::new(Keyring::parse(&(acme + &globex)).unwrap());
         let engine = engine(&place).0.encrypted(keyring.clone()).start().await.unwrap();
@@ -290,6 +290,94 @@ on_both_stores! {
         begun(&engine).await;
         engine.shutdown(Duration::from_secs(5)).await;
         is_nowhere(&place).await;
+    }
+
+    async fn an_event_whose_key_is_missing_waits_and_is_published_in_the_clear(place) {
+        let (acme, globex) = (line("acme", "0a"), line("globex", "0b"));
+        let keyring = Arc::new(Keyring::parse(&(acme.clone() + &globex)).unwrap());
+        let quiet = engine(&place).0.encrypted(keyring.clone()).start().await.unwrap();
+        for name in ["acme", "globex"] {
+            let payload = Payload::of(name).unwrap();
+            let event = NewEvent { id: "e1".into(), aggregate: "a1".into(), kind: "told".into(), payload };
+            add(&place, &Tenant::new(name).unwrap(), event, &*keyring).await.unwrap();
+        }
+        quiet.shutdown(Duration::from_secs(5)).await;
+        keyring.replace(&globex).unwrap();
+        let (publisher, mut events) = recorded();
+        let engine = engine(&place).0.encrypted(keyring.clone()).sink(publisher).start().await.unwrap();
+        assert_eq!(published(&mut events).await, ("globex".into(), "\"globex\"".into()));
+        keyring.replace(&(acme + &globex)).unwrap();
+        engine.executor().notify_publisher();
+        assert_eq!(published(&mut events).await, ("acme".into(), "\"acme\"".into()));
+        engine.shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+/// A line of a key file: the one key of a tenant.
+fn line(tenant: &str, digits: &str) -> String {
+    format!("{tenant} {tenant}-1 {}\n", digits.repeat(32))
+}
+
+/// A sink that takes all events and hands them on.
+struct Recorder(mpsc::UnboundedSender<Event>);
+
+impl Sink for Recorder {
+    async fn publish(&self, batch: &[Event]) -> Result<PublishResult, SinkError> {
+        for event in batch {
+            self.0.send(event.clone()).unwrap();
+        }
+        Ok(PublishResult::all())
+    }
+}
+
+/// A publisher with short pauses, and the events that its sink takes.
+fn recorded() -> (Publisher, mpsc::UnboundedReceiver<Event>) {
+    let (sent, events) = mpsc::unbounded_channel();
+    let backoff = Backoff { base: Duration::from_millis(1), cap: Duration::from_millis(20) };
+    (Publisher::new(Recorder(sent)).backoff(backoff), events)
+}
+
+/// The tenant and the payload of the next event that the sink takes.
+async fn published(events: &mut mpsc::UnboundedReceiver<Event>) -> (String, String) {
+    let event = events.recv().await.unwrap();
+    (event.tenant.to_string(), event.payload.as_str().to_owned())
+}
+
+async fn echo(_: Ctx, text: String) -> Result<String, Failure> {
+    Ok(text)
+}
+
+#[tokio::test]
+async fn a_tick_whose_key_is_missing_waits_and_begins_its_run_with_the_input() {
+    let hour = Duration::from_hours(1);
+    let first = format!("acme acme-0 {}\n", "0c".repeat(32));
+    let (written, globex) = (first.clone() + line("acme", "0a").trim() + " write\n", line("globex", "0b"));
+    let keyring = Arc::new(Keyring::parse(&(written.clone() + &globex)).unwrap());
+    let (hands, store) = (TestClock::breathing(), Arc::new(Model::new()));
+    let engine =
+        Engine::store(store).clock(hands.clone()).workflow("echo", 1, echo).encrypted(keyring.clone());
+    let engine = engine.start().await.unwrap();
+    let (acme, other) = (engine.tenant("acme").unwrap(), engine.tenant("globex").unwrap());
+    for tenant in [&acme, &other] {
+        tenant.schedule("hourly").every(hour).run(echo, TEXT.to_owned()).await.unwrap();
+    }
+    // The process can encrypt for the tenant, but lacks the key that the input is encrypted under.
+    keyring.replace(&(first + &globex)).unwrap();
+    until_it_began(&hands, &other).await; // at one instant, the ticks come in the order of their tenants
+    assert!(acme.runs(None).await.unwrap().is_empty(), "the tick of acme was tried, and began no run");
+    keyring.replace(&(written + &globex)).unwrap();
+    let run = until_it_began(&hands, &acme).await;
+    assert_eq!(acme.handle::<String>(run).result().await.unwrap(), TEXT);
+}
+
+/// Lets time pass until the schedule of the tenant has begun a run.
+async fn until_it_began(hands: &TestClock, tenant: &TenantClient) -> RunId {
+    loop {
+        if let Some(run) = tenant.schedule("hourly").status().await.unwrap().last_run {
+            return run;
+        }
+        hands.advance(Duration::from_secs(10));
+        tokio::task::yield_now().await;
     }
 }
 

@@ -15,8 +15,8 @@ use crate::id::QuestionId;
 use crate::ledger::Backoff;
 use crate::panics::caught;
 use crate::store::{
-    Due, OrderingKey, OutboxEvent, Question, QuestionKind, Refusal, Store as _, StoreError, Verdict,
-    WorkerChange,
+    Change, Due, OrderingKey, OutboxEvent, Question, QuestionKind, Refusal, Store as _, StoreError, Ticket,
+    Verdict, WorkerChange,
 };
 
 /// The pause after the store failed.
@@ -249,13 +249,13 @@ impl Desk {
     }
 
     /// Tries a batch, and marks the result. False if this worker is at its end.
-    async fn tries(&mut self, core: &Core, mut due: Vec<Due>) -> Result<bool, StoreError> {
-        let batch = loaded(core, &mut due).await?;
+    async fn tries(&mut self, core: &Core, due: Vec<Due>) -> Result<bool, StoreError> {
+        let Loaded { due, batch, held_back } = loaded(core, due).await?;
+        if !self.hold_back(core, &held_back).await? {
+            return Ok(false);
+        }
         if batch.is_empty() {
-            return Err(StoreError::Corrupt {
-                row: "of the outbox".into(),
-                detail: "a payload is missing".into(),
-            });
+            return Ok(true);
         }
         let acked = match self.offers(core, &batch).await {
             Ok(acked) => acked,
@@ -277,22 +277,42 @@ impl Desk {
             let tried = Tried::of(&acked, first, due.events.len());
             first += due.events.len();
             count(core, due, tried.taken, "taken");
-            let mut mark =
-                self.publisher.policy.after(&due.aggregate, &tried, core.now(), core.entropy.bits());
-            let mut change = core.change(Some(self.lane));
-            if let Some((failure, event)) = tried.failure.zip(due.events.get(tried.taken)) {
-                tracing::warn!(tenant = %event.tenant, event = event.id, tries = mark.tries, error = %failure, "event not published, will retry");
-                count(core, due, 1, "not taken");
-                if self.publisher.policy.gives_up(&mark) {
-                    let question = unpublished(core, event, mark.refusals, failure);
-                    mark.escalation = Some(question.id);
-                    count(core, due, 1, "set aside");
-                    change = change.escalation(question);
-                }
-            }
-            change.aggregates.push(mark);
-            marks.push(core.group.submit(change));
+            marks.push(core.group.submit(self.mark(core, due, &tried)));
         }
+        self.are_marked(core, marks).await
+    }
+
+    /// Marks aggregates whose next event cannot be read: they are due again after a pause. Without the mark they would fill the
+    /// next batch as well, and the events of all others would wait. False if this worker is at its end.
+    async fn hold_back(&mut self, core: &Core, held_back: &[(Due, SinkError)]) -> Result<bool, StoreError> {
+        let mark = |(due, failure): &(Due, SinkError)| {
+            let tried = Tried { taken: 0, failure: Some(failure) };
+            core.group.submit(self.mark(core, due, &tried))
+        };
+        let marks = held_back.iter().map(mark).collect();
+        self.are_marked(core, marks).await
+    }
+
+    /// The change that marks what became of the events of an aggregate.
+    fn mark(&self, core: &Core, due: &Due, tried: &Tried<'_>) -> Change {
+        let mut mark = self.publisher.policy.after(&due.aggregate, tried, core.now(), core.entropy.bits());
+        let mut change = core.change(Some(self.lane));
+        if let Some((failure, event)) = tried.failure.zip(due.events.get(tried.taken)) {
+            tracing::warn!(tenant = %event.tenant, event = event.id, tries = mark.tries, error = %failure, "event not published, will retry");
+            count(core, due, 1, "not taken");
+            if self.publisher.policy.gives_up(&mark) {
+                let question = unpublished(core, event, mark.refusals, failure);
+                mark.escalation = Some(question.id);
+                count(core, due, 1, "set aside");
+                change = change.escalation(question);
+            }
+        }
+        change.aggregates.push(mark);
+        change
+    }
+
+    /// Waits until marks are durable. False if this worker is at its end.
+    async fn are_marked(&mut self, core: &Core, marks: Vec<Ticket>) -> Result<bool, StoreError> {
         for mark in marks {
             match mark.durable().await? {
                 Verdict::Admitted => {}
@@ -336,12 +356,25 @@ enum Lead {
     Lost,
 }
 
+/// The events to publish.
+#[derive(Default)]
+struct Loaded {
+    /// The aggregates with the events that are in the batch.
+    due: Vec<Due>,
+    batch: Vec<Event>,
+    /// The aggregates whose next event cannot be read, with the reason.
+    held_back: Vec<(Due, SinkError)>,
+}
+
 /// Loads the events to publish. Events that would make the batch too large are left for the next one.
-async fn loaded(core: &Core, due: &mut Vec<Due>) -> Result<Vec<Event>, StoreError> {
-    let (mut batch, mut bytes, mut is_full) = (Vec::new(), 0, false);
-    for due in &mut *due {
+async fn loaded(core: &Core, all: Vec<Due>) -> Result<Loaded, StoreError> {
+    let (mut found, mut bytes, mut is_full) = (Loaded::default(), 0, false);
+    for mut of_aggregate in all {
+        // The store or the decryption has left the events out, and has logged why.
+        let mut unreadable =
+            of_aggregate.events.is_empty().then(|| SinkError::unavailable("the row cannot be read"));
         let mut taken = 0;
-        for event in &due.events {
+        for event in &of_aggregate.events {
             if is_full {
                 break;
             }
@@ -349,22 +382,31 @@ async fn loaded(core: &Core, due: &mut Vec<Due>) -> Result<Vec<Event>, StoreErro
                 Ok(event) => event,
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::NoKey { .. })) => {
                     tracing::error!(tenant = %event.tenant, event = event.id, %error, "event damaged, its aggregate is held back");
+                    // A person decides about a damaged event. A missing key is waited for, and without it no question can be written.
+                    unreadable = Some(match error {
+                        StoreError::Corrupt { .. } => SinkError::refused(error.to_string()),
+                        _ => SinkError::unavailable(error.to_string()),
+                    });
                     break;
                 }
                 Err(error) => return Err(error),
             };
             bytes += event.payload.as_str().len();
             is_full = bytes > LARGEST;
-            if is_full && !batch.is_empty() {
+            if is_full && !found.batch.is_empty() {
                 break;
             }
-            batch.push(event);
+            found.batch.push(event);
             taken += 1;
         }
-        due.events.truncate(taken);
+        if taken > 0 {
+            of_aggregate.events.truncate(taken);
+            found.due.push(of_aggregate);
+        } else if let Some(failure) = unreadable {
+            found.held_back.push((of_aggregate, failure));
+        }
     }
-    due.retain(|due| !due.events.is_empty());
-    Ok(batch)
+    Ok(found)
 }
 
 async fn published(core: &Core, event: &OutboxEvent) -> Result<Event, StoreError> {

@@ -22,7 +22,12 @@ pub(super) fn by_aggregate<E: Display>(
             continue;
         }
         match (event.inspect_err(report), all.last_mut()) {
-            (Err(_), _) => damaged = Some(place),
+            (Err(_), Some(last)) if last.aggregate == aggregate => damaged = Some(place),
+            // The aggregate is named all the same: the publisher holds it back, and goes on with the others.
+            (Err(_), _) => {
+                damaged = Some(place);
+                all.push(Due { aggregate, events: Vec::new() });
+            }
             (Ok(event), Some(last)) if last.aggregate == aggregate => last.events.push(event),
             (Ok(event), _) => all.push(Due { aggregate, events: vec![event] }),
         }

@@ -311,6 +311,24 @@ on_both_stores! {
         assert_eq!(published(&mut events).await, ("acme".into(), "\"acme\"".into()));
         engine.shutdown(Duration::from_secs(5)).await;
     }
+
+    async fn large_events_whose_key_was_dropped_hold_back_no_other_tenant(place) {
+        let (acme, globex) = (line("acme", "0a"), line("globex", "0b"));
+        let keyring = Arc::new(Keyring::parse(&(acme + &globex)).unwrap());
+        let quiet = engine(&place).0.encrypted(keyring.clone()).start().await.unwrap();
+        for name in ["acme", "globex"] {
+            let payload = Payload::of(&name.repeat(1000)).unwrap();
+            let event = NewEvent { id: "e1".into(), aggregate: "a1".into(), kind: "told".into(), payload };
+            add(&place, &Tenant::new(name).unwrap(), event, &*keyring).await.unwrap();
+        }
+        quiet.shutdown(Duration::from_secs(5)).await;
+        keyring.replace(&globex).unwrap();
+        let (publisher, mut events) = recorded();
+        let builder = engine(&place).0.encrypted(keyring.clone()).sink(publisher.batch(1));
+        let engine = builder.start().await.unwrap(); // the event of acme fills the batch
+        assert_eq!(published(&mut events).await.0, "globex");
+        engine.shutdown(Duration::from_secs(5)).await;
+    }
 }
 
 /// A line of a key file: the one key of a tenant.

@@ -163,6 +163,47 @@ async fn a_refused_event_holds_back_its_aggregate_and_is_asked_about() {
     assert_eq!(next(&mut hears).await, told("a", 4, "bad"));
 }
 
+/// Writes an event about a and then one about b, damages the first one, and hears of b although a fills the batch.
+async fn b_is_published_behind_a_damaged_a(damage: &'static str) -> (Engine, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.db");
+    let limits = Limits { inline_bytes: 64, max_bytes: 8 << 20 };
+    let writer = Engine::sqlite(&path).limits(limits).workflow("tells", 1, tells).start().await.unwrap();
+    let (long, acme) = ("a".repeat(100), writer.tenant("acme").unwrap());
+    acme.run(tells, (long, kinds(&["good"]))).key("1").await.unwrap();
+    acme.run(tells, ("b".to_owned(), kinds(&["good"]))).key("2").await.unwrap();
+    writer.shutdown(Duration::from_secs(5)).await;
+    let mut own = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    own.execute(damage).await.unwrap();
+    sqlx::Connection::close(own).await.unwrap();
+    let (sink, mut hears) = Listener::new();
+    let engine = engine(&path, quickly(sink).batch(1)).await;
+    assert_eq!(next(&mut hears).await, told("b", 1, "good"));
+    (engine, folder)
+}
+
+#[tokio::test]
+async fn a_damaged_event_holds_back_its_aggregate_and_is_asked_about() {
+    let (engine, _folder) = b_is_published_behind_a_damaged_a("DELETE FROM payload").await;
+    let acme = Tenant::new("acme").unwrap();
+    let asked = loop {
+        if let [asked] = &engine.executor().questions(&acme).await.unwrap()[..] {
+            break asked.clone();
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(asked.kind, QuestionKind::Unpublished);
+    assert!(asked.question.contains("it is missing"), "{}", asked.question);
+    engine.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn an_event_whose_row_cannot_be_read_holds_back_its_aggregate_and_no_other() {
+    let damage = "UPDATE outbox SET payload = '@no digest' WHERE aggregate <> 'b'";
+    let (engine, _folder) = b_is_published_behind_a_damaged_a(damage).await;
+    engine.shutdown(Duration::from_secs(5)).await;
+}
+
 #[tokio::test]
 async fn a_sink_that_is_away_sets_nothing_aside() {
     let folder = tempfile::tempdir().unwrap();

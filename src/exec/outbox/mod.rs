@@ -9,7 +9,7 @@
 //! No event is lost: an event exists if its state does, and it is published until the sink has taken it, or until a
 //! person has answered the question about it. An event may be published **more than once**: a worker may die between
 //! the sink's answer and the mark of it, and a worker that was taken for dead may publish events that its successor has
-//! published. So consumers drop events with a known [id](Event::id); the rest is in the order of the
+//! published. So consumers drop events of a tenant with a known [id](Event::id); the rest is in the order of the
 //! [sequence](Event::seq).
 //!
 //! A refused event holds back its own aggregate and no other. After [its maximum number](Publisher::tries) of refusals

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+#[cfg(any(feature = "nats", feature = "sink-http"))]
+use sha2::{Digest as _, Sha256};
 
 use crate::clock::Timestamp;
 use crate::id::Tenant;
@@ -15,7 +17,8 @@ use crate::payload::Payload;
 pub struct Event {
     /// The tenant that owns the event.
     pub tenant: Tenant,
-    /// The id of the event, the same for ever: consumers drop an event with a known id.
+    /// The id of the event, the same for ever: consumers drop an event of the tenant with a known id. Another tenant may have an
+    /// event with the same id.
     pub id: String,
     /// The aggregate that the event is about.
     pub aggregate: String,
@@ -27,6 +30,28 @@ pub struct Event {
     pub payload: Payload,
     /// The instant at which the event was written (UTC).
     pub created_at: Timestamp,
+}
+
+#[cfg(any(feature = "nats", feature = "sink-http"))]
+impl Event {
+    /// The maximum length of a [global id](Self::global_id), in bytes: that of an `Idempotency-Key` and of the id of a message.
+    const LONGEST_GLOBAL_ID: usize = 255;
+
+    /// An id that no event of any tenant shares, for receivers that know nothing of tenants. It can stand in a header.
+    pub(crate) fn global_id(&self) -> String {
+        let id = format!("{}/{}", self.tenant_part(), self.id);
+        let is_plain = id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"');
+        if is_plain && id.len() <= Self::LONGEST_GLOBAL_ID {
+            return id;
+        }
+        format!("sha256:{}", crate::payload::hex(&Sha256::digest(&id))) // it has no slash, so it is no id as above
+    }
+
+    /// The name of the tenant as the part of an id before a slash. A slash in it is escaped, because otherwise two tenants could
+    /// share an id.
+    pub(crate) fn tenant_part(&self) -> String {
+        self.tenant.as_str().replace('%', "%25").replace('/', "%2F")
+    }
 }
 
 /// A place where events are published: a broker, a webhook, another service.

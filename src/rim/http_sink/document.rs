@@ -25,9 +25,7 @@ impl IndexDocument {
     /// The document of an event's aggregate: its id is tenant and aggregate, its version the event's sequence, its
     /// body the event's payload. So the index holds the newest payload of each aggregate.
     pub fn of(event: &Event) -> Self {
-        // A slash in a tenant's name is escaped, because otherwise two tenants could share an id.
-        let tenant = event.tenant.as_str().replace('%', "%25").replace('/', "%2F");
-        let id = format!("{tenant}/{}", event.aggregate);
+        let id = format!("{}/{}", event.tenant_part(), event.aggregate);
         Self { id, version: event.seq, body: event.payload.as_str().to_owned() }
     }
 }

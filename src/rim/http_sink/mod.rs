@@ -17,8 +17,9 @@ use crate::tool::{retry_after, sends_once};
 /// Posts each event as JSON to one URL. Feature `sink-http`.
 ///
 /// The body holds `id`, `tenant`, `aggregate`, `seq`, `kind`, `created_at` (microseconds UTC) and `payload`; the
-/// headers `Idempotency-Key` and `Event-Id` hold the id, `Event-Aggregate` and `Event-Sequence` its position. Any 2xx
-/// accepts the event. 408, 429 and 5xx defer the event, for as long as `Retry-After` says (in seconds); any other
+/// headers `Event-Tenant` and `Event-Id` hold the tenant and the id, `Event-Aggregate` and `Event-Sequence` its position. The id
+/// is unique within its tenant only, so `Idempotency-Key` is made of both: `acme/order/17/paid`, or a SHA-256 if that is long. Any
+/// 2xx accepts the event. 408, 429 and 5xx defer the event, for as long as `Retry-After` says (in seconds); any other
 /// answer refuses the event.
 ///
 /// An `https` URL needs the feature `https`, or reqwest 0.13 with a TLS feature among your own dependencies.
@@ -101,8 +102,9 @@ fn headers(event: &Event) -> Result<HeaderMap, SinkError> {
     };
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert("idempotency-key", value(&event.id)?);
+    headers.insert("idempotency-key", value(&event.global_id())?);
     headers.insert("event-id", value(&event.id)?);
+    headers.insert("event-tenant", value(event.tenant.as_str())?);
     headers.insert("event-aggregate", value(&event.aggregate)?);
     headers.insert("event-sequence", HeaderValue::from(event.seq));
     Ok(headers)

@@ -1,9 +1,12 @@
 //! Events of the outbox on NATS JetStream.
 
+use std::time::Duration;
+
 use async_nats::jetstream::stream::Config as StreamConfig;
-use counterfoil::outbox::Publisher;
+use counterfoil::outbox::{self, NewEvent, Publisher};
 use counterfoil::queue::NatsSink;
-use counterfoil::{Ctx, Engine, Failure};
+use counterfoil::{Ctx, Engine, Failure, Payload, Tenant};
+use sqlx::ConnectOptions as _;
 
 use super::ledger::SOON;
 use super::nats::{client, orders, server};
@@ -45,7 +48,7 @@ async fn an_event_that_is_published_twice_is_stored_once_and_in_its_order() {
         tenant.run(order, number).key(number.to_string()).await.unwrap();
     }
     while stream.info().await.unwrap().state.messages < 9 {}
-    engine.shutdown(std::time::Duration::from_secs(10)).await;
+    engine.shutdown(Duration::from_secs(10)).await;
     assert_eq!(stream.info().await.unwrap().state.messages, 9, "each event once");
     let mut seqs = std::collections::BTreeMap::<String, Vec<String>>::new();
     for sequence in 1..=9 {
@@ -58,6 +61,32 @@ async fn an_event_that_is_published_twice_is_stored_once_and_in_its_order() {
         seqs.entry(header("Event-Aggregate")).or_default().push(header("Event-Sequence"));
     }
     assert!(seqs.len() == 3 && seqs.values().all(|seqs| *seqs == ["1", "2", "3"]), "{seqs:?}");
+}
+
+#[tokio::test]
+async fn events_of_two_tenants_with_one_id_are_two_messages() {
+    let broker = Daemon::start(server).await;
+    let nats = client(broker.port()).await;
+    let mut stream = nats.create_stream(orders()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.db");
+    let sink = NatsSink::new(nats.clone(), |event| format!("orders.{}", event.kind));
+    let engine = Engine::sqlite(&path).sink(Publisher::new(sink).backoff(SOON)).start().await.unwrap();
+    let mut own = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    for (tenant, seq) in [("acme", 1), ("globex", 2)] {
+        let payload = Payload::of(tenant).unwrap();
+        let event =
+            NewEvent { id: "17/paid".into(), aggregate: "order/17".into(), kind: "paid".into(), payload };
+        outbox::add(&mut own, &Tenant::new(tenant).unwrap(), event).await.unwrap();
+        engine.executor().notify_publisher();
+        let comes = async { while stream.info().await.unwrap().state.messages < seq {} };
+        tokio::time::timeout(Duration::from_secs(30), comes).await.expect("the event of each is stored");
+        let stored = stream.get_raw_message(seq).await.unwrap();
+        let header = |name: &str| stored.headers.get(name).unwrap().to_string();
+        assert_eq!((header("Event-Tenant"), header("Event-Id")), (tenant.into(), "17/paid".into()));
+        assert_eq!(header("Nats-Msg-Id"), format!("{tenant}/17/paid"));
+    }
+    engine.shutdown(Duration::from_secs(10)).await;
 }
 
 // A broker that is away sets nothing aside; an event that it does not take holds back its own aggregate and no other.
@@ -101,5 +130,5 @@ async fn what_the_broker_does_not_take_is_the_events_fault_only_if_it_is() {
     };
     let questions = asked.iter().map(|asked| asked.question.as_str()).collect::<Vec<_>>().join("\n");
     assert!(questions.contains("order/huge") && questions.contains("order/nonsense"), "{questions}");
-    engine.shutdown(std::time::Duration::from_secs(10)).await;
+    engine.shutdown(Duration::from_secs(10)).await;
 }

@@ -9,9 +9,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use counterfoil::ledger::Backoff;
-use counterfoil::outbox::Publisher;
-use counterfoil::{Ctx, Engine, Failure, HttpSink, Tenant};
+use counterfoil::outbox::{self, NewEvent, Publisher};
+use counterfoil::{Ctx, Engine, Failure, HttpSink, Payload, Tenant};
 use serde_json::{Value, json};
+use sqlx::ConnectOptions as _;
 use tokio::sync::mpsc;
 
 use crate::world::serve;
@@ -81,10 +82,38 @@ async fn events_are_posted_with_their_names_and_places() {
             (header("event-aggregate"), header("event-sequence")),
             ("order/9".into(), seq.to_string())
         );
-        assert_eq!(json!(header("idempotency-key")), body["id"]);
+        assert_eq!((&json!(header("event-id")), header("event-tenant")), (&body["id"], "acme".into()));
+        assert_eq!(header("idempotency-key"), format!("acme/{}", header("event-id")));
         ids.push(header("event-id"));
     }
     assert_ne!(ids[0], ids[1]);
+}
+
+#[tokio::test]
+async fn events_of_two_tenants_with_one_id_have_two_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let (url, mut taken) = consumer(&[]).await;
+    let engine = engine(&folder, &url, 1).await;
+    let path = folder.path().join("test.db");
+    let mut own = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    let long = "b".repeat(250);
+    for (tenant, id) in
+        [("acme", "17/paid"), ("acme/17", "paid"), ("globex", "17/paid"), ("globex", long.as_str())]
+    {
+        let payload = Payload::of(&1999).unwrap();
+        let event = NewEvent { id: id.into(), aggregate: "order/17".into(), kind: "paid".into(), payload };
+        outbox::add(&mut own, &Tenant::new(tenant).unwrap(), event).await.unwrap();
+    }
+    engine.executor().notify_publisher();
+    let mut keys = std::collections::BTreeSet::new();
+    for _ in 0..4 {
+        let (headers, _) = taken.recv().await.unwrap();
+        keys.insert(headers["idempotency-key"].to_str().unwrap().to_owned());
+    }
+    let hashed = keys.pop_last().unwrap();
+    assert!(hashed.starts_with("sha256:") && hashed.len() == 71, "{hashed}");
+    assert_eq!(Vec::from_iter(keys), ["acme%2F17/paid", "acme/17/paid", "globex/17/paid"]);
+    engine.shutdown(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]

@@ -19,10 +19,10 @@ const MESSAGE_TOO_LARGE: u64 = 10_054;
 
 /// Publishes each event to a subject in NATS JetStream, and waits until the stream has stored it. Feature `nats`.
 ///
-/// The payload is the event's, as JSON. `Nats-Msg-Id` holds the id of the event: within the stream's
-/// `duplicate_window` an event that is published twice is stored once, and after it consumers recognize the event by
-/// that id. `Event-Tenant`, `Event-Aggregate`, `Event-Sequence`, `Event-Kind` and `Event-Created-At` (microseconds
-/// UTC) hold the rest. Events of one aggregate are published in their order, several aggregates concurrently.
+/// The payload is the event's, as JSON. `Nats-Msg-Id` is made of the tenant and the id of the event (`acme/order/17/paid`, or a
+/// SHA-256 if that is long), because the id is unique within its tenant only: within the stream's `duplicate_window` an event that
+/// is published twice is stored once, and after it consumers recognize the event by that id. `Event-Tenant`, `Event-Id`,
+/// `Event-Aggregate`, `Event-Sequence`, `Event-Kind` and `Event-Created-At` (microseconds UTC) hold the rest. Events of one aggregate are published in their order, several aggregates concurrently.
 ///
 /// ```no_run
 /// # async fn engine() -> Result<(), Box<dyn std::error::Error>> {
@@ -111,8 +111,9 @@ impl Sink for NatsSink {
 fn headers(event: &Event) -> Result<HeaderMap, SinkError> {
     let mut headers = HeaderMap::new();
     let texts = [
-        ("Nats-Msg-Id", event.id.clone()),
+        ("Nats-Msg-Id", event.global_id()),
         ("Event-Tenant", event.tenant.as_str().to_owned()),
+        ("Event-Id", event.id.clone()),
         ("Event-Aggregate", event.aggregate.clone()),
         ("Event-Sequence", event.seq.to_string()),
         ("Event-Kind", event.kind.clone()),

@@ -164,7 +164,7 @@ coded! {
         Busy | Io | Unreachable => DatabaseAway,
         Corrupt => Damaged,
         Panicked => StorePanicked,
-        NoKey => Encryption,
+        NoKey | WrongKey => Encryption,
         Closed => Closed,
         ; Open
     }
@@ -184,7 +184,7 @@ coded! {
 
     #[cfg(feature = "encryption")]
     KeyringError {
-        Id | Line | Tenant | Empty | File => Configuration,
+        Id | Line | Tenant | FirstKey | Empty | File => Configuration,
     }
 
     ChainKeyError {

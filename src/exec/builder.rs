@@ -585,6 +585,8 @@ impl ExecutorBuilder {
             Some(wrap) => wrap(store),
             None => store,
         };
+        #[cfg(feature = "encryption")]
+        let keys = self.protection.keys.clone();
         let opened = Protected::none(store, database);
         let Protected { store, database, marks, chain } =
             opened.by(self.protection, extent, &self.clock, &*self.entropy).await?;
@@ -610,6 +612,8 @@ impl ExecutorBuilder {
             database,
             marks,
             chain,
+            #[cfg(feature = "encryption")]
+            keys,
             reviewers: self.reviewers,
             restored: self.restored,
             consumers: Consumers::of(self.consumers),

@@ -31,7 +31,11 @@ use crate::id::{Entropy, Fence, Ids, Tenant};
 use crate::ledger::{EffectClass, OperationKey, Record};
 use crate::meter::Meter;
 use crate::payload::{DigestKey, Encrypted, Limits, Payload, PayloadDigest, PayloadError, Response, Stored};
+#[cfg(feature = "encryption")]
+use crate::store::Mark;
 use crate::store::chain::ChainKey;
+#[cfg(feature = "encryption")]
+use crate::store::encryption::EncryptionKeys;
 use crate::store::own::OwnDatabase;
 use crate::store::{Change, Document, Group, OrderingKey, Question, Store as _, StoreError};
 use crate::tool::Registry;
@@ -87,6 +91,9 @@ pub(crate) struct Core {
     pub(crate) database: Option<Arc<dyn OwnDatabase>>,
     /// The secret of a chain of evidence, for a verification.
     pub(super) chain: ChainKey,
+    /// The keys for encryption, to compare the first one of each tenant with its mark.
+    #[cfg(feature = "encryption")]
+    keys: Option<Arc<dyn EncryptionKeys>>,
     pub(crate) reviewers: SharedReviewers,
     /// The restore that is in force, as far as this worker knows.
     pub(super) restores: Restores,
@@ -138,6 +145,8 @@ pub(crate) struct Parts {
     pub(crate) marks: Vec<Document>,
     /// The secret of a chain of evidence.
     pub(crate) chain: ChainKey,
+    #[cfg(feature = "encryption")]
+    pub(crate) keys: Option<Arc<dyn EncryptionKeys>>,
     pub(crate) reviewers: SharedReviewers,
     /// The declaration that the ledger may be older than the world, if one was made.
     pub(crate) restored: Option<Declared>,
@@ -166,6 +175,8 @@ impl Core {
             consumers,
             name,
             chain,
+            #[cfg(feature = "encryption")]
+            keys,
             ..
         } = parts;
         let gates = Gates::of(&registry, !matches!(peers, Peers::Shared(_)), clock.boot());
@@ -202,6 +213,8 @@ impl Core {
             memories: OnceLock::new(),
             database,
             chain,
+            #[cfg(feature = "encryption")]
+            keys,
             reviewers,
             consumers,
             restores: Restores::default(),
@@ -375,16 +388,55 @@ impl Core {
         }
         let store_failed = |source| ExecError::Store { key: tenant.to_string(), source };
         let mut found = self.group.tenant_key(tenant).await.map_err(store_failed)?;
-        if found.is_none() {
+        let mark = self.first_key_mark(tenant).await.map_err(store_failed)?;
+        if found.is_none() || mark.is_some() {
             let mut change = self.change(None);
-            change.tenant_key = Some((tenant.clone(), self.new_digest_key()));
+            if found.is_none() {
+                change.tenant_key = Some((tenant.clone(), self.new_digest_key()));
+            }
+            change.documents.extend(mark);
             let _ = self.group.commit_one(change).await.map_err(store_failed)?;
-            // Another caller's key may have been first: the stored one counts.
+            // Another caller's key and mark may have been first: the stored ones count.
+            self.first_key_mark(tenant).await.map_err(store_failed)?;
             found = self.group.tenant_key(tenant).await.map_err(store_failed)?;
         }
         let key = found.ok_or_else(|| store_failed(StoreError::Closed))?;
         self.tenant_keys.lock().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone(), key.clone());
         Ok(key)
+    }
+
+    /// The mark of a tenant's first key for encryption, if it is to be written. Under another first key a digest is read as another
+    /// one: an operation whose key is made of it would be carried out again.
+    #[cfg(feature = "encryption")]
+    async fn first_key_mark(&self, tenant: &Tenant) -> Result<Option<Document>, StoreError> {
+        match self.keys.as_ref().and_then(|keys| keys.of(tenant)) {
+            // A core that only reads can write no mark.
+            Some(keys) if self.fence != Fence(0) => {
+                Mark::compared_of(&self.group, tenant, &keys, self.now()).await
+            }
+            _ => Ok(None),
+        }
+    }
+
+    #[cfg(not(feature = "encryption"))]
+    #[allow(
+        clippy::unnecessary_wraps,
+        clippy::unused_async,
+        clippy::unused_self,
+        reason = "with encryption it asks the store"
+    )]
+    async fn first_key_mark(&self, _: &Tenant) -> Result<Option<Document>, StoreError> {
+        Ok(None)
+    }
+
+    /// Takes back the mark of the first key of a tenant that was erased.
+    #[cfg(feature = "encryption")]
+    pub(super) async fn forget_first_key(&self, tenant: &Tenant) -> Result<(), StoreError> {
+        if let Some(mark) = Mark::without(&self.group, tenant, self.now()).await? {
+            let change = Change { documents: vec![mark], ..self.change(None) };
+            let _ = self.group.commit_one(change).await?; // if it is refused, another process has done it
+        }
+        Ok(())
     }
 
     pub(super) fn new_digest_key(&self) -> DigestKey {

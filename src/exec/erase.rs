@@ -120,6 +120,8 @@ pub(crate) async fn erase_tenant(core: &Core, tenant: &Tenant) -> Result<(), Era
     let verdicts = core.group.store().commit(&[change]).await.map_err(failed)?;
     match verdicts.into_iter().next() {
         Some(Verdict::Admitted) => {
+            #[cfg(feature = "encryption")]
+            core.forget_first_key(tenant).await.map_err(failed)?;
             tracing::info!(%tenant, "tenant erased");
             Ok(())
         }

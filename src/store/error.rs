@@ -59,6 +59,15 @@ pub enum StoreError {
         /// The id of the key, or `any` if the tenant has none.
         key: String,
     },
+    /// The first key of a tenant is another one than before.
+    #[error(
+        "the first key of tenant {tenant} is another one than that under which its rows were written, so their digests cannot be \
+         compared: nothing was written; give the keys of the tenant, the first one first [encryption]"
+    )]
+    WrongKey {
+        /// The name of the tenant.
+        tenant: String,
+    },
     /// The store's own code, or code that it called, panicked.
     #[error(
         "the store panicked: whether this write is durable is not known; nothing is sent that needs it, and its rows tell \

@@ -5,7 +5,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "encryption")]
-use super::encryption::EncryptionKeys;
+use super::document::part;
+#[cfg(feature = "encryption")]
+use super::encryption::{EncryptionKeys, TenantKeys};
 use super::{Document, ENCRYPTION_ID, LEDGER_KIND, OpenError, Store, StoreError};
 use crate::clock::Timestamp;
 use crate::id::Tenant;
@@ -50,6 +52,47 @@ impl Mark {
         read(store, ENCRYPTION_ID).await
     }
 
+    /// Compares the first key of a tenant with the mark of it. Returns the row of the mark if it is to be written.
+    #[cfg(feature = "encryption")]
+    pub(crate) async fn compared_of(
+        store: &dyn Store,
+        tenant: &Tenant,
+        keys: &TenantKeys,
+        now: Timestamp,
+    ) -> Result<Option<Document>, StoreError> {
+        let row = store.document_find(&Tenant::ledger(), LEDGER_KIND, &id_of(tenant)).await?;
+        let marked: Option<Self> = row.as_ref().map(parsed).transpose()?;
+        let check = keys.check();
+        match marked.and_then(|mark| mark.check) {
+            Some(marked) if marked == check => Ok(None),
+            Some(_) => Err(StoreError::WrongKey { tenant: tenant.to_string() }),
+            None => Ok(Some(Self { check: Some(check) }.row_of(tenant, row.as_ref(), now))),
+        }
+    }
+
+    /// The row without the first key of a tenant that was erased, which may come back with other keys. `None` if it is not marked.
+    #[cfg(feature = "encryption")]
+    pub(crate) async fn without(
+        store: &dyn Store,
+        tenant: &Tenant,
+        now: Timestamp,
+    ) -> Result<Option<Document>, StoreError> {
+        let row = store.document_find(&Tenant::ledger(), LEDGER_KIND, &id_of(tenant)).await?;
+        Ok(row.map(|row| Self { check: None }.row_of(tenant, Some(&row), now)))
+    }
+
+    /// The row of the mark of a tenant's first key. The ledger owns it, so it can be read before the keys are known to be right.
+    #[cfg(feature = "encryption")]
+    fn row_of(&self, tenant: &Tenant, before: Option<&Document>, now: Timestamp) -> Document {
+        let first = Document::first(&Tenant::ledger(), LEDGER_KIND, id_of(tenant), self, now);
+        match before {
+            None => first,
+            Some(before) => {
+                Document { revision: before.revision + 1, created_at: before.created_at, ..first }
+            }
+        }
+    }
+
     /// The row of the mark.
     pub(crate) fn row(&self, at: Timestamp) -> Document {
         Document::first(&Tenant::ledger(), LEDGER_KIND, ENCRYPTION_ID.to_owned(), self, at)
@@ -59,9 +102,18 @@ impl Mark {
 /// Reads one of the ledger's documents about itself.
 pub(super) async fn read<M: DeserializeOwned>(store: &dyn Store, id: &str) -> Result<Option<M>, StoreError> {
     let row = store.document_find(&Tenant::ledger(), LEDGER_KIND, id).await?;
-    let mark = row.map(|row| serde_json::from_str(&row.body)).transpose();
-    mark.map_err(|error| StoreError::Corrupt {
-        row: format!("document {LEDGER_KIND} {id}"),
+    row.as_ref().map(parsed).transpose()
+}
+
+fn parsed<M: DeserializeOwned>(row: &Document) -> Result<M, StoreError> {
+    serde_json::from_str(&row.body).map_err(|error| StoreError::Corrupt {
+        row: format!("document {LEDGER_KIND} {}", row.id),
         detail: error.to_string(),
     })
+}
+
+/// The id of the row that marks the first key of a tenant.
+#[cfg(feature = "encryption")]
+fn id_of(tenant: &Tenant) -> String {
+    format!("{ENCRYPTION_ID}/{}", part(tenant.as_str()))
 }

@@ -217,10 +217,18 @@ impl Keyring {
     /// Puts the keys of a text in place of the present ones, in a process that goes on working.
     ///
     /// # Errors
-    /// The same as of [`parse`](Self::parse): the present keys then stay.
+    /// The same as of [`parse`](Self::parse), and [`KeyringError::FirstKey`] if a tenant that has keys gets another first one.
+    /// The present keys then stay.
     pub fn replace(&self, text: &str) -> Result<(), KeyringError> {
-        let keys = Arc::new(parsed(text)?);
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        let keys = parsed(text)?;
+        let mut present = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        for (tenant, before) in present.iter() {
+            let (Some(before), Some(Some(after))) = (before, keys.get(tenant)) else { continue };
+            if before.check != after.check {
+                return Err(KeyringError::FirstKey { tenant: tenant.clone() });
+            }
+        }
+        *present = Arc::new(keys);
         Ok(())
     }
 }
@@ -313,6 +321,15 @@ pub enum KeyringError {
         /// The name, as it was given.
         tenant: String,
     },
+    /// The first key of a tenant that stays is another one than before.
+    #[error(
+        "the first key of {tenant} is another one than before, and the digests of its rows are encrypted under that one: keep \
+         its line before the others [configuration]"
+    )]
+    FirstKey {
+        /// The tenant, or `*`.
+        tenant: String,
+    },
     /// The text holds no key.
     #[error(
         "the keys are empty: write one line with a tenant or `*`, an id, and 64 hexadecimal digits [configuration]"
@@ -381,8 +398,11 @@ mod tests {
         assert_eq!(ids(&keyring), ("k1".into(), false, check));
         keyring.replace(&(one.clone() + &line("*", "k2", 'b', ""))).unwrap();
         assert_eq!(ids(&keyring), ("k1".into(), true, check));
-        keyring.replace(&(one + &line("*", "k2", 'b', "write"))).unwrap();
+        keyring.replace(&(one.clone() + &line("*", "k2", 'b', "write"))).unwrap();
         assert_eq!(ids(&keyring), ("k2".into(), true, check));
+        let other = keyring.replace(&(line("*", "k2", 'b', "write") + &one)).unwrap_err();
+        assert_eq!(other, KeyringError::FirstKey { tenant: "*".into() });
+        assert_eq!(ids(&keyring), ("k2".into(), true, check), "the keys stay");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use counterfoil::payload::Limits;
 use counterfoil::store::encryption::{EncryptionKey, EncryptionKeys, Keyring, TenantKeys};
 use counterfoil::store::{Model, OpenError, QuestionKind, Resolution, StoreError};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Engine, Failure, Key, Outcome, Payload, RunId, Tenant, ToolRequest};
+use counterfoil::{Ctx, Engine, Failure, Key, Outcome, Payload, RunId, Secret, Tenant, ToolRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
@@ -53,6 +53,40 @@ impl Tool for Post {
             _ => Ok(Done::new(letter.clone()).external_ref("mail-1")),
         }
     }
+}
+
+/// What a safe keeps. Its digest is made with the tenant's key for digests.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Deposit {
+    owner: String,
+    code: Secret<String>,
+}
+
+struct Safe;
+
+impl Tool for Safe {
+    const NAME: &'static str = "safe";
+    type Effect = effect::InternalMutation;
+    type Contract = contract::ReplaysKey;
+    type Input = Deposit;
+    type Output = String;
+
+    fn key(&self, deposit: &Deposit) -> Option<Key> {
+        Some(Key::of(Self::NAME).target(&deposit.owner))
+    }
+
+    async fn call(&self, _: &Call, deposit: &Deposit) -> Result<Done<String>, ToolError> {
+        Ok(Done::new(deposit.owner.clone()))
+    }
+}
+
+/// Starts an engine under these keys, and has the safe keep the secret of a tenant.
+async fn deposit(place: &Place, keys: &str) -> Result<String, String> {
+    let engine = engine(place).0.tool(Safe).encrypted(Keyring::parse(keys).unwrap()).start().await.unwrap();
+    let (acme, code) = (Tenant::new("acme").unwrap(), Secret::new("1234".to_owned()));
+    let called = engine.executor().call::<Safe>(&acme, Deposit { owner: "ann".into(), code }, None).await;
+    engine.shutdown(Duration::from_secs(5)).await;
+    called.map_err(|error| error.to_string())?.into_output().map_err(|error| error.to_string())
 }
 
 fn letter(to: &str) -> Letter {
@@ -290,6 +324,20 @@ on_both_stores! {
         begun(&engine).await;
         engine.shutdown(Duration::from_secs(5)).await;
         is_nowhere(&place).await;
+    }
+
+    async fn another_first_key_of_a_tenant_is_refused(place) {
+        let (one, two) = (format!("acme a1 {}\n", "0a".repeat(32)), format!("acme a2 {}\n", "0b".repeat(32)));
+        let (right, swapped) = (one.clone() + &two, two + &one);
+        assert_eq!(deposit(&place, &right).await.unwrap(), "ann");
+        let refused = deposit(&place, &swapped).await.unwrap_err();
+        assert!(refused.contains("the first key of tenant acme is another one"), "{refused}");
+        assert_eq!(deposit(&place, &right).await.unwrap(), "ann");
+        // A tenant that was erased may come back with other keys.
+        let engine = engine(&place).0.encrypted(Keyring::parse(&right).unwrap()).start().await.unwrap();
+        engine.executor().erase_tenant(&Tenant::new("acme").unwrap()).await.unwrap();
+        engine.shutdown(Duration::from_secs(5)).await;
+        assert_eq!(deposit(&place, &swapped).await.unwrap(), "ann");
     }
 
     async fn an_event_whose_key_is_missing_waits_and_is_published_in_the_clear(place) {

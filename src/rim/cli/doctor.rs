@@ -11,7 +11,7 @@ use super::ledger::{Whole, block_on};
 use super::shown;
 use crate::clock::{Clock as _, SystemClock, Timestamp};
 use crate::id::RecordId;
-use crate::store::{ClusterStatus, Group, QuestionKind, QuestionLoad, Store as _, StoreError, Worker};
+use crate::store::{ClusterStatus, Due, Group, QuestionKind, QuestionLoad, Store as _, StoreError, Worker};
 
 /// The time within which a worker takes up what is due, retires what is over, or takes over what another one left.
 const PROMPTLY: Duration = Duration::from_mins(5);
@@ -19,6 +19,8 @@ const PROMPTLY: Duration = Duration::from_mins(5);
 const SWEPT: Duration = Duration::from_hours(2);
 /// The number of failed lookups in a row that are no accident.
 const FAILING: u32 = 3;
+/// The maximum number of pending events that are looked at.
+const PENDING: u32 = 1000;
 /// The size of a log that is not emptied, in bytes.
 const LARGE_LOG: u64 = 128 << 20;
 /// The distance of two clocks at which times in the log and in the ledger no longer fit together.
@@ -217,7 +219,11 @@ impl Doctor {
                 "let one worker sweep (`.sweep(true)`); `retention` shows how many there are",
             );
         }
-        if let Some(due) = self.group.outbox_due(ago(PROMPTLY), 1).await?.first() {
+        let late = self.group.outbox_due(ago(PROMPTLY), 1).await?;
+        // An aggregate that is tried again and again is never due for long, and its first event grows old.
+        let pending = self.group.outbox_due(Timestamp::MAX, PENDING).await?;
+        let is_old = |due: &&Due| due.events.first().is_none_or(|event| event.created_at < ago(PROMPTLY));
+        if let Some(due) = late.first().or_else(|| pending.iter().find(is_old)) {
             let found = format!(
                 "events of {} of tenant {} are not published",
                 due.aggregate.name, due.aggregate.tenant
@@ -225,7 +231,7 @@ impl Doctor {
             self.found(
                 "outbox",
                 found,
-                "start an engine with a sink, or look why its sink does not take them",
+                "start an engine with a sink, or look in its log why they are not taken",
             );
         }
         Ok(())

@@ -230,5 +230,11 @@ fn events_that_wait_for_their_sink_are_named() {
         assert_eq!(found.len(), 2, "{found:#?}");
         is_of(&found[0], "workers", "there is work");
         is_of(&found[1], "outbox", "events of order/1 of tenant acme are not published");
+        // A publisher that tries them in vain makes them due again and again.
+        let later = "UPDATE outbox_aggregate SET due_at = 9000000000000000";
+        runtime.block_on(execute(&place, &world, later));
+        runtime.block_on(execute(&place, &world, "UPDATE outbox SET created_at = 1"));
+        let (found, _) = findings(&line);
+        is_of(found.last().unwrap(), "outbox", "events of order/1 of tenant acme are not published");
     }
 }

@@ -395,19 +395,44 @@ enum Fate {
     Again,
 }
 
+/// Sets a message aside that was not tried, with this question about it. `None` if a person has answered `again`, or if
+/// the message was processed meanwhile: it may be tried.
+#[cfg(feature = "webhook")]
+pub(crate) async fn ask<T, E>(
+    core: &Core,
+    delivery: &Delivery,
+    text: String,
+) -> Result<Option<Processed<T>>, InboxError<E>> {
+    let aside = Aside { tries: 0, why: SetAside::TriedTooOften(None) };
+    Ok(match set_aside_with(core, delivery, &aside, text).await? {
+        Fate::Asked(question) => Some(Processed::SetAside(question)),
+        Fate::Dropped => Some(Processed::Dropped),
+        Fate::Again => None,
+    })
+}
+
+async fn set_aside<E>(core: &Core, delivery: &Delivery, aside: &Aside) -> Result<Fate, InboxError<E>> {
+    set_aside_with(core, delivery, aside, text(delivery, aside)).await
+}
+
 /// Opens the question about a message once, and does what was answered. Of two deliveries at once, one may have failed
 /// for the last time while the other one is processed: then nobody is asked.
 ///
 /// # Crash
 /// The message's row names its question before the question is opened: the next delivery opens the same one.
-async fn set_aside<E>(core: &Core, delivery: &Delivery, aside: &Aside) -> Result<Fate, InboxError<E>> {
+async fn set_aside_with<E>(
+    core: &Core,
+    delivery: &Delivery,
+    aside: &Aside,
+    text: String,
+) -> Result<Fate, InboxError<E>> {
     let database = core.database.as_deref().ok_or(InboxError::NoDatabase)?;
     let question_id = QuestionId(core.ids.next());
     let Some(id) = database.inbox_set_aside(delivery, aside, question_id).await? else {
         return Ok(Fate::Again);
     };
     let Some(asked) = core.group.escalation_find(&delivery.tenant, id).await? else {
-        let question = question(core, delivery, id, aside);
+        let question = question(core, delivery, id, aside.tries, text);
         return match core.group.commit_one(core.change(None).escalation(question)).await? {
             Verdict::Admitted => Ok(Fate::Asked(id)),
             Verdict::Refused(refusal) => {
@@ -425,10 +450,10 @@ async fn set_aside<E>(core: &Core, delivery: &Delivery, aside: &Aside) -> Result
     }
 }
 
-fn question(core: &Core, delivery: &Delivery, id: QuestionId, aside: &Aside) -> Question {
-    let Delivery { tenant, consumer, message, .. } = delivery;
-    let Aside { tries, why } = aside;
-    let question = match why {
+/// The text of the question about a message that is set aside for this reason.
+fn text(delivery: &Delivery, Aside { tries, why }: &Aside) -> String {
+    let Delivery { consumer, message, .. } = delivery;
+    match why {
         SetAside::TriedTooOften(detail) => {
             let detail = detail.as_deref().unwrap_or("its process died in it, or it took too long");
             format!(
@@ -442,7 +467,11 @@ fn question(core: &Core, delivery: &Delivery, id: QuestionId, aside: &Aside) -> 
              COMMIT or ROLLBACK out of the closure, and look by hand at what it has changed. Answer `skip` if nothing is \
              missing; otherwise undo what is there, answer `again` and have the message delivered again"
         ),
-    };
+    }
+}
+
+fn question(core: &Core, delivery: &Delivery, id: QuestionId, tries: i64, question: String) -> Question {
+    let Delivery { tenant, consumer, message, .. } = delivery;
     // The text of the question may show a part of the message.
     tracing::error!(%tenant, consumer, message_id = message, question = %id, tries, "message set aside");
     Question {

@@ -53,6 +53,7 @@ pub struct WebhookBuilder {
     max_body: usize,
     tries: u32,
     identity: Identity,
+    trusts_unsigned_id: bool,
     tenant: Box<TenantOf>,
     version: Option<Box<VersionOf>>,
     log: LogFields,
@@ -70,6 +71,8 @@ pub(super) struct Source {
     pub(super) max_body: usize,
     pub(super) tries: u32,
     pub(super) identity: Identity,
+    /// True if each body is bound to the first id that it comes under.
+    pub(super) binds_bodies: bool,
     pub(super) tenant: Box<TenantOf>,
     pub(super) version: Option<Box<VersionOf>>,
     pub(super) reacts: Box<Reacts>,
@@ -158,6 +161,7 @@ impl Webhook {
             max_body: MAX_BODY,
             tries: TRIES,
             identity: Identity::Sender,
+            trusts_unsigned_id: false,
             tenant: Box::new(move |_| Some(tenant.clone())),
             version: None,
             log: LogFields::ALL,
@@ -203,12 +207,25 @@ impl WebhookBuilder {
     }
 
     /// Sets the function that identifies an event, if the sender's id does not. If the function returns `None`, the
-    /// delivery is refused.
+    /// delivery is refused. Read the identity from the body: most schemes do not sign headers, and a captured delivery
+    /// is another event under another header.
     pub fn identify(
         mut self,
         identity: impl Fn(&WebhookEvent) -> Option<EventIdentity> + Send + Sync + 'static,
     ) -> Self {
         self.identity = Identity::Host(Box::new(identity));
+        self
+    }
+
+    /// Trusts the sender's id also if the scheme does not sign it, as with [GitHub](Scheme::github) and an [id in a
+    /// header](super::HmacScheme::id). Whoever has captured one signed body can then have its event processed again
+    /// under a new id, or have it take the id of another event, which is then never processed.
+    ///
+    /// Without this, a body is bound to the first id that it comes under. The same body under another id, and another
+    /// body under the same id, are set aside, as open questions. Choose this if the sender builds the body again for
+    /// each try, or sends several events with the same body, and if nobody else can reach the endpoint.
+    pub const fn trust_unsigned_id(mut self) -> Self {
+        self.trusts_unsigned_id = true;
         self
     }
 
@@ -260,6 +277,8 @@ impl WebhookBuilder {
         let Self {
             source, scheme, secrets, tolerance, max_body, tries, identity, tenant, version, log, ..
         } = self;
+        let binds_bodies =
+            !self.trusts_unsigned_id && !scheme.signs_id() && matches!(identity, Identity::Sender);
         if let Identity::Body(window) = identity
             && window < tolerance.saturating_mul(2).max(Duration::from_secs(1))
         {
@@ -285,6 +304,7 @@ impl WebhookBuilder {
             max_body,
             tries,
             identity,
+            binds_bodies,
             tenant,
             version,
             reacts: Box::new(reacts),

@@ -7,13 +7,15 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::Webhook;
 use super::answer::{Details, WebhookProblem, receipt, unsigned};
 use super::builder::{Identity, PREFIX, Source};
 use super::event::{DIGEST, EventIdentity, Named, WebhookEvent};
-use crate::exec::inbox::{InboxError, Message, Processed};
+use crate::exec::inbox::{InboxError, Message, Processed, ask, delivery, known as recorded};
 use crate::id::Tenant;
+use crate::payload::hex;
 use crate::rim::body::{BoxError, Cut, collect};
 use crate::rim::door::{Decided, DoorDecision};
 use crate::rim::problem::TYPES;
@@ -32,6 +34,9 @@ pub(super) struct Note {
     body: Option<String>,
     /// The time of the delivery, in microseconds since 1970 (UTC).
     at: i64,
+    /// The id that the body is bound to. Present in the note of a binding only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
 }
 
 /// An event whose sender is verified.
@@ -138,10 +143,15 @@ impl Source {
         self.decide(known).await
     }
 
-    /// Lets the fence answer for a settled event, with any body; the inbox decides about all other events.
+    /// Lets the fence answer for a settled event, with any body if the id is signed; the inbox decides about all other
+    /// events.
     #[cfg(feature = "fence")]
     async fn behind(&self, fence: &Fenced, known: Known) -> (Decided, Response<Bytes>) {
-        let key = serde_json::json!([PREFIX, self.name, known.tenant.as_str(), known.id]).to_string();
+        let mut key = vec![PREFIX, self.name.as_str(), known.tenant.as_str(), known.id.as_str()];
+        if self.binds_bodies {
+            key.push(known.event.digest()); // an id that is not signed is settled with this body alone
+        }
+        let key = serde_json::json!(key).to_string();
         let decide = || async {
             let (decided, response) = self.decide(known).await;
             let is_final = matches!(
@@ -171,6 +181,7 @@ impl Source {
         let (id, body) = (known.id.clone(), known.event.digest().to_owned());
         let processed = match self.identity {
             Identity::Body(window) => self.within(window.as_micros(), known).await,
+            Identity::Sender if self.binds_bodies => self.bound(known).await,
             Identity::Sender | Identity::Host(_) => self.process(known, id.clone()).await,
         };
         match processed {
@@ -191,8 +202,8 @@ impl Source {
             Ok(Processed::Dropped) => (Decided::Settled, receipt()),
             Ok(Processed::SetAside(question)) => {
                 let detail = format!(
-                    "The event could not be processed, too often. The question {question} is open; nothing is done about the event \
-                     until it is answered. Deliver it again then."
+                    "The event is set aside. The question {question} is open; nothing is done about the event until it is \
+                     answered. Deliver it again then."
                 );
                 (Decided::SetAside, Details::of(WebhookProblem::SetAside, detail).response(TYPES))
             }
@@ -224,14 +235,85 @@ impl Source {
         if let Some((aggregate, version)) = self.version.as_ref().and_then(|version| version(&event)) {
             message = message.version(aggregate, version);
         }
-        let note = Note { body: Some(event.digest().to_owned()), at: event.received_at().0 };
+        let note = Note { body: Some(event.digest().to_owned()), at: event.received_at().0, id: None };
         (self.reacts)(&self.executor, self.addressee(tenant), message, note, Some(event)).await
     }
 
     /// Closes an id, so that no event is processed under it any more.
     async fn close(&self, tenant: Tenant, id: String, at: i64) -> Result<Processed<Note>, ReactionError> {
-        let note = Note { body: None, at };
+        let note = Note { body: None, at, id: None };
         (self.reacts)(&self.executor, self.addressee(tenant), Message::new(id), note, None).await
+    }
+
+    /// Processes an event whose signature covers the body and not the id. The body is bound to the first id that it
+    /// comes under: a captured body under a new id is not a new event, and does not take the id of another one.
+    ///
+    /// # Crash
+    /// The body is bound before the event is processed. After a crash in between the next delivery finds the body bound
+    /// to its own id, and is processed.
+    async fn bound(&self, known: Known) -> Result<Processed<Note>, ReactionError> {
+        let found = match self.recorded(&known.tenant, known.id.clone()).await? {
+            Some(found) => found,
+            None => match self.bind(&known).await? {
+                Processed::Now(_) => self.process(known.clone(), known.id.clone()).await?,
+                Processed::Before(note) if note.id.as_ref() == Some(&known.id) => {
+                    self.process(known.clone(), known.id.clone()).await?
+                }
+                Processed::Before(note) => {
+                    let first = note.id.unwrap_or_default();
+                    return self.apart(known, &format!("the same body came before, as event {first}")).await;
+                }
+                Processed::Expired => return self.apart(known, "the same body came long before").await,
+                aside @ (Processed::SetAside(_) | Processed::Dropped | Processed::Outdated) => {
+                    return Ok(aside);
+                }
+            },
+        };
+        match found {
+            Processed::Before(note) if note.body.as_deref() != Some(known.event.digest()) => {
+                self.apart(known, "the same id came before, with another body").await
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Binds the body of an event to its id, unless it is bound.
+    async fn bind(&self, Known { tenant, id, event }: &Known) -> Result<Processed<Note>, ReactionError> {
+        let digest = event.digest();
+        let binding = Message::new(format!("{DIGEST}{digest}/id"));
+        let note = Note { body: Some(digest.to_owned()), at: event.received_at().0, id: Some(id.clone()) };
+        (self.reacts)(&self.executor, self.addressee(tenant.clone()), binding, note, None).await
+    }
+
+    /// Sets a body aside that came under an id which is not its own. After the answer `again` the event is processed
+    /// under a name of its own.
+    async fn apart(&self, known: Known, earlier: &str) -> Result<Processed<Note>, ReactionError> {
+        let pair = serde_json::json!([known.id, known.event.digest()]).to_string();
+        let id = format!("{DIGEST}{}/apart", hex(&Sha256::digest(&pair)));
+        if let Some(found) = self.recorded(&known.tenant, id.clone()).await? {
+            return Ok(found);
+        }
+        let text = format!(
+            "event {} of {}: its body is signed and its id is not, and {earlier}. Somebody may have sent a captured \
+             delivery again. Nothing was done. Answer `skip` to leave it out; if the sender has really sent this event, \
+             answer `again` and have it delivered again",
+            known.id, self.name
+        );
+        let Addressee { tenant, consumer } = self.addressee(known.tenant.clone());
+        let core = self.executor.core();
+        let aside = delivery(core, &tenant, &consumer, Message::new(id.clone())).map_err(InboxError::Name)?;
+        match ask(core, &aside, text).await? {
+            Some(aside) => Ok(aside),
+            None => self.process(known, id).await,
+        }
+    }
+
+    /// The recorded end of a message. `None` if it may be tried.
+    async fn recorded(&self, tenant: &Tenant, id: String) -> Result<Option<Processed<Note>>, ReactionError> {
+        let Addressee { tenant, consumer } = self.addressee(tenant.clone());
+        let core = self.executor.core();
+        let delivery = delivery(core, &tenant, &consumer, Message::new(id)).map_err(InboxError::Name)?;
+        Ok(recorded(core, &delivery).await?)
     }
 
     fn addressee(&self, tenant: Tenant) -> Addressee {

@@ -58,8 +58,9 @@ impl Scheme {
     }
 
     /// [GitHub](https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries):
-    /// `X-Hub-Signature-256`. GitHub signs no time, so an old delivery can be sent again for ever; its id prevents a
-    /// second effect.
+    /// `X-Hub-Signature-256`. GitHub signs the body alone: no time and no id. A captured delivery can be sent again for
+    /// ever, and under any id, so the body is bound to the first id that it comes under: see
+    /// [`trust_unsigned_id`](super::WebhookBuilder::trust_unsigned_id).
     pub const fn github() -> Self {
         Self(Form::GitHub)
     }
@@ -97,8 +98,9 @@ impl HmacScheme {
         self
     }
 
-    /// Sets the header with the id of the event. The header is not signed; if the body contains the id, read it from
-    /// there with [`identify`](super::WebhookBuilder::identify).
+    /// Sets the header with the id of the event. The header is not signed, so a body is bound to the first id that it
+    /// comes under: see [`trust_unsigned_id`](super::WebhookBuilder::trust_unsigned_id). If the body contains the id,
+    /// read it from there with [`identify`](super::WebhookBuilder::identify).
     pub fn id(mut self, header: impl Into<String>) -> Self {
         self.id = Some(header.into());
         self
@@ -202,6 +204,14 @@ pub(super) struct Signed {
 impl Scheme {
     pub(super) const fn form(&self) -> &Form {
         &self.0
+    }
+
+    /// True if the signature covers the id of the event.
+    pub(super) const fn signs_id(&self) -> bool {
+        match self.0 {
+            Form::Standard | Form::Stripe => true,
+            Form::GitHub | Form::Hmac(_) => false,
+        }
     }
 
     /// The bytes of a secret in the form of the sender's settings.

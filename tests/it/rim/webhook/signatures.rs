@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use counterfoil::store::Resolution;
 use counterfoil::webhook::{Scheme, SecretError, WebhookConfigError};
 use tempfile::TempDir;
 
@@ -78,6 +79,47 @@ async fn the_vector_of_github_is_accepted() {
         refused(MALFORMED, 400),
         "SHA-1 is no signature"
     );
+}
+
+// J05: GitHub signs the body alone, so whoever has captured a delivery can send it under any id.
+#[tokio::test]
+async fn a_signed_body_is_processed_under_one_id_that_is_not_signed() {
+    let (_folder, ledger) = open().await;
+    let secret = "a secret of some length";
+    let source = |name| Webhook::source(name, Scheme::github(), [secret], acme()).unwrap();
+    let send = async |webhook: &Webhook, id: &str, body: &str| {
+        let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+        mac.update(body.as_bytes());
+        let bytes = mac.finalize().into_bytes();
+        let signature =
+            bytes.iter().fold("sha256=".to_owned(), |signature, byte| format!("{signature}{byte:02x}"));
+        let headers = [("x-hub-signature-256", signature.as_str()), ("x-github-delivery", id)];
+        decided(&webhook.receive(with(&headers, body)).await)
+    };
+    let webhook = listens(source("github"), &ledger);
+    assert_eq!(send(&webhook, "a", "first").await, Decided::Executed);
+    assert_eq!(
+        send(&webhook, "a", "first").await,
+        Decided::Replayed,
+        "GitHub delivers it again under its id"
+    );
+    for _ in 0..2 {
+        assert_eq!(send(&webhook, "b", "first").await, Decided::SetAside);
+    }
+    let asked = ledger.questions(&acme()).await.unwrap();
+    assert!(asked.len() == 1 && asked[0].question.contains("as event a"), "{asked:?}");
+    // An old body does not take the id of a delivery that is on its way.
+    assert_eq!(send(&webhook, "c", "first").await, Decided::SetAside);
+    assert_eq!(send(&webhook, "c", "second").await, Decided::Executed);
+    // Nor does a body that was held back: the delivery that is due is not acknowledged.
+    assert_eq!(send(&webhook, "c", "third").await, Decided::SetAside);
+    ledger.answer(&acme(), asked[0].id, Resolution::Again, "ann").await.unwrap();
+    assert_eq!(send(&webhook, "b", "first").await, Decided::Executed);
+    assert_eq!(send(&webhook, "b", "first").await, Decided::Replayed);
+    let trusting = listens(source("proxy").trust_unsigned_id(), &ledger);
+    for id in ["a", "b"] {
+        assert_eq!(send(&trusting, id, "first").await, Decided::Executed, "{id}");
+    }
 }
 
 /// Has the provider's own library sign a body; gives the headers.

@@ -2,12 +2,14 @@
 
 use super::mark::{Again, Mark};
 use super::past::{Past, children};
-use super::{Plan, RunError};
+use super::{Plan, RunError, Verb};
 use crate::flow::child::lineage::{ENDED, begun, ended};
 use crate::flow::deadline::Deadline;
 use crate::flow::row::{TICK, started};
 use crate::id::RunId;
-use crate::store::{Change, PastStep, Refusal, Run, RunLabel, Signal, Step, StepKind, Store as _, Verdict};
+use crate::store::{
+    Change, PastStep, Refusal, Run, RunLabel, Signal, Step, StepKind, Store as _, Turns, Verdict,
+};
 
 impl Plan {
     /// Begins the new run, and returns its id.
@@ -17,6 +19,10 @@ impl Plan {
     /// that transaction, and belong to no run until the row exists.
     pub(super) async fn fork(self) -> Result<RunId, RunError> {
         let id = self.id()?;
+        // Before anything is undone: another command under this key must not undo what it names.
+        if let Some(first) = self.forked_before(&id).await? {
+            return Ok(first);
+        }
         // Read before the row: an erasure in between takes the labels, and leaves a row that has expired.
         let labels = self.core().group.run_labels(&self.tenant, self.run).await?;
         let (row, again, past) = loop {
@@ -39,7 +45,7 @@ impl Plan {
         let mut run = Run {
             id: RunId(core.ids.next()),
             version,
-            key: Some(format!("~fork/{}/{id}", row.id)),
+            key: Some(fork_key(row.id, &id)),
             parent: None,
             state: started(core, now),
             fence: core.fence,
@@ -60,8 +66,8 @@ impl Plan {
         let former = former.into_iter().collect();
         let unstable = past.unstable();
         let tick = row.key.clone().filter(|key| key.starts_with(TICK));
-        let mark =
-            Mark { origin: Some(origin), tick, until, former, unstable, ..self.mark(&again, &past, point)? };
+        let mark = self.mark(Verb::Fork, &again, &past, point)?;
+        let mark = Mark { origin: Some(origin), tick, until, former, unstable, ..mark };
         let (step, large) = self.checkpoint(run.id, run.base, &id, &mark)?;
         let lane = core.new_lane();
         // The ends go into the lane of the row, before the row: until the row exists they belong to no run.
@@ -87,7 +93,10 @@ impl Plan {
                 self.inner.spawn(Box::new(run), None);
                 Ok(id)
             }
-            Verdict::Refused(Refusal::Exists) => self.forked_before(&run).await,
+            Verdict::Refused(Refusal::Exists) => {
+                let first = self.forked_before(&id).await?;
+                first.ok_or(RunError::Refused { run: row.id, refusal: Refusal::Exists })
+            }
             Verdict::Refused(refusal) => Err(RunError::Refused { run: row.id, refusal }),
         }
     }
@@ -142,11 +151,27 @@ impl Plan {
         Ok(ends)
     }
 
-    /// The run that the same command began before.
-    async fn forked_before(&self, refused: &Run) -> Result<RunId, RunError> {
-        let key = refused.key.as_deref().unwrap_or_default();
-        let first = self.core().group.run_keyed(&self.tenant, refused.workflow.as_str(), key).await?;
-        let first = first.ok_or(RunError::Refused { run: self.run, refusal: Refusal::Exists })?;
-        Ok(first.id)
+    /// The run that the same command began before, if it did.
+    ///
+    /// # Errors
+    /// [`RunError::CommandConflict`] if another fork of the run was begun under the command's key.
+    async fn forked_before(&self, id: &str) -> Result<Option<RunId>, RunError> {
+        if self.key.is_none() {
+            return Ok(None); // its id is unique
+        }
+        let (group, key) = (&self.core().group, fork_key(self.run, id));
+        let Some(origin) = group.run_find(&self.tenant, self.run).await? else { return Ok(None) };
+        let first = group.run_keyed(&self.tenant, origin.workflow.as_str(), &key).await?;
+        let Some(first) = first else { return Ok(None) };
+        let turns = Turns::between(first.base, u32::MAX);
+        let history = group.run_history(&self.tenant, first.id, turns).await?;
+        // The mark is gone if the fork has expired or goes on as new: then its key alone tells the command.
+        let _is_marked = self.was_given(Verb::Fork, id, &history.steps).await?;
+        Ok(Some(first.id))
     }
+}
+
+/// The key of the run that a fork with this id begins.
+fn fork_key(origin: RunId, id: &str) -> String {
+    format!("~fork/{origin}/{id}")
 }

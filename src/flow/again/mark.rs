@@ -50,6 +50,31 @@ pub(in crate::flow) struct Mark {
     /// and for a child that is begun again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unstable: Vec<Unstable>,
+    /// The command as it was given, by which a repeated one is told from another one under the same key. `None` in the
+    /// marks of earlier versions, and in marks that are carried on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) order: Option<Order>,
+}
+
+/// A command to begin a run again, or to let it go on, as it was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Order {
+    pub(super) verb: Verb,
+    /// The name and the id of the step to go on from.
+    pub(super) from: Option<(String, Option<String>)>,
+    /// The keys of operations that are done again.
+    pub(super) anew: Vec<String>,
+    /// The keys of effects that are undone first.
+    pub(super) undone: Vec<String>,
+    pub(super) explores: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verb {
+    Resume,
+    Retry,
+    Fork,
 }
 
 /// The place of a checkpoint: turn, kind, name and id.
@@ -89,7 +114,7 @@ impl Unstable {
 impl Mark {
     /// The mark without its statements about checkpoints: for a run that goes on as new, and for a fork.
     pub(in crate::flow) fn carried_on(&self) -> Self {
-        Self { void: Vec::new(), former: Vec::new(), ..self.clone() }
+        Self { void: Vec::new(), former: Vec::new(), order: None, ..self.clone() }
     }
 }
 

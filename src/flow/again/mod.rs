@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 
 pub(super) use former::child_begun_again;
 pub(super) use mark::{AGAIN, Again, Mark, Place, Unstable};
-use mark::{Anew, bare, next_revision};
+use mark::{Anew, Order, Verb, bare, next_revision};
 pub(super) use marks::{checkpoint, marks};
 use past::Past;
 pub use resume::Resume;
@@ -245,7 +245,19 @@ impl Plan {
         }
     }
 
-    fn mark(&self, again: &Again, past: &Past, point: Timestamp) -> Result<Mark, RunError> {
+    /// The command as it is given.
+    fn order(&self, verb: Verb) -> Order {
+        let texts = |keys: &[OperationKey]| keys.iter().map(ToString::to_string).collect::<Vec<_>>();
+        Order {
+            verb,
+            from: self.from.as_ref().map(|label| (label.name.clone(), label.id.clone())),
+            anew: texts(&self.anew),
+            undone: texts(&self.undone),
+            explores: self.explores,
+        }
+    }
+
+    fn mark(&self, verb: Verb, again: &Again, past: &Past, point: Timestamp) -> Result<Mark, RunError> {
         let mut anew = Vec::new();
         for key in &self.anew {
             let record = past.record(key);
@@ -262,8 +274,9 @@ impl Plan {
         }
         let from = self.from.as_ref().map(|label| label.name.clone());
         let (by, reason, later) = (self.by.clone(), self.reason.clone(), past.later(point));
-        let undone = self.undone.iter().map(ToString::to_string).collect();
-        Ok(Mark { by, reason, from, later, anew, undone, ..Mark::default() })
+        let order = self.order(verb);
+        let undone = order.undone.clone();
+        Ok(Mark { by, reason, from, later, anew, undone, order: Some(order), ..Mark::default() })
     }
 
     /// The mark as a checkpoint of a run.

@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 
 use futures_util::future::BoxFuture;
 
-use super::{Mark, Plan, RunError, Sent};
+use super::{Mark, Plan, RunError, Sent, Verb};
 use crate::exec::{ExecError, Said, to_the_end};
 use crate::flow::handle::RunHandle;
 use crate::store::{QuestionKind, Resolution, Store as _, Turns};
@@ -58,16 +58,18 @@ impl Plan {
         loop {
             let row = group.run_find(tenant, self.run).await?.ok_or(RunError::Unknown { run: self.run })?;
             let turns = Turns::between(row.base, u32::MAX);
-            if self.key.is_some()
-                && self.was_given(&id, &group.run_history(tenant, self.run, turns).await?.steps).await?
-            {
-                return Ok(Sent::Before);
+            if self.key.is_some() {
+                let steps = group.run_history(tenant, self.run, turns).await?.steps;
+                if self.was_given(Verb::Resume, &id, &steps).await? {
+                    return Ok(Sent::Before);
+                }
             }
             let is_pause = |kind| kind == QuestionKind::Paused;
             let paused = self.inner.asked_about(tenant, self.run, is_pause).await?;
             let question = paused.ok_or(RunError::NotPaused { run: self.run })?;
             let (by, reason) = (self.by.clone(), self.reason.clone());
-            let mark = Mark { by: by.clone(), reason: reason.clone(), ..Mark::default() };
+            let order = Some(self.order(Verb::Resume));
+            let mark = Mark { by: by.clone(), reason: reason.clone(), order, ..Mark::default() };
             let step = self.checkpoint(row.id, row.base, &id, &mark)?;
             let said = Said { because: Some(reason), ..Said::new(Resolution::Resume, by) };
             match Box::pin(self.inner.answer(tenant, question, said, Some(step))).await {

@@ -2,7 +2,7 @@
 
 use super::mark::Mark;
 use super::past::{children, place};
-use super::{Plan, RunError, Sent};
+use super::{Plan, RunError, Sent, Verb};
 use crate::exec::withdrawn;
 use crate::flow::command::is_command;
 use crate::store::{
@@ -18,7 +18,7 @@ impl Plan {
         let id = self.id()?;
         loop {
             let (row, again, past) = self.look().await?;
-            if self.was_given(&id, &past.steps).await? {
+            if self.was_given(Verb::Retry, &id, &past.steps).await? {
                 return Ok(Sent::Before);
             }
             self.may_be_retried(&row)?;
@@ -32,7 +32,7 @@ impl Plan {
             }
             let former = children(&void);
             let void = void.into_iter().map(place).collect();
-            let mark = Mark { void, former, ..self.mark(&again, &past, point)? };
+            let mark = Mark { void, former, ..self.mark(Verb::Retry, &again, &past, point)? };
             let (step, large) = self.checkpoint(row.id, row.base, &id, &mark)?;
             let run = self.inner.going_on(&row);
             let mut change = self.change(large).step(step).run(run.clone());
@@ -71,11 +71,16 @@ impl Plan {
     }
 
     /// True if this command was given before.
-    pub(super) async fn was_given(&self, id: &str, steps: &[PastStep]) -> Result<bool, RunError> {
+    ///
+    /// # Errors
+    /// [`RunError::CommandConflict`] if another command was given under its key: to answer that it was given before
+    /// would lose it.
+    pub(super) async fn was_given(&self, verb: Verb, id: &str, steps: &[PastStep]) -> Result<bool, RunError> {
         let given = steps.iter().find(|step| step.kind == StepKind::Again && step.id == id);
         let Some(stored) = given.and_then(|step| step.value.as_ref()) else { return Ok(false) };
         let mark: Mark = self.core().load(&self.tenant, stored).await?.decode()?;
-        if (&mark.by, &mark.reason) == (&self.by, &self.reason) {
+        let is_same_order = mark.order.is_none_or(|first| first == self.order(verb));
+        if is_same_order && (&mark.by, &mark.reason) == (&self.by, &self.reason) {
             return Ok(true);
         }
         Err(RunError::CommandConflict { run: self.run, key: id.to_owned() })

@@ -81,6 +81,31 @@ on_both_stores! {
         served.end().await;
     }
 
+    async fn another_command_under_the_key_of_a_command_is_refused(place) {
+        let served = Served::on(&place).await;
+        let token = served.token(Role::Operate, "acme").await;
+        let run = served.waiting("w").await;
+        let (path, reason) = (|command: &str| format!("/runs/{run}/{command}"), json!({ "reason": "the bank is up" }));
+        assert_eq!(served.post(&path("pause"), &token, "p", reason.clone()).await.0, 200);
+        while served.get(&format!("/runs/{run}"), &token).await.1["state"] != "blocked" {}
+        let (_, told) = served.post(&path("resume"), &token, "k", reason.clone()).await;
+        assert_eq!(told["sent"], "new", "{told}");
+        assert_eq!(served.post(&path("cancel"), &token, "c", reason.clone()).await.0, 200);
+        while served.get(&format!("/runs/{run}"), &token).await.1["state"] != "failed" {}
+        assert_eq!(served.post(&path("resume"), &token, "k", reason.clone()).await.1["sent"], "before");
+        let conflict = (409, json!("urn:counterfoil:problem:conflict"));
+        let (status, problem) = served.post(&path("retry"), &token, "k", reason.clone()).await;
+        assert_eq!((status.as_u16(), problem["type"].clone()), conflict, "a retry is no resume: {problem}");
+        let (status, forked) = served.post(&path("fork"), &token, "k", reason.clone()).await;
+        assert_eq!(status, 201, "the key of a fork is the new run's: {forked}");
+        let other = json!({ "reason": "another one" });
+        let (status, problem) = served.post(&path("fork"), &token, "k", other).await;
+        assert_eq!((status.as_u16(), problem["type"].clone()), conflict, "{problem}");
+        assert_eq!(served.post(&path("fork"), &token, "k", reason.clone()).await.1["id"], forked["id"]);
+        assert_eq!(served.post(&path("retry"), &token, "t", reason).await.1["sent"], "new");
+        served.end().await;
+    }
+
     async fn an_approval_is_decided_by_the_caller_and_not_by_a_name_in_the_body(place) {
         let served = Served::on(&place).await;
         let token = served.token(Role::Decide, "acme").await;

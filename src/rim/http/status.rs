@@ -10,7 +10,7 @@ use super::answer::{failed, response};
 use super::config::Config;
 use super::problem::{Details, Problem};
 use crate::exec::{Executor, Outcome};
-use crate::ledger::{Key, OperationKey};
+use crate::ledger::{Key, OperationKey, Record, escaped};
 
 /// The status URL of an operation.
 pub(super) fn url(config: &Config, key: &Key) -> Option<String> {
@@ -31,7 +31,20 @@ pub(super) fn asked(config: &Config, parts: &Parts) -> Option<OperationKey> {
     Some(OperationKey::stored(key.unwrap_or_default()))
 }
 
-/// Answers 202 while the request is being handled, and then its response. A tenant sees only its own operations.
+/// True if a request to a guarded route made this record, by its operation, which is method and template, and by its
+/// key, which is given under that operation. The outcome of a call, a step or a run of the same ledger is not a
+/// response, and is nothing for a client of this service.
+fn is_of_a_route(record: &Record) -> bool {
+    let operation = record.operation.as_str();
+    let has_method = operation.split_once(' ').is_some_and(|(method, _)| {
+        !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+    });
+    let key = record.key.as_str();
+    let is_given = key.strip_prefix(&escaped(operation)).is_some_and(|rest| rest.starts_with(":~key:"));
+    has_method && (is_given || key.starts_with("~long:")) // a key that is too long is hashed as a whole
+}
+
+/// Answers 202 while the request is being handled, and then its response. A tenant sees only its own requests.
 pub(super) async fn answer(
     executor: &Executor,
     config: &Config,
@@ -46,6 +59,11 @@ pub(super) async fn answer(
         let detail = "Nobody is authenticated for this request.";
         return Details::of(Problem::Unauthenticated, detail).response(&config.types);
     };
+    match executor.core().find(&scope.tenant, key).await {
+        Ok(Some(record)) if is_of_a_route(&record) => {}
+        Ok(_) => return nowhere(),
+        Err(error) => return failed(config, &error),
+    }
     match executor.recorded_outcome(&scope.tenant, key).await {
         Ok(None) => nowhere(),
         Ok(Some(Outcome::InProgress | Outcome::Pending { .. })) => {

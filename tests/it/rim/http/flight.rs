@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use counterfoil::Key;
 use futures_util::future::join_all;
 use serde_json::json;
 
 use super::shop::{Scene, Shop, answered, app, guard, post_to};
-use crate::world::{TestClock, executor, serve};
+use crate::world::{TestClock, acme, executor, serve};
 
 #[tokio::test]
 async fn a_request_in_flight_is_a_conflict_that_may_be_tried_again() {
@@ -90,6 +91,26 @@ async fn a_client_is_sent_to_the_status_url() {
         let asked = answered(reqwest::Client::new().get(url).header("authorization", "acme")).await;
         assert_eq!(asked.status, 404, "{unknown}");
     }
+}
+
+// The ledger holds the answers of tools, steps and runs, too: they are not for the clients of this service.
+#[tokio::test]
+async fn a_status_url_shows_the_requests_of_the_service_alone() {
+    let scene = Scene::with(|guard| guard.status_at("/operations")).await;
+    let ledger = &scene.executor;
+    for key in [Key::of("charge").target("o9"), Key::given("charge", "o9")] {
+        let done = ledger.execute_once(&acme(), key, &"o9", || async { Ok("card 4242".to_owned()) }).await;
+        assert!(done.unwrap().answer().is_some());
+    }
+    let ask = async |key: &str| {
+        let url = format!("{}/operations/{}", scene.url, URL_SAFE_NO_PAD.encode(key));
+        answered(reqwest::Client::new().get(url).header("authorization", "acme")).await
+    };
+    for key in ["charge:o9", "charge:~key:o9"] {
+        assert_eq!(ask(key).await.problem(), (404, "no-such-operation".into()), "{key}");
+    }
+    assert_eq!(scene.send("a", &json!({})).await.status, 201);
+    assert_eq!(ask("POST /orders:~key:a").await.status, 201);
 }
 
 #[tokio::test]

@@ -244,7 +244,7 @@ coded! {
 
     ApprovalRefused {
         Unknown => NotFound,
-        MovedOn | OfARun => Vote,
+        MovedOn | OfARun | RuleElsewhere => Vote,
         ; Vote, Id, Key, Payload, Run, Exec, Store
     }
 

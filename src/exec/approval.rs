@@ -29,12 +29,40 @@ pub(super) async fn approved(
     let what = || op.tool.spec().name.to_string();
     let (row, review) = found.ok_or_else(|| ApprovalError::Superseded { what: what(), version })?;
     let key = op.key.as_str();
-    review.check_use(version, key, |by| core.reviewers.may_decide(&op.tenant, by, &review))?;
+    review.check_use(version, key, |by| core.may_decide(&op.tenant, by, &review))?;
     if !review.single_use || review.used_by.is_some() {
         return Ok(Cleared { approval, used: None });
     }
     let used = Review { used_by: Some(key.to_owned()), ..review };
     Ok(Cleared { approval, used: Some(next(row, &used, core.now())) })
+}
+
+/// The kind and the id of the document which says that a worker has a rule of its own, owned by [`Tenant::ledger`].
+const RULE: (&str, &str) = ("reviewers", "rule");
+
+impl Core {
+    /// True if this process's rule lets the reviewer decide.
+    pub(crate) fn may_decide(&self, tenant: &Tenant, reviewer: &str, review: &Review) -> bool {
+        self.reviewers.as_ref().is_none_or(|rule| rule.may_decide(tenant, reviewer, review))
+    }
+
+    /// True if the review is to be decided by a rule of the host, and this process was not given that rule: under the
+    /// default rule anybody with access to this process could decide.
+    pub(crate) async fn lacks_the_rule(&self, review: &Review) -> Result<bool, StoreError> {
+        if self.reviewers.is_some() || !review.reviewers.is_empty() {
+            return Ok(false);
+        }
+        Ok(self.group.document_find(&Tenant::ledger(), RULE.0, RULE.1).await?.is_some())
+    }
+
+    /// The document which says that this worker has a rule of its own, if it has one and the document is not there yet.
+    pub(super) async fn mark_of_rule(&self) -> Result<Option<Document>, StoreError> {
+        let tenant = Tenant::ledger();
+        if self.reviewers.is_none() || self.group.document_find(&tenant, RULE.0, RULE.1).await?.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Document::first(&tenant, RULE.0, RULE.1.to_owned(), &true, self.now())))
+    }
 }
 
 /// Loads a review and its row.

@@ -12,7 +12,7 @@ use super::outbox::Publisher;
 use super::protection::{Extent, Protected, Protection};
 use super::pulse::beat;
 use super::restores::Declared;
-use super::reviewers::{Named, Reviewers, SharedReviewers};
+use super::reviewers::{Reviewers, SharedReviewers};
 use super::sleeper::run;
 use crate::clock::{Clock, SharedClock, SystemClock, Timestamp};
 use crate::id::{Entropy, IdError, Name, SystemEntropy};
@@ -188,7 +188,7 @@ impl ExecutorBuilder {
             namespace: String::new(),
             lease: LEASE,
             name: Ok(None),
-            reviewers: Arc::new(Named),
+            reviewers: None,
             publisher: None,
             sweeps: None,
             restored: None,
@@ -335,8 +335,11 @@ impl ExecutorBuilder {
     }
 
     /// Sets the rule that says who may decide about approvals. Default: the people whom a review names.
+    ///
+    /// The ledger remembers that a worker has a rule of its own. From then on a process without a rule, such as
+    /// `counterfoil serve` beside the host, refuses to decide about a review that names nobody.
     pub fn reviewers(mut self, reviewers: impl Reviewers) -> Self {
-        self.reviewers = Arc::new(reviewers);
+        self.reviewers = Some(Arc::new(reviewers));
         self
     }
 

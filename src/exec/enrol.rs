@@ -45,6 +45,8 @@ impl Core {
         core.write_marks(marks).await?;
         core.recognise(restored).await?;
         core.declare_all().await?;
+        // A process that was not given the rule must not decide in its place.
+        core.write_marks(core.mark_of_rule().await?.into_iter().collect()).await?;
         Ok(core)
     }
 

@@ -30,15 +30,6 @@ pub trait Reviewers: Send + Sync + 'static {
 
 const _: Option<&dyn Reviewers> = None;
 
-/// The default rule: the reviewers whom a review names, or anybody if it names nobody.
-pub(crate) struct Named;
-
-impl Reviewers for Named {
-    fn may_decide(&self, _: &Tenant, _: &str, _: &Review) -> bool {
-        true
-    }
-}
-
 /// The rule that everybody in this list may decide.
 impl Reviewers for BTreeSet<String> {
     fn may_decide(&self, _: &Tenant, reviewer: &str, _: &Review) -> bool {
@@ -46,4 +37,5 @@ impl Reviewers for BTreeSet<String> {
     }
 }
 
-pub(crate) type SharedReviewers = Arc<dyn Reviewers>;
+/// The rule of a process. `None` for the default rule: the reviewers whom a review names, or anybody if it names nobody.
+pub(crate) type SharedReviewers = Option<Arc<dyn Reviewers>>;

@@ -84,6 +84,16 @@ pub enum ApprovalRefused {
         /// The run that waits.
         run: RunId,
     },
+    /// The review names nobody, and a worker of this ledger has a [rule](crate::exec::Reviewers) of its own about who may
+    /// decide, which this process was not given.
+    #[error(
+        "{id:?} names no reviewers, and the host of this ledger has a rule about who may decide, which this process was not given: \
+         decide at the host's own server, or give this process the rule (`reviewers(..)`); the decision was not counted [vote]"
+    )]
+    RuleElsewhere {
+        /// The id of the review.
+        id: String,
+    },
     /// The name of the reviewer is empty or too long.
     #[error(transparent)]
     Id(#[from] IdError),
@@ -261,7 +271,10 @@ impl Decide {
                 return answered(&core, &first, &request, changed).await;
             }
             let at = core.now();
-            let entitled = core.reviewers.may_decide(&owner, &by, &review);
+            if core.lacks_the_rule(&review).await? {
+                return Err(ApprovalRefused::RuleElsewhere { id });
+            }
+            let entitled = core.may_decide(&owner, &by, &review);
             let vote = Vote { by: by.clone(), approves, reason: reason.clone(), at };
             let after = review.counted(vote, version, entitled)?;
             let waiting = match (review.run, &runs) {

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use axum::Router;
 use counterfoil::api::{Api, Caller, Role, TenantScope};
+use counterfoil::flow::EngineBuilder;
 use counterfoil::ledger::Rate;
 use counterfoil::{Client, Ctx, Engine, Failure, RunId, Tenant, Turn};
 use reqwest::{Method, Response, StatusCode};
@@ -49,11 +50,20 @@ struct Served {
 
 impl Served {
     async fn on(place: &Place) -> Self {
-        Self::with(place, |api| api.rate(Rate::per_second(1_000_000).burst(1_000_000)).router()).await
+        Self::beside(place, place.engine()).await
+    }
+
+    async fn beside(place: &Place, engine: EngineBuilder) -> Self {
+        let unlimited = |api: Api| api.rate(Rate::per_second(1_000_000).burst(1_000_000)).router();
+        Self::of(place, engine, unlimited).await
     }
 
     async fn with(place: &Place, router: impl FnOnce(Api) -> Router) -> Self {
-        let engine = place.engine().workflow("greet", 1, greet).workflow("wait", 1, wait);
+        Self::of(place, place.engine(), router).await
+    }
+
+    async fn of(place: &Place, engine: EngineBuilder, router: impl FnOnce(Api) -> Router) -> Self {
+        let engine = engine.workflow("greet", 1, greet).workflow("wait", 1, wait);
         let engine = engine.workflow("count", 1, count).start().await.unwrap();
         let client = match place {
             Place::Sqlite(dir) => Client::sqlite(dir.path().join("agents.db")),
@@ -66,11 +76,15 @@ impl Served {
 
     /// A token of Ann's.
     async fn token(&self, role: Role, tenant: &str) -> String {
+        self.token_of("ann", role, tenant).await
+    }
+
+    async fn token_of(&self, name: &str, role: Role, tenant: &str) -> String {
         let tenants = match tenant {
             "*" => TenantScope::All,
-            name => TenantScope::One(Tenant::new(name).unwrap()),
+            one => TenantScope::One(Tenant::new(one).unwrap()),
         };
-        let caller = Caller::new("ann", role, tenants).unwrap();
+        let caller = Caller::new(name, role, tenants).unwrap();
         Api::new(&self.client).tokens().create(caller).await.unwrap().secret().to_owned()
     }
 

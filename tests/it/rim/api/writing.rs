@@ -1,5 +1,7 @@
 //! Writes: each takes effect once under its key, and its author is the caller.
 
+use std::collections::BTreeSet;
+
 use counterfoil::ApprovalSubject;
 use counterfoil::api::Role;
 use counterfoil::ledger::ReviewPolicy;
@@ -127,6 +129,29 @@ on_both_stores! {
         assert_eq!((status.as_u16(), &problem["type"]), (409, &json!("urn:counterfoil:problem:vote")));
         let as_bob = json!({ "reason": "checked", "version": 1, "approve": true, "by": "bob" });
         assert_eq!(served.post(&path(&ids[1]), &token, "d4", as_bob).await.0, 400);
+        served.end().await;
+    }
+
+    // The server is a process of its own, which cannot be given the host's rule.
+    async fn where_the_host_has_a_rule_a_server_without_it_decides_about_no_review_that_names_nobody(place) {
+        let engine = place.engine().reviewers(BTreeSet::from(["ann".to_owned()]));
+        let served = Served::beside(&place, engine).await;
+        let (ann, bob) = (served.token(Role::Decide, "acme").await, served.token_of("bob", Role::Decide, "acme").await);
+        let host = served.engine.tenant("acme").unwrap();
+        let refund = || ApprovalSubject::of("refund", &json!({ "cents": 4200 }));
+        let id = host.approvals().ask("refund/1", refund(), ReviewPolicy::default()).await.unwrap().id;
+        let decide = format!("/approvals/{}/decision", escaped(&id));
+        for (token, key, approve) in [(&bob, "d1", false), (&bob, "d2", true), (&ann, "d3", true)] {
+            let decision = json!({ "reason": "because", "version": 1, "approve": approve });
+            let (status, problem) = served.post(&decide, token, key, decision).await;
+            assert_eq!((status.as_u16(), &problem["type"]), (409, &json!("urn:counterfoil:problem:vote")), "{problem}");
+        }
+        assert_eq!(served.get("/approvals", &ann).await.1["items"][0]["votes"], json!([]));
+        let named = host.approvals().ask("refund/2", refund(), ReviewPolicy::by(["bob"])).await.unwrap().id;
+        let no = json!({ "reason": "because", "version": 1, "approve": false });
+        let decided = served.post(&format!("/approvals/{}/decision", escaped(&named)), &bob, "d4", no).await;
+        assert_eq!(decided.0, 200, "{}", decided.1);
+        host.decide(&id, 1).approve("ann").await.unwrap();
         served.end().await;
     }
 

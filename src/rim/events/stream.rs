@@ -108,14 +108,13 @@ impl Watch {
         let place_in_stream = look.cursor(at).text(self.subject, &key);
         let begun = written(&first, &place_in_stream, "open");
         let teller = Teller { watch: self, core: core.clone(), key, sender };
-        core.tracker.spawn(async move {
-            teller.tell(begun, look).await;
-            drop(place);
-        });
-        let chunks = futures_util::stream::unfold(receiver, |mut receiver: mpsc::Receiver<Bytes>| async {
+        core.tracker.spawn(teller.tell(begun, look));
+        // The body holds the place: a reader that does not read has its connection after the teller has given up.
+        let read = |(mut receiver, place): (mpsc::Receiver<Bytes>, Place)| async move {
             let chunk = receiver.recv().await?;
-            Some((Ok::<_, Infallible>(chunk), receiver))
-        });
+            Some((Ok::<_, Infallible>(chunk), (receiver, place)))
+        };
+        let chunks = futures_util::stream::unfold((receiver, place), read);
         let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
         Ok((headers, [("x-accel-buffering", "no")], Body::from_stream(chunks)).into_response())
     }

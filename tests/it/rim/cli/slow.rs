@@ -49,6 +49,23 @@ fn a_client_that_does_not_send_its_request_in_time_is_cut_off() {
 }
 
 #[test]
+fn a_client_that_does_not_read_its_answers_is_cut_off_and_its_place_is_free() {
+    let (world, place) = (World::new(), Place::File);
+    let process = Process::start(&world, place.engine(&world));
+    let server =
+        Server::start(&Line::at(&place, &world), &["--write-timeout", "1", "--max-connections", "1"]);
+    let mut deaf = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    // More than the buffers of the system hold.
+    let requests = "GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1000);
+    deaf.write_all(requests.as_bytes()).unwrap();
+    let said = begun(&server, "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(said.starts_with("HTTP/1.1 200 "), "{said}");
+    drop(deaf);
+    assert_eq!(server.end(), Some(0));
+    process.shut_down();
+}
+
+#[test]
 fn a_connection_that_is_idle_does_not_keep_the_server() {
     let (world, place) = (World::new(), Place::File);
     let process = Process::start(&world, place.engine(&world));

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use axum::extract::rejection::RawPathParamsRejection;
-use axum::extract::{RawPathParams, Request, State};
+use axum::extract::{Query, RawPathParams, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::MethodRouter;
+use http::Uri;
 
 use super::authenticate::Authenticate;
 use super::caller::{Caller, Role, TenantScope};
@@ -33,6 +34,8 @@ pub(in crate::rim) struct Gate {
     pub(in crate::rim) shared: Arc<Shared>,
     pub(in crate::rim) role: Role,
     pub(in crate::rim) reach: Reach,
+    /// The query parameters that the route knows. `None`: the query is not looked at.
+    pub(in crate::rim) query: Option<&'static [&'static str]>,
 }
 
 impl Gate {
@@ -54,6 +57,19 @@ impl Gate {
             return Err(Failed::of(Problem::Forbidden, "This needs a caller for all tenants."));
         }
         Ok(caller)
+    }
+
+    /// Refuses a query parameter that the route does not know: it may be a mistyped filter, without which the caller
+    /// would get what it has not asked for.
+    fn knows(&self, uri: &Uri) -> Result<(), Failed> {
+        let Some(known) = self.query else { return Ok(()) };
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(Failed::malformed)?;
+        let Some((name, _)) = pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) else {
+            return Ok(());
+        };
+        let short: String = name.chars().take(40).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Err(Failed::malformed(format!("{short:?} is no query parameter of this route. It knows: {known}.")))
     }
 }
 
@@ -77,6 +93,7 @@ async fn pass(
 ) -> Result<Response, Failed> {
     let (mut parts, body) = request.into_parts();
     let caller = gate.admit(&parts).await?;
+    gate.knows(&parts.uri)?;
     let params = params.map_err(Failed::malformed)?;
     let client = &gate.shared.client;
     if gate.reach == Reach::Tenant {

@@ -150,7 +150,7 @@ impl Api {
     /// A gate for a route beside the API's own, for callers for all tenants.
     #[cfg(all(feature = "cli", feature = "prometheus"))]
     pub(in crate::rim) fn gate(&self, role: Role) -> Gate {
-        Gate { shared: self.shared(), role, reach: Reach::Ledger }
+        Gate { shared: self.shared(), role, reach: Reach::Ledger, query: None }
     }
 
     /// The state of a router's requests.
@@ -184,7 +184,8 @@ impl Api {
         let shared = self.shared();
         let mut router = Router::new();
         for route in routes::ROUTES {
-            let gate = Gate { shared: shared.clone(), role: route.role, reach: route.reach };
+            let (role, reach, query) = (route.role, route.reach, route.query);
+            let gate = Gate { shared: shared.clone(), role, reach, query };
             for path in route.paths() {
                 router = router.route(&path, gate.before(route.handler()));
             }

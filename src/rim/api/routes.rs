@@ -41,6 +41,10 @@ pub struct Route {
     pub role: Role,
     /// The rows that the route reads or writes.
     pub reach: Reach,
+    /// The names of the query parameters that the route knows. Another one is refused: a list would be answered as if
+    /// the mistyped filter had not been given. `None` for a route that does not look at the query, which a host's
+    /// authentication may use.
+    pub query: Option<&'static [&'static str]>,
     handler: fn() -> MethodRouter,
 }
 
@@ -56,44 +60,80 @@ impl Route {
     }
 }
 
-/// A route from its handler.
+/// A route from its handler. A list has the parameters of a page, and those that are named.
 macro_rules! route {
     (GET $path:literal, $role:ident, $reach:ident, $handler:path) => {
-        Route { method: "GET", path: $path, role: $role, reach: Reach::$reach, handler: || get($handler) }
+        route!(GET $path, $role, $reach, $handler, [])
+    };
+    (GET $path:literal, $role:ident, $reach:ident, $handler:path, list [$($name:literal),*]) => {
+        route!(GET $path, $role, $reach, $handler, ["after", "limit" $(, $name)*])
+    };
+    (GET $path:literal, $role:ident, $reach:ident, $handler:path, [$($name:literal),*]) => {
+        Route {
+            method: "GET",
+            path: $path,
+            role: $role,
+            reach: Reach::$reach,
+            query: Some(&[$($name),*]),
+            handler: || get($handler),
+        }
+    };
+    (STREAM $path:literal, $role:ident, $reach:ident, $handler:path) => {
+        Route {
+            method: "GET",
+            path: $path,
+            role: $role,
+            reach: Reach::$reach,
+            query: None,
+            handler: || get($handler),
+        }
     };
     (POST $path:literal, $role:ident, $reach:ident, $handler:path) => {
-        Route { method: "POST", path: $path, role: $role, reach: Reach::$reach, handler: || post($handler) }
+        Route {
+            method: "POST",
+            path: $path,
+            role: $role,
+            reach: Reach::$reach,
+            query: None,
+            handler: || post($handler),
+        }
     };
 }
 
 pub(super) static ROUTES: &[Route] = &[
-    route!(GET "/runs", Read, Tenant, runs::list),
+    route!(
+        GET "/runs",
+        Read,
+        Tenant,
+        runs::list,
+        list ["state", "workflow", "key", "label", "since", "before", "newest_first"]
+    ),
     route!(GET "/runs/{run}", Read, Tenant, runs::show),
-    route!(GET "/runs/{run}/history", Read, Tenant, runs::history),
-    route!(GET "/runs/{run}/events", Read, Tenant, events::of_run),
-    route!(GET "/events", Read, Tenant, events::of_tenant),
-    route!(GET "/questions", Read, Tenant, inspect::questions),
+    route!(GET "/runs/{run}/history", Read, Tenant, runs::history, list []),
+    route!(STREAM "/runs/{run}/events", Read, Tenant, events::of_run),
+    route!(STREAM "/events", Read, Tenant, events::of_tenant),
+    route!(GET "/questions", Read, Tenant, inspect::questions, list ["answered"]),
     route!(GET "/questions/{question}", Read, Tenant, inspect::question),
-    route!(GET "/approvals", Read, Tenant, inspect::approvals),
+    route!(GET "/approvals", Read, Tenant, inspect::approvals, list []),
     route!(GET "/approvals/{approval}", Read, Tenant, inspect::approval),
-    route!(GET "/records", Read, Tenant, records::list),
+    route!(GET "/records", Read, Tenant, records::list, list ["key", "state", "tool", "label"]),
     route!(GET "/records/{key}", Read, Tenant, records::show),
     route!(GET "/records/{key}/evidence", Read, Tenant, records::evidence),
-    route!(GET "/artifacts", Read, Tenant, kept::artifacts),
-    route!(GET "/artifacts/{kind}/{id}", Read, Tenant, kept::artifact),
+    route!(GET "/artifacts", Read, Tenant, kept::artifacts, list ["kind"]),
+    route!(GET "/artifacts/{kind}/{id}", Read, Tenant, kept::artifact, ["version"]),
     #[cfg(feature = "memory")]
-    route!(GET "/memories", Read, Tenant, kept::memories),
-    route!(GET "/outbox", Read, Tenant, outbox::list),
+    route!(GET "/memories", Read, Tenant, kept::memories, list ["subject", "kind"]),
+    route!(GET "/outbox", Read, Tenant, outbox::list, list []),
     #[cfg(feature = "schedule")]
-    route!(GET "/schedules", Read, Tenant, inspect::schedules),
-    route!(GET "/figures", Read, Tenant, figures::list),
-    route!(GET "/workflows", Read, Tenant, workflows::list),
-    route!(GET "/tenants", Read, Ledger, ledger::tenants),
-    route!(GET "/stuck", Read, Ledger, ledger::stuck),
-    route!(GET "/throttles", Read, Ledger, ledger::throttles),
-    route!(GET "/queues", Read, Ledger, ledger::queues),
-    route!(GET "/workers", Read, Ledger, ledger::workers),
-    route!(GET "/tokens", Admin, Ledger, ledger::tokens),
+    route!(GET "/schedules", Read, Tenant, inspect::schedules, list []),
+    route!(GET "/figures", Read, Tenant, figures::list, list []),
+    route!(GET "/workflows", Read, Tenant, workflows::list, list []),
+    route!(GET "/tenants", Read, Ledger, ledger::tenants, list []),
+    route!(GET "/stuck", Read, Ledger, ledger::stuck, list []),
+    route!(GET "/throttles", Read, Ledger, ledger::throttles, list []),
+    route!(GET "/queues", Read, Ledger, ledger::queues, list []),
+    route!(GET "/workers", Read, Ledger, ledger::workers, list []),
+    route!(GET "/tokens", Admin, Ledger, ledger::tokens, list []),
     route!(POST "/runs", Operate, Tenant, commands::start),
     route!(POST "/runs/{run}/signals", Operate, Tenant, commands::signal),
     route!(POST "/runs/{run}/pause", Operate, Tenant, commands::pause),

@@ -92,7 +92,7 @@ impl Dashboard {
     pub fn router(self) -> Router {
         let Self { shared, behind_tls } = self;
         let page = |role, reach, handler: MethodRouter| {
-            let door = crate::rim::api::Gate { shared: shared.clone(), role, reach };
+            let door = crate::rim::api::Gate { shared: shared.clone(), role, reach, query: None };
             Gate { door, behind_tls }.before(handler)
         };
         let tenants = |handler| page(Role::Read, Reach::Tenant, handler);

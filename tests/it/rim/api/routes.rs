@@ -74,6 +74,33 @@ async fn each_route_is_open_to_the_roles_and_tenants_of_the_table_and_to_no_othe
     served.end().await;
 }
 
+// With a mistyped filter a list would be that of everything.
+#[tokio::test]
+async fn a_query_parameter_that_a_route_does_not_know_is_refused() {
+    let served = Served::on(&Place::sqlite()).await;
+    let token = served.token(Role::Admin, "*").await;
+    for route in Api::routes().iter().filter(|route| route.method == "GET") {
+        let path = route.path.replace(['{', '}'], "");
+        let path = if route.reach == Reach::Tenant { format!("/tenants/acme{path}") } else { path };
+        let Some(known) = route.query else {
+            assert!(path.ends_with("/events"), "{path}");
+            continue;
+        };
+        let (status, problem) = served.get(&format!("{path}?nonsense=1"), &token).await;
+        assert_eq!(
+            (status.as_u16(), &problem["type"]),
+            (400, &json!("urn:counterfoil:problem:malformed")),
+            "{path}"
+        );
+        assert!(problem["detail"].as_str().unwrap().contains("\"nonsense\""), "{problem}");
+        for name in known {
+            let (_, answer) = served.get(&format!("{path}?{name}=1"), &token).await;
+            assert!(!answer.to_string().contains("is no query parameter"), "{path}?{name}: {answer}");
+        }
+    }
+    served.end().await;
+}
+
 /// All references within a part of the document.
 fn references(part: &Value, found: &mut BTreeSet<String>) {
     match part {
@@ -109,6 +136,12 @@ async fn the_description_of_the_api_has_exactly_the_routes_of_the_router() {
                 of_place.map(|parameter| parameter["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
             };
             let parts = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+            let is_meant = |route: &&counterfoil::api::Route| {
+                let served = path.strip_prefix("/tenants/{tenant}").filter(|rest| !rest.is_empty());
+                route.method.to_lowercase() == *method && route.path == served.unwrap_or(path)
+            };
+            let known = Api::routes().iter().find(is_meant).unwrap().query.unwrap_or_default();
+            assert!(of("query").iter().all(|name| known.contains(&name.as_str())), "{what}");
             assert_eq!(of("path"), parts.map(str::to_owned).collect::<Vec<_>>(), "{what}");
             let is_write = method == "post" && !path.contains("/guard/");
             assert_eq!(of("header") == ["Idempotency-Key"], is_write, "{what}");

@@ -349,11 +349,17 @@ impl<'s> Attacker<'s> {
             "subject",
             "version",
         ];
-        let (_, mut shot) = self.request(Kind::Query, |route| route.method == "GET");
+        let (of, mut shot) = self.request(Kind::Query, |route| route.method == "GET");
+        // Mostly what the route knows: a query with another name gets no further than its name.
+        let known = of.route.query.filter(|known| !known.is_empty()).unwrap_or(&NAMES);
         let mut pairs = Vec::new();
         for _ in 0..=self.draw.below(3) {
-            let name =
-                if self.draw.one_in(20) { escaped("\0&") } else { (*self.draw.of_all(&NAMES)).to_owned() };
+            let name = if self.draw.one_in(20) {
+                escaped("\0&")
+            } else {
+                let names = if self.draw.one_in(10) { &NAMES[..] } else { known };
+                (*self.draw.of_all(names)).to_owned()
+            };
             let value = match self.draw.below(12) {
                 0 => "%FF%C0%80".to_owned(),
                 1 => String::new(),

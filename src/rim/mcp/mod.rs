@@ -21,6 +21,7 @@ mod inner;
 mod lines;
 mod lists;
 mod lookup;
+mod open;
 mod policy;
 mod progress;
 mod question;

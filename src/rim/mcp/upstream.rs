@@ -5,10 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientNotification, ClientRequest,
-    ServerResult,
-};
+use rmcp::model::{ClientCapabilities, ClientRequest, ServerResult};
 #[cfg(feature = "mcp-http")]
 use rmcp::service::ClientInitializeError;
 use rmcp::service::{
@@ -23,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::catalogue::Catalogue;
 use super::config::ServerConfig;
 use super::file::ServerSection;
+use super::open::Open;
 use super::progress::{Clients, Heard};
 use super::remembered::Remembered;
 #[cfg(feature = "mcp-http")]
@@ -259,7 +257,7 @@ impl Upstream {
         client.map(|info| info.capabilities.clone()).unwrap_or_default()
     }
 
-    /// Sends one request, once.
+    /// Sends one request, once. Where the future is dropped before the answer has come, the request is withdrawn.
     pub(super) async fn request(
         &self,
         request: ClientRequest,
@@ -269,27 +267,20 @@ impl Upstream {
         let Ready { peer, end } = self.ready().await?;
         let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
         let handle = sent.map_err(Unanswered::Service)?;
-        let (id, token) = (handle.id.clone(), handle.progress_token.clone());
-        let answer = async {
-            let answer = handle.await_response().await;
-            if let Err(ServiceError::TransportSend(error)) = &answer
-                && !goes_on(&*error.error)
-            {
-                end.cancel(); // it takes no more requests: the next one starts it anew
-            }
-            answer
-        };
-        let _heard = self.clients.hear(self.name(), token, heard);
-        tokio::select! {
+        let mut open = Open::of(&peer, &handle.id);
+        let _heard = self.clients.hear(self.name(), handle.progress_token.clone(), heard);
+        let answer = tokio::select! {
             biased;
-            answer = answer => answer.map_err(Unanswered::Service),
-            () = cancelled.cancelled() => {
-                let params = CancelledNotificationParam::new(Some(id), None);
-                let notification = ClientNotification::from(CancelledNotification::new(params));
-                drop(peer.send_notification(notification).await); // the server may have ended meanwhile
-                Err(Unanswered::Cancelled)
-            }
+            answer = handle.await_response() => answer,
+            () = cancelled.cancelled() => return Err(Unanswered::Cancelled),
+        };
+        open.answered();
+        if let Err(ServiceError::TransportSend(error)) = &answer
+            && !goes_on(&*error.error)
+        {
+            end.cancel(); // it takes no more requests: the next one starts it anew
         }
+        answer.map_err(Unanswered::Service)
     }
 
     pub(super) async fn close(&self) {

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -13,17 +14,21 @@ use counterfoil::mcp::{McpConfig, McpError, McpGateway};
 use counterfoil::types::http::{HeaderMap, StatusCode};
 use counterfoil::{Executor, Tenant};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::client::{Client, first, text};
 use super::kill::gateway;
 use crate::tls::TlsProxy;
+use crate::world::TestClock;
 
 /// A server of notes over HTTP, written by hand so that it can misbehave.
 #[derive(Default)]
 struct Notes {
     session: Mutex<u32>,
     /// The tools that were called on the wire, whether or not the call had an effect.
-    wire: Mutex<Vec<String>>,
+    wire: watch::Sender<Vec<String>>,
+    /// True while calls of tools that write are not answered.
+    hangs: watch::Sender<bool>,
     effects: Mutex<Vec<Value>>,
     /// What happens to the next call of a tool that writes.
     fault: Mutex<&'static str>,
@@ -39,8 +44,13 @@ impl Notes {
     }
 
     fn writes_on_the_wire(&self) -> usize {
-        self.wire.lock().unwrap().iter().filter(|tool| *tool != "list_notes").count()
+        writes(&self.wire.borrow())
     }
+}
+
+/// The number of these tools that write.
+fn writes(tools: &[String]) -> usize {
+    tools.iter().filter(|tool| *tool != "list_notes").count()
 }
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
@@ -68,17 +78,18 @@ async fn serve(State(notes): State<Arc<Notes>>, headers: HeaderMap, body: Bytes)
         let session = notes.session.lock().unwrap().to_string();
         return ([("mcp-session-id", session)], answered(id, &result)).into_response();
     }
-    let fault = if method == "tools/call" && message["params"]["name"] != "list_notes" {
-        std::mem::take(&mut *notes.fault.lock().unwrap())
-    } else {
-        ""
-    };
+    let writes = method == "tools/call" && message["params"]["name"] != "list_notes";
+    let fault = if writes { std::mem::take(&mut *notes.fault.lock().unwrap()) } else { "" };
     if ["expired", "unknown_session"].contains(&fault) {
         *notes.session.lock().unwrap() += 1;
     }
     if method == "tools/call" {
         let tool = message["params"]["name"].as_str().unwrap().to_owned();
-        notes.wire.lock().unwrap().push(tool);
+        notes.wire.send_modify(|wire| wire.push(tool));
+    }
+    if writes {
+        let mut hangs = notes.hangs.subscribe();
+        hangs.wait_for(|hangs| !hangs).await.map(drop).unwrap();
     }
     let session = headers.get("mcp-session-id").and_then(|session| session.to_str().ok());
     if session != Some(notes.session.lock().unwrap().to_string().as_str()) {
@@ -220,7 +231,7 @@ async fn a_server_at_an_https_url_is_reached_if_its_certificate_is_trusted() {
     let refused = client.request("tools/call", json!({ "name": "create_note", "arguments": {} })).await;
     let told = refused["error"]["message"].as_str().unwrap();
     assert!(told.contains("the server \"web\" is not ready") && told.contains("certificate"), "{told}");
-    assert_eq!(notes.wire.lock().unwrap().len(), 0);
+    assert_eq!(notes.wire.borrow().len(), 0);
     stranger.kill().await.unwrap();
 
     let mut trusting = gateway(&path).env("SSL_CERT_FILE", proxy.certificate()).spawn().unwrap();
@@ -245,6 +256,39 @@ async fn a_lost_answer_is_looked_up_or_asked_about_and_the_request_is_not_sent_a
         assert_eq!((bench.effects(), bench.notes.writes_on_the_wire()), (2, 2), "{fault}");
         assert_eq!(bench.gateway.executor().questions(&Tenant::default()).await.unwrap().len(), 1, "{fault}");
     }
+}
+
+// The connection of a server carries 16 requests at once, and the others wait in a queue.
+#[tokio::test]
+async fn a_call_that_was_given_up_in_the_queue_of_a_server_that_hangs_is_not_sent_when_it_goes_on() {
+    const TIMEOUT: Duration = Duration::from_mins(7);
+    let (notes, server) = listening().await;
+    let policy = "    tools:\n      write_blindly: { timeout: 7 min }\n";
+    let config = config(&format!("http://{server}/mcp")).replace("    tools:\n", policy);
+    let clock = TestClock::breathing();
+    let executor = Executor::in_memory().clock(clock.clone());
+    let gateway = McpGateway::open_on(McpConfig::parse(config).unwrap(), executor).await.unwrap();
+    let mut client = Client::of(&gateway, &json!({})).await;
+    client.request("tools/list", json!({})).await;
+    notes.hangs.send_replace(true);
+    let mut calls = Vec::new();
+    for number in 0..16 {
+        let call = json!({ "name": "write_blindly", "arguments": { "title": number } });
+        calls.push(client.send("tools/call", call).await.unwrap());
+    }
+    notes.wire.subscribe().wait_for(|wire| writes(wire) == 16).await.map(drop).unwrap();
+    let queued = json!({ "name": "write_blindly", "arguments": { "title": "queued" } });
+    calls.push(client.send("tools/call", queued).await.unwrap());
+    clock.asleep(17, TIMEOUT..=TIMEOUT).await;
+    clock.advance(TIMEOUT);
+    for call in calls {
+        let unknown = client.answer(call).await.unwrap();
+        assert!(text(&unknown["result"]).contains("Nobody knows"), "{unknown}");
+    }
+    notes.hangs.send_replace(false);
+    assert!(first(&client.call("write_blindly", json!({ "title": "after" })).await));
+    assert_eq!(notes.writes_on_the_wire(), 17, "the call in the queue was not sent");
+    assert!(notes.effects.lock().unwrap().iter().all(|note| note["title"] != "queued"));
 }
 
 #[tokio::test]

@@ -65,6 +65,12 @@ impl Sought {
     }
 }
 
+/// False if any answer would count as our effect: the lookup names neither its place, nor a value, nor a text by which it is
+/// recognised.
+pub(super) fn recognises(at: &str, has_matches: bool, contains: Option<&str>) -> bool {
+    !at.is_empty() || has_matches || contains.is_some_and(|text| !text.is_empty())
+}
+
 /// What an answer says about the call. `output` makes the call's output of the effect that was found.
 ///
 /// An answer in which the place of the effect is missing says nothing: it may be the text of a server that is busy, or another
@@ -83,7 +89,9 @@ pub(super) fn found(
     }
     let content = match content(answer) {
         Some(content) => content,
-        None if sought.at.is_empty() && sought.matches.is_empty() => Value::String(text),
+        None if sought.contains.is_some() && sought.at.is_empty() && sought.matches.is_empty() => {
+            Value::String(text)
+        }
         None => return LookupResult::Unknown,
     };
     let candidates = match content.pointer(&sought.at) {
@@ -183,6 +191,17 @@ mod tests {
         assert_eq!(look(BY_REFERENCE, &other), LookupResult::Unknown);
         assert_eq!(look(BY_REFERENCE, &json!({ "content": [] })), LookupResult::Unknown);
         assert_eq!(look(BY_REFERENCE, &notes(&json!([]))), LookupResult::NotFound);
+    }
+
+    #[test]
+    fn a_text_is_no_effect_where_the_lookup_says_of_no_text_that_it_is_one() {
+        for text in ["No such note.", "busy, try again later", ""] {
+            let answer = json!({ "content": [{ "type": "text", "text": text }] });
+            assert_eq!(look("{ tool: read }", &answer), LookupResult::Unknown, "{text:?}");
+        }
+        assert!(!recognises("", false, None) && !recognises("", false, Some("")));
+        assert!(recognises("/notes", false, None) && recognises("", true, None));
+        assert!(recognises("", false, Some("{key}")));
     }
 
     #[test]

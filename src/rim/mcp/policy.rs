@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::check::{Check, checked_window};
 use super::file::{Errors, Hint, LookupSection, QuotaSection, ToolSection};
+use super::lookup::recognises;
 use crate::ledger::{
     ApprovalSubject, Contract, ContractClass, EffectClass, Quota, Rate, RetryPolicy, ReviewPolicy,
 };
@@ -103,11 +104,8 @@ impl ToolPolicy {
             let why = "the client's user is not asked, so there is no time for it";
             check.finding(&format!("{path}.elicit_within"), why, "`elicit: true` beside it");
         }
-        if let Some(lookup) = &section.lookup
-            && lookup.tool.as_deref().is_none_or(|reads| reads.is_empty() || reads == tool)
-        {
-            let why = "a lookup is a call of another tool, which reads";
-            check.finding(&format!("{path}.lookup.tool"), why, "`tool: find_note`");
+        if let Some(lookup) = &section.lookup {
+            check_lookup(check, &format!("{path}.lookup"), tool, lookup);
         }
         if let Err(error) = policy.operation().register(&mut Registry::default()) {
             check.finding(path, &error.to_string(), "a `lookup`, or another `contract` or `effect`");
@@ -175,6 +173,20 @@ impl ToolPolicy {
 /// True if this hint of the server is believed.
 pub(super) fn trusts(trust: Option<&Vec<Hint>>, hint: Hint) -> bool {
     trust.is_some_and(|trust| trust.contains(&hint))
+}
+
+/// Checks that the lookup of a tool can tell the effect of a call from another answer.
+fn check_lookup(check: &mut Check, path: &str, tool: &str, lookup: &LookupSection) {
+    if lookup.tool.as_deref().is_none_or(|reads| reads.is_empty() || reads == tool) {
+        let why = "a lookup is a call of another tool, which reads";
+        check.finding(&format!("{path}.tool"), why, "`tool: find_note`");
+    }
+    let at = lookup.at.as_ref().map_or("", Pointer::as_str);
+    let has_matches = lookup.matches.as_ref().is_some_and(|matches| !matches.is_empty());
+    if !recognises(at, has_matches, lookup.contains.as_deref()) {
+        let why = "any answer would count as the effect, because nothing says how it is recognised";
+        check.finding(path, why, "`at`, `matches` or `contains` in it");
+    }
 }
 
 /// The limits of calls, as the section tells them.

@@ -98,19 +98,20 @@ impl McpToolBuilder {
     /// Checks the declaration. The server is not asked whether it has the tool.
     ///
     /// # Errors
-    /// [`McpToolError`] if a template is malformed, or the lookup calls the tool itself.
+    /// [`McpToolError`] if a template is malformed, or the lookup calls the tool itself or takes any answer for the effect.
     pub fn build(self) -> Result<McpTool, McpToolError> {
         let wrong = |part| move |detail| McpToolError::Template { part, detail };
         if self.tool.is_empty() {
             return Err(McpToolError::Name { part: "tool" });
         }
+        let is_expected = !self.expected.is_empty();
         let expected = self.expected.iter().map(|(pointer, value)| {
             Ok((pointer.clone(), Json::parse(value).map_err(wrong("expected field"))?))
         });
         Ok(McpTool(Arc::new(Declared {
             arguments: self.arguments.as_ref().map(Json::parse).transpose().map_err(wrong("arguments"))?,
             expected: expected.collect::<Result<_, McpToolError>>()?,
-            lookup: self.lookup.map(|lookup| lookup.build(&self.tool)).transpose()?,
+            lookup: self.lookup.map(|lookup| lookup.build(&self.tool, is_expected)).transpose()?,
             server: self.server,
             tool: self.tool,
             reference: self.reference,

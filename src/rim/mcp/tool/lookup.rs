@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::McpToolError;
 use crate::ledger::{LookupOffer, LookupResult, Sight};
 use crate::rim::mcp::call::read;
-use crate::rim::mcp::lookup::{Sought, found};
+use crate::rim::mcp::lookup::{Sought, found, recognises};
 use crate::rim::mcp::upstream::Upstream;
 use crate::tool::ToolError;
 use crate::tool::declared::template::{Json, Text, Values};
@@ -15,7 +15,8 @@ use crate::tool::lookup::Expected;
 /// [gateway's policy](crate::mcp) in Rust.
 ///
 /// The answer is its structured content, or its text read as JSON. Of the candidates in it, those are ours that have all values
-/// of [`matches`](Self::matches). None is *not found*. An answer with `isError`, one in which the place of the effect is missing, or no
+/// of [`matches`](Self::matches). None is *not found*. A lookup needs [`at`](Self::at), `matches` or [`contains`](Self::contains), or a
+/// tool with [expected fields](super::McpToolBuilder::expects): any answer would count as the effect otherwise. An answer with `isError`, one in which the place of the effect is missing, or no
 /// answer leaves the call ambiguous.
 #[derive(Clone, Debug)]
 #[must_use]
@@ -94,11 +95,16 @@ impl McpLookup {
         self
     }
 
-    pub(super) fn build(self, writes: &str) -> Result<Looks, McpToolError> {
+    /// The lookup of a tool with this name. `is_expected`: the effect is recognised by fields that the tool expects.
+    pub(super) fn build(self, writes: &str, is_expected: bool) -> Result<Looks, McpToolError> {
         if self.tool.is_empty() || self.tool == writes {
             return Err(McpToolError::Lookup { tool: writes.to_owned() });
         }
         let wrong = |detail| McpToolError::Template { part: "lookup", detail };
+        if !is_expected && !recognises(&self.at, !self.matches.is_empty(), self.contains.as_deref()) {
+            let detail = "any answer would count as the effect: it needs `at`, `matches` or `contains`";
+            return Err(wrong(detail.to_owned()));
+        }
         let matches = self.matches.iter().map(|(pointer, value)| Ok((pointer.clone(), Json::parse(value)?)));
         Ok(Looks {
             arguments: Json::parse(&self.arguments).map_err(wrong)?,

@@ -38,6 +38,8 @@ fn what_is_wrong_is_named_by_its_line() {
         (format!("{server}        contract: lookup\n"), 7, "lookup"),
         (format!("{server}        key: []\n"), 7, "all calls one"),
         (format!("{server}        lookup: {{ at: /notes }}\n"), 7, "another tool"),
+        (format!("{server}        lookup: {{ tool: list }}\n"), 7, "any answer"),
+        (format!("{server}        lookup: {{ tool: list, matches: {{}}, contains: '' }}\n"), 7, "any answer"),
         (format!("{server}        key: [order]\n"), 7, "slash"),
         (format!("{server}        quota: {{ calls: 3 }}\n"), 7, "within a time"),
         (format!("{server}        elicit_within: 1 min\n"), 7, "not asked"),

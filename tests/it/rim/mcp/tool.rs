@@ -201,6 +201,10 @@ fn a_declaration_that_cannot_be_carried_out_is_refused() {
     let notes = McpServer::program("notes-server").build().unwrap();
     let itself = notes.tool("create").lookup(McpLookup::tool("create")).build();
     assert!(matches!(itself, Err(McpToolError::Lookup { .. })), "{itself:?}");
+    for any in [McpLookup::tool("list"), McpLookup::tool("list").contains("").id("/id")] {
+        let any = notes.tool("create").lookup(any).build();
+        assert!(matches!(any, Err(McpToolError::Template { part: "lookup", .. })), "{any:?}");
+    }
     let unclosed = notes.tool("create").arguments(json!({ "title": "{title" })).build();
     assert!(matches!(unclosed, Err(McpToolError::Template { part: "arguments", .. })), "{unclosed:?}");
     assert!(McpServer::program("").build().is_err() && notes.tool("").build().is_err());

@@ -6,6 +6,18 @@ use serde_json::{Map, Value, json};
 /// each tool that writes, and takes it out of the call.
 pub(super) const AGAIN: &str = "counterfoil_again";
 
+/// The field of an operation's input with the arguments that equal their defaults. Calls are compared without them.
+pub(super) const DEFAULTS: &str = "defaults";
+
+/// The arguments of an operation as the client gave them.
+pub(super) fn given(input: &Value) -> Value {
+    let mut arguments = input["arguments"].clone();
+    if let (Some(arguments), Some(defaults)) = (arguments.as_object_mut(), input[DEFAULTS].as_object()) {
+        arguments.extend(defaults.clone());
+    }
+    arguments
+}
+
 /// Takes the number of the repetition out of the arguments: 0 for the first call.
 pub(super) fn take_again(arguments: &mut Map<String, Value>) -> Result<u32, String> {
     match arguments.remove(AGAIN) {
@@ -30,10 +42,14 @@ pub(super) fn with_again(schema: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// Removes the optional arguments that mean the same as none: the default that the schema names, and `null` where the schema allows no
-/// `null`. Clients differ in whether they send them.
+/// `null`. Clients differ in whether they send them. The defaults are returned: they are sent as they were given, because the schema
+/// may be older than the server.
 ///
 /// A `null` that the schema allows is kept: to clear a field is not to leave it as it is.
-pub(super) fn normalize(schema: &Map<String, Value>, arguments: &mut Map<String, Value>) {
+pub(super) fn normalize(
+    schema: &Map<String, Value>,
+    arguments: &mut Map<String, Value>,
+) -> Map<String, Value> {
     let required: Vec<&str> = schema
         .get("required")
         .and_then(Value::as_array)
@@ -42,14 +58,22 @@ pub(super) fn normalize(schema: &Map<String, Value>, arguments: &mut Map<String,
         .filter_map(Value::as_str)
         .collect();
     let properties = schema.get("properties").and_then(Value::as_object);
+    let mut defaults = Map::new();
     arguments.retain(|name, value| {
         let Some(property) = properties.and_then(|known| known.get(name)) else { return true };
-        let means_none = match property.get("default") {
-            Some(default) => value == default,
-            None => value.is_null() && !admits_null(property),
-        };
-        required.contains(&name.as_str()) || !means_none
+        if required.contains(&name.as_str()) {
+            return true;
+        }
+        match property.get("default") {
+            Some(default) if *default == *value => {
+                defaults.insert(name.clone(), value.take());
+                false
+            }
+            Some(_) => true,
+            None => !value.is_null() || admits_null(property),
+        }
     });
+    defaults
 }
 
 /// False if the schema of an argument certainly allows no `null`.
@@ -77,8 +101,17 @@ mod tests {
 
     fn normal(schema: Value, arguments: Value) -> Value {
         let mut arguments = object(arguments);
-        normalize(&object(schema), &mut arguments);
+        drop(normalize(&object(schema), &mut arguments));
         arguments.into()
+    }
+
+    #[test]
+    fn a_default_is_set_apart_and_a_null_that_the_schema_forbids_is_not() {
+        let schema = json!({ "properties": { "limit": { "default": 5 }, "body": { "type": "string" } } });
+        let mut arguments = object(json!({ "title": "x", "limit": 5, "body": null }));
+        let defaults = normalize(&object(schema), &mut arguments);
+        assert_eq!(Value::from(arguments), json!({ "title": "x" }));
+        assert_eq!(Value::from(defaults), json!({ "limit": 5 }));
     }
 
     #[test]

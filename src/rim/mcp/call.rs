@@ -8,6 +8,7 @@ use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, Request
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use super::arguments::given;
 use super::file::{Errors, LookupSection};
 use super::lookup::{Sought, arguments, as_answer, content, found, text};
 use super::policy::ToolPolicy;
@@ -44,7 +45,7 @@ async fn carried_out(
     call: Call,
     input: &Value,
 ) -> Result<Done<Value>, ToolError> {
-    let mut arguments = input["arguments"].clone();
+    let mut arguments = given(input);
     if let Some(reference) = &policy.reference {
         put(&mut arguments, reference, call.key())?;
     }
@@ -93,7 +94,7 @@ async fn looked_up(
     call: &Call,
     input: &Value,
 ) -> Result<LookupResult<Value>, ToolError> {
-    let values = Values { key: call.key(), arguments: &input["arguments"] };
+    let values = Values { key: call.key(), arguments: &given(input) };
     let Some(sought) = Sought::of(section, &values) else { return Ok(LookupResult::Unknown) };
     let tool = section.tool.as_deref().unwrap_or_default();
     match read(server, tool, arguments(section, &values)).await? {

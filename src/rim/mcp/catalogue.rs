@@ -14,7 +14,7 @@ use super::upstream::Upstream;
 use crate::exec::Executor;
 use crate::tool::RegisterError;
 
-/// The lists of the servers, as they were given last. A server that has died since keeps its own.
+/// The lists of the servers, as they were given last. A server that has died since keeps its own until it is started anew.
 #[derive(Default)]
 pub(super) struct Catalogue(Mutex<Lists>);
 
@@ -56,7 +56,7 @@ impl Catalogue {
         are_current
     }
 
-    /// Drops the lists of a server, because it has changed them.
+    /// Drops the lists of a server, because it has changed them, or was started anew.
     pub(super) fn forget(&self, server: usize) {
         let mut lists = self.lists();
         *lists.changes.entry(server).or_default() += 1;

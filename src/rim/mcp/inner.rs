@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{About, answer, of_text, passed_on, refused};
 use super::approval::Asking;
-use super::arguments::{normalize, take_again};
+use super::arguments::{DEFAULTS, given, normalize, take_again};
 use super::call::{KEY, request};
 use super::catalogue::{Catalogue, Listed, Listing};
 use super::config::McpConfig;
@@ -39,6 +39,8 @@ pub(super) struct Inner {
 struct Writing<'c> {
     listing: &'c Listing,
     arguments: Map<String, Value>,
+    /// The arguments that equal their defaults.
+    defaults: Map<String, Value>,
     again: u32,
     key: Option<&'c str>,
     origin: &'c Origin<'c>,
@@ -113,9 +115,9 @@ impl Inner {
             Ok(again) => again,
             Err(why) => return Ok(refused(&why).into()),
         };
-        normalize(&listing.schema, &mut arguments);
+        let defaults = normalize(&listing.schema, &mut arguments);
         let key = key_of(&origin.context.meta).map_err(|why| ErrorData::invalid_params(why, None))?;
-        let writing = Writing { listing: &listing, arguments, again, key, origin };
+        let writing = Writing { listing: &listing, arguments, defaults, again, key, origin };
         let answered = tokio::select! {
             biased;
             answered = self.write(&writing) => answered,
@@ -161,13 +163,16 @@ impl Inner {
 
     /// Carries a call that writes out as an operation of the ledger.
     async fn write(&self, writing: &Writing<'_>) -> Result<CallToolResult, ExecError> {
-        let Writing { listing, arguments, again, key, origin } = writing;
+        let Writing { listing, arguments, defaults, again, key, origin } = writing;
         if let Err(error) = listing.make_known(&self.executor, &self.servers[listing.server]) {
             return Ok(refused(&error.to_string()));
         }
         let (policy, tenant) = (&listing.policy, &self.config.tenant);
         let client = &**origin.client;
-        let input = json!({ "tool": listing.tool, "arguments": arguments });
+        let mut input = json!({ "tool": listing.tool, "arguments": arguments });
+        if !defaults.is_empty() {
+            input[DEFAULTS] = defaults.clone().into();
+        }
         let redacted = Redacted { value: &input["arguments"], fields: &policy.redact };
         let named = if policy.redact.is_empty() {
             Cow::Borrowed(redacted.value) // the tenant's key is neither read nor made for it
@@ -194,12 +199,14 @@ impl Inner {
         let _waiting = self.clients.wait(rendered.to_string(), origin.waiter());
         let mut outcome = self.executor.execute(request.clone()).await?;
         if lacks_approval(&outcome) {
+            let fields = policy.redacted();
+            let shown = given(&Redacted { value: &input, fields: &fields }.shown());
             let asking = Asking {
                 executor: &self.executor,
                 tenant,
                 policy,
                 key: &rendered,
-                arguments: &redacted.shown(),
+                arguments: &shown,
                 client: (client, &origin.context.peer),
             };
             let approval = match asking.approval().await {

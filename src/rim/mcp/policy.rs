@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use super::arguments::{DEFAULTS, given};
 use super::check::{Check, checked_window};
 use super::file::{Errors, Hint, LookupSection, QuotaSection, ToolSection};
 use super::lookup::recognises;
 use crate::ledger::{
-    ApprovalSubject, Contract, ContractClass, EffectClass, Quota, Rate, RetryPolicy, ReviewPolicy,
+    ApprovalSubject, BoundFields, Contract, ContractClass, EffectClass, Quota, Rate, RetryPolicy,
+    ReviewPolicy,
 };
 use crate::rim::policy::plain::{Count, Truth};
 use crate::rim::policy::span::Span;
@@ -149,15 +151,22 @@ impl ToolPolicy {
         let declared = DynamicTool::new(&self.operation, self.effect, self.contract.clone())
             .retry(retry)
             .quota(self.quota.clone())
-            .redact(self.redact.iter().map(|pointer| format!("/arguments{pointer}")))
+            .bound(BoundFields::only(1, ["/tool", "/arguments"]))
+            .redact(self.redacted())
             .redact_output(&self.redact_output);
         let operation = self.operation.clone();
         match &self.review {
             Some(review) => declared
                 .review(review.clone())
-                .package(move |input| ApprovalSubject::of(&operation, &input["arguments"])),
+                .package(move |input| ApprovalSubject::of(&operation, &given(input))),
             None => declared.without_approval(),
         }
+    }
+
+    /// The fields of an operation's input that are not kept.
+    pub(super) fn redacted(&self) -> Vec<String> {
+        let within = |part: &'static str| self.redact.iter().map(move |field| format!("/{part}{field}"));
+        within("arguments").chain(within(DEFAULTS)).collect()
     }
 
     /// The declaration with functions that do nothing, for a check.

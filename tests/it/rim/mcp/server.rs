@@ -185,8 +185,15 @@ impl Server {
 
     fn tools(&self) -> Value {
         let text = json!({ "type": "string" });
+        let limit = if self.folder.join("newer").exists() { 10 } else { 5 };
         let note = object(
-            &json!({ "title": text, "body": { "anyOf": [text, { "type": "null" }], "default": null }, "ref": text, "order": text }),
+            &json!({
+                "title": text,
+                "body": { "anyOf": [text, { "type": "null" }], "default": null },
+                "limit": { "type": "integer", "default": limit },
+                "ref": text,
+                "order": text,
+            }),
             &json!(["title"]),
         );
         let mut tools = vec![

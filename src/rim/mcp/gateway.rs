@@ -78,6 +78,7 @@ impl McpGateway {
         }
         let executor = builder.open().await?;
         meet_earlier(&executor, &servers);
+        know_names(&executor, &servers, &catalogue);
         Ok(Self { inner: Arc::new(Inner { config, executor, servers, clients, catalogue }) })
     }
 
@@ -135,5 +136,20 @@ fn meet_earlier(executor: &Executor, servers: &[Arc<Upstream>]) {
         {
             tracing::warn!(server = name, tool, %error, "MCP tool of an earlier process not known");
         }
+    }
+}
+
+/// Makes the names of the tools known that have a section in the file, or were called by an earlier process: while their server is down,
+/// such a name must not be that of another server's tool.
+fn know_names(executor: &Executor, servers: &[Arc<Upstream>], catalogue: &Catalogue) {
+    let declared = executor.core().declared();
+    for server in servers {
+        let called = declared
+            .iter()
+            .filter_map(|declared| declared.tool.split_once('/'))
+            .filter(|(name, _)| *name == server.name())
+            .map(|(_, tool)| tool.to_owned());
+        let written = server.config.tools.iter().map(|policy| policy.tool.clone());
+        catalogue.know(server.number, server.name(), written.chain(called));
     }
 }

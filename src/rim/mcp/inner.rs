@@ -14,7 +14,7 @@ use super::answer::{About, answer, of_text, passed_on, refused};
 use super::approval::Asking;
 use super::arguments::{DEFAULTS, given, normalize, take_again};
 use super::call::{KEY, request};
-use super::catalogue::{Catalogue, Listed, Listing};
+use super::catalogue::{Catalogue, Kept, Listed, Listing};
 use super::config::McpConfig;
 use super::identity::{Called, Rule, identity, within_window};
 use super::progress::{Clients, Heard, Waiter};
@@ -74,8 +74,10 @@ impl Inner {
         for _ in 0..LISTINGS {
             let changes = self.catalogue.changes(server.number);
             let Some(lists) = server.lists().await else { return };
-            if self.catalogue.keep(lists, changes) {
-                return;
+            match self.catalogue.keep(lists, changes) {
+                Kept::Outdated => {}
+                Kept::Added => return,
+                Kept::Renamed => return self.clients.tell_of_changed_lists(),
             }
         }
     }

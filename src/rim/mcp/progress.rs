@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{
     ClientResult, CustomNotification, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ProgressNotification, ProgressNotificationParam, ProgressToken, ServerNotification, ServerRequest,
+    ProgressNotification, ProgressNotificationParam, ProgressToken, PromptListChangedNotification,
+    ServerNotification, ServerRequest, ToolListChangedNotification,
 };
 use rmcp::service::{Peer, RoleServer};
 use rmcp::{ErrorData, ServiceError};
@@ -108,6 +109,15 @@ impl Clients {
         for (_, client) in connected {
             drop(client.send_notification(notification.clone()).await); // it may have left
         }
+    }
+
+    /// Tells every client that the lists of tools and prompts have changed. A client that does not read holds up nobody's call.
+    pub(super) fn tell_of_changed_lists(self: &Arc<Self>) {
+        let clients = self.clone();
+        drop(tokio::spawn(async move {
+            clients.tell(ServerNotification::from(ToolListChangedNotification::default())).await;
+            clients.tell(ServerNotification::from(PromptListChangedNotification::default())).await;
+        }));
     }
 
     /// Lets a client hear the progress of an operation for as long as the result is kept.

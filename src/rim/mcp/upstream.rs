@@ -5,10 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{
-    ClientCapabilities, ClientRequest, PromptListChangedNotification, ServerNotification, ServerResult,
-    ToolListChangedNotification,
-};
+use rmcp::model::{ClientCapabilities, ClientRequest, ServerResult};
 #[cfg(feature = "mcp-http")]
 use rmcp::service::ClientInitializeError;
 use rmcp::service::{
@@ -175,22 +172,12 @@ impl Upstream {
         })?;
         tracing::info!(server = self.name(), "MCP server ready");
         if self.catalogue.knows(self.number) {
-            self.changed();
+            // It may be another version now: with its old schemas, calls that differ could count as one.
+            self.catalogue.forget(self.number);
+            self.clients.tell_of_changed_lists();
         }
         Box::pin(self.remind(started.peer())).await;
         Ok(Ready::of(state.running.insert(started)))
-    }
-
-    /// Drops the lists of a server that was started anew, which may be another version of it: with an old schema, calls that differ could
-    /// count as one.
-    fn changed(&self) {
-        self.catalogue.forget(self.number);
-        let clients = self.clients.clone();
-        // A client that does not read must not hold up the others' calls.
-        drop(tokio::spawn(async move {
-            clients.tell(ServerNotification::from(ToolListChangedNotification::default())).await;
-            clients.tell(ServerNotification::from(PromptListChangedNotification::default())).await;
-        }));
     }
 
     /// Tells a server that was started anew what the clients had set at it. One that does not take it is used all the same.

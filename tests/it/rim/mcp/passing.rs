@@ -1,6 +1,9 @@
 //! What passes through the gateway besides calls that write.
 
-use counterfoil::mcp::McpConfig;
+use std::time::Duration;
+
+use counterfoil::Executor;
+use counterfoil::mcp::{McpConfig, McpGateway};
 use serde_json::{Value, json};
 
 use super::client::{Client, first, text};
@@ -39,6 +42,42 @@ async fn tools_of_two_servers_with_one_name_are_told_apart_by_the_servers_names(
     assert!(first(&bench.client.call("drafts_write_blindly", json!({ "title": "Tea" })).await));
     assert!(first(&bench.client.call("notes_write_blindly", json!({ "title": "Tea" })).await));
     assert_eq!((bench.effects().len(), super::server::effects(other.path()).len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_name_that_was_called_does_not_reach_another_server_while_its_own_is_down() {
+    let folders = ["notes", "drafts", "ledger"].map(|_| tempfile::tempdir().unwrap());
+    let config = |up: &str| {
+        let servers = ["notes", "drafts"].iter().zip(&folders).map(|(name, folder)| {
+            let Notes { command, args, env } = Notes::started_in(folder.path());
+            let command = if *name == up { command } else { "/no/such/program".to_owned() };
+            format!("  {name}: {{ command: {command:?}, args: {args}, env: {env} }}\n")
+        });
+        let servers: String = servers.collect();
+        McpConfig::parse(format!("ledger: calls.db\nclient: tester\nservers:\n{servers}")).unwrap()
+    };
+    let effects = || [&folders[0], &folders[1]].map(|folder| super::server::effects(folder.path()).len());
+    let on_ledger = async |up: &str| {
+        let executor = Executor::sqlite(folders[2].path().join("calls.db"));
+        let gateway = McpGateway::open_on(config(up), executor).await.unwrap();
+        let mut client = Client::of(&gateway, &json!({})).await;
+        client.request("tools/list", json!({})).await;
+        (gateway, client)
+    };
+    let tea = json!({ "title": "Tea" });
+
+    let (gateway, mut client) = on_ledger("notes").await;
+    assert!(first(&client.call("write_blindly", tea.clone()).await));
+    gateway.shutdown(Duration::ZERO).await;
+
+    let (gateway, mut client) = on_ledger("drafts").await;
+    let same = json!({ "name": "write_blindly", "arguments": tea });
+    let refused = client.request("tools/call", same).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("no tool"), "{refused}");
+    assert_eq!(effects(), [1, 0]);
+    assert!(first(&client.call("drafts_write_blindly", tea).await));
+    assert_eq!(effects(), [1, 1]);
+    gateway.shutdown(Duration::ZERO).await;
 }
 
 #[tokio::test]

@@ -236,7 +236,7 @@ fn key_of(meta: &RequestMetaObject) -> Result<Option<&str>, String> {
     match meta.0.get(KEY) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(key)) if !key.is_empty() => Ok(Some(key)),
-        Some(_) => Err(format!("`{KEY}` is a text that is not empty")),
+        Some(_) => Err(format!("`{KEY}` is one text that is not empty, and the same wherever it is given")),
     }
 }
 

@@ -114,7 +114,8 @@ async fn skip_line(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<()> {
 }
 
 /// Moves a key that stands beside the parameters of a call, as the proposal has it, to the place where requests have
-/// their metadata. False if there is none.
+/// their metadata. False if there is none. Where another key is there already, both are put there, which is no key: nobody knows which
+/// call is meant, and the call is refused.
 pub(super) fn key_into_meta(message: &mut Value) -> bool {
     if message["method"] == "tools/call"
         && let Some(params) = message.get_mut("params").and_then(Value::as_object_mut)
@@ -125,7 +126,13 @@ pub(super) fn key_into_meta(message: &mut Value) -> bool {
             *meta = json!({}); // some clients write absent fields as null
         }
         // With `_meta` of another form the message is malformed, and is refused as that.
-        if let Some(meta) = meta.as_object_mut() {
+        if let Some(meta) = meta.as_object_mut()
+            && !key.is_null()
+        {
+            let key = match meta.remove(KEY) {
+                Some(other) if !other.is_null() && other != key => json!([other, key]),
+                _ => key,
+            };
             meta.insert(KEY.to_owned(), key);
         }
         return true;

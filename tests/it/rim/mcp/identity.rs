@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use counterfoil::mcp::{McpConfig, McpGateway};
 use counterfoil::{Clock as _, Executor};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::client::{Client, first, text};
 use super::{Bench, config, one_server, server};
@@ -159,6 +159,28 @@ async fn a_key_beside_the_parameters_counts_although_their_metadata_are_null() {
         let call = json!({ "name": "write_blindly", "arguments": { "title": "Tea" }, "idempotencyKey": key, "_meta": null });
         assert_eq!(first(&bench.client.call_with(call).await), is_first, "{key}");
     }
+}
+
+#[tokio::test]
+async fn a_key_that_is_null_beside_the_parameters_leaves_the_one_in_their_metadata() {
+    let mut bench = Bench::new().await;
+    let call = |beside: Value, meta: Value| {
+        json!({
+            "name": "write_blindly",
+            "arguments": { "title": "Tea" },
+            "idempotencyKey": beside,
+            "_meta": { "idempotencyKey": meta },
+        })
+    };
+    assert!(first(&bench.client.call_with(call(json!(null), json!("k1"))).await));
+    assert!(first(&bench.client.call_with(call(json!(null), json!("k2"))).await));
+    let k1 = json!("k1");
+    for (beside, meta) in [(json!(null), k1.clone()), (k1.clone(), k1.clone()), (k1, json!(null))] {
+        assert!(!first(&bench.client.call_with(call(beside, meta)).await));
+    }
+    let refused = bench.client.request("tools/call", call(json!("k3"), json!("k4"))).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("the same wherever"), "{refused}");
+    assert_eq!(bench.effects().len(), 2);
 }
 
 #[tokio::test]

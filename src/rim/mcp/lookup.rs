@@ -33,12 +33,13 @@ pub(super) struct Sought {
 
 impl Sought {
     /// What a section of the configuration looks for. `None` if the call lacks an argument by which its effect would be recognised:
-    /// any effect would count as ours without it.
+    /// any effect would count as ours without it. So it is with an argument that is not kept: the digest in its place is at no server.
     pub(super) fn of(section: &LookupSection, values: &Values<'_>) -> Option<Self> {
         let matches = section.matches.iter().flatten();
         let contains = section.contains.as_ref();
         let is_known = matches.clone().all(|(_, template)| values.has_all(template))
-            && contains.is_none_or(|text| values.has_all_of(text));
+            && contains.is_none_or(|text| values.has_all_of(text))
+            && !section.arguments.iter().flatten().any(|(_, template)| values.names_secret(template));
         if !is_known {
             return None;
         }
@@ -212,6 +213,20 @@ mod tests {
         assert!(!is_known("{ tool: read, contains: 'Memo: {/memo}' }"));
         assert!(!is_known("{ tool: list, at: /notes, matches: { /memo: '{/memo}' } }"));
         assert!(!is_known("{ tool: list, at: /notes, matches: { /of: { memo: ['{/memo}'] } } }"));
+    }
+
+    #[test]
+    fn an_effect_is_not_looked_for_by_the_digest_of_an_argument_that_is_not_kept() {
+        let card = json!({ "$secret": "redacted" });
+        let values = Values { key: "k1", arguments: &json!({ "title": "Tea", "pay": { "card": card } }) };
+        let is_known = |yaml: &str| Sought::of(&section(yaml), &values).is_some();
+        assert!(is_known("{ tool: list, arguments: { title: '{/title}' }, matches: { /ref: '{key}' } }"));
+        for pointer in ["/pay/card", "/pay"] {
+            assert!(!is_known(&format!("{{ tool: list, matches: {{ /x: '{{{pointer}}}' }} }}")), "{pointer}");
+            assert!(!is_known(&format!("{{ tool: list, contains: 'x {{{pointer}}}' }}")), "{pointer}");
+        }
+        assert!(!is_known("{ tool: list, arguments: { card: '{/pay/card}' }, matches: { /ref: '{key}' } }"));
+        assert!(!is_known("{ tool: list, arguments: { q: ['of {/pay}'] }, matches: { /ref: '{key}' } }"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::arguments::{DEFAULTS, given};
 use super::check::{Check, checked_window};
 use super::file::{Errors, Hint, LookupSection, QuotaSection, ToolSection};
 use super::lookup::recognises;
+use super::template::{names, names_in};
 use crate::ledger::{
     ApprovalSubject, BoundFields, Contract, ContractClass, EffectClass, Quota, Rate, RetryPolicy,
     ReviewPolicy,
@@ -107,7 +108,7 @@ impl ToolPolicy {
             check.finding(&format!("{path}.elicit_within"), why, "`elicit: true` beside it");
         }
         if let Some(lookup) = &section.lookup {
-            check_lookup(check, &format!("{path}.lookup"), tool, lookup);
+            check_lookup(check, &format!("{path}.lookup"), (tool, &policy.redact), lookup);
         }
         if let Err(error) = policy.operation().register(&mut Registry::default()) {
             check.finding(path, &error.to_string(), "a `lookup`, or another `contract` or `effect`");
@@ -184,8 +185,9 @@ pub(super) fn trusts(trust: Option<&Vec<Hint>>, hint: Hint) -> bool {
     trust.is_some_and(|trust| trust.contains(&hint))
 }
 
-/// Checks that the lookup of a tool can tell the effect of a call from another answer.
-fn check_lookup(check: &mut Check, path: &str, tool: &str, lookup: &LookupSection) {
+/// Checks that the lookup of a tool can tell the effect of a call from another answer. `redact`: the arguments of the tool that are not
+/// kept.
+fn check_lookup(check: &mut Check, path: &str, (tool, redact): (&str, &[String]), lookup: &LookupSection) {
     if lookup.tool.as_deref().is_none_or(|reads| reads.is_empty() || reads == tool) {
         let why = "a lookup is a call of another tool, which reads";
         check.finding(&format!("{path}.tool"), why, "`tool: find_note`");
@@ -196,6 +198,18 @@ fn check_lookup(check: &mut Check, path: &str, tool: &str, lookup: &LookupSectio
         let why = "any answer would count as the effect, because nothing says how it is recognised";
         check.finding(path, why, "`at`, `matches` or `contains` in it");
     }
+    let arguments = lookup.arguments.iter().flatten().map(|(_, template)| template);
+    let templates = arguments.chain(lookup.matches.iter().flatten().map(|(_, template)| template));
+    let mut named = templates.flat_map(names_in).chain(lookup.contains.iter().flat_map(|text| names(text)));
+    if named.any(|name| redact.iter().any(|field| is_within(name, field) || is_within(field, name))) {
+        let why = "an argument that is not kept is not known any more when the call is looked up";
+        check.finding(path, why, "`{key}`, or an argument that `redact` does not name");
+    }
+}
+
+/// True if a JSON pointer is the other one, or leads to a part of its value.
+fn is_within(pointer: &str, other: &str) -> bool {
+    pointer.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The limits of calls, as the section tells them.

@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::tool::declared::holds_secret;
+
 /// The values that a template is filled with.
 pub(super) struct Values<'v> {
     pub(super) key: &'v str,
@@ -43,26 +45,24 @@ impl Values<'_> {
         filled + rest
     }
 
-    /// True if the call has all arguments that the template names.
+    /// True if the call has all arguments that the template names, as they were sent.
     pub(super) fn has_all(&self, template: &Value) -> bool {
-        match template {
-            Value::String(text) => self.has_all_of(text),
-            Value::Array(items) => items.iter().all(|item| self.has_all(item)),
-            Value::Object(fields) => fields.values().all(|value| self.has_all(value)),
-            _ => true,
-        }
+        names_in(template).into_iter().all(|name| self.has(name))
     }
 
-    /// True if the call has all arguments that the text names.
+    /// True if the call has all arguments that the text names, as they were sent.
     pub(super) fn has_all_of(&self, text: &str) -> bool {
-        let mut rest = text;
-        while let Some((_, name, end)) = placeholder(rest) {
-            if self.named(name).is_null() {
-                return false;
-            }
-            rest = &rest[end..];
-        }
-        true
+        names(text).all(|name| self.has(name))
+    }
+
+    /// True if the template names an argument that is not kept: nobody knows its value when the call is read back from its record.
+    pub(super) fn names_secret(&self, template: &Value) -> bool {
+        names_in(template).into_iter().any(|name| holds_secret(&self.named(name)))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let value = self.named(name);
+        !value.is_null() && !holds_secret(&value)
     }
 
     fn named(&self, name: &str) -> Value {
@@ -71,6 +71,26 @@ impl Values<'_> {
         } else {
             self.arguments.pointer(name).cloned().unwrap_or_default()
         }
+    }
+}
+
+/// The names in the placeholders of a text.
+pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (_, name, end) = placeholder(rest)?;
+        rest = &rest[end..];
+        Some(name)
+    })
+}
+
+/// The names in the placeholders of a template.
+pub(super) fn names_in(template: &Value) -> Vec<&str> {
+    match template {
+        Value::String(text) => names(text).collect(),
+        Value::Array(items) => items.iter().flat_map(names_in).collect(),
+        Value::Object(fields) => fields.values().flat_map(names_in).collect(),
+        _ => Vec::new(),
     }
 }
 

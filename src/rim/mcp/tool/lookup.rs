@@ -8,6 +8,7 @@ use crate::rim::mcp::call::read;
 use crate::rim::mcp::lookup::{Sought, found, recognises};
 use crate::rim::mcp::upstream::Upstream;
 use crate::tool::ToolError;
+use crate::tool::declared::holds_secret;
 use crate::tool::declared::template::{Json, Text, Values};
 use crate::tool::lookup::Expected;
 
@@ -140,7 +141,12 @@ impl Looks {
             id: id.clone(),
             expected,
         };
-        let Value::Object(arguments) = self.arguments.fill(values)? else {
+        let arguments = self.arguments.fill(values)?;
+        if holds_secret(&arguments) || sought.matches.iter().any(|(_, value)| holds_secret(value)) {
+            // An input that was read back from its record has digests for secrets, and no server knows a digest.
+            return Ok(LookupResult::Unknown);
+        }
+        let Value::Object(arguments) = arguments else {
             return Err(ToolError::unknown("the arguments of the lookup are no object"));
         };
         match read(server, tool, arguments).await? {

@@ -26,6 +26,7 @@ fn the_guide_shows_the_example() {
 #[test]
 fn what_is_wrong_is_named_by_its_line() {
     let server = "ledger: calls.db\nservers:\n  notes:\n    command: notes\n    tools:\n      x:\n";
+    let secret = format!("{server}        redact: [/card/number]\n        lookup: {{ tool: list, at: /a, ");
     for (file, line, told) in [
         ("servers:\n  notes: { command: notes }\n".to_owned(), 1, "ledger"),
         ("ledger: calls.db\n".to_owned(), 1, "no server"),
@@ -40,6 +41,9 @@ fn what_is_wrong_is_named_by_its_line() {
         (format!("{server}        lookup: {{ at: /notes }}\n"), 7, "another tool"),
         (format!("{server}        lookup: {{ tool: list }}\n"), 7, "any answer"),
         (format!("{server}        lookup: {{ tool: list, matches: {{}}, contains: '' }}\n"), 7, "any answer"),
+        (format!("{secret}arguments: {{ card: '{{/card/number}}' }} }}\n"), 8, "not kept"),
+        (format!("{secret}contains: 'of {{/card}}' }}\n"), 8, "not kept"),
+        (format!("{secret}arguments: {{ q: ['{{/card/number/last}}'] }} }}\n"), 8, "not kept"),
         (format!("{server}        key: [order]\n"), 7, "slash"),
         (format!("{server}        quota: {{ calls: 3 }}\n"), 7, "within a time"),
         (format!("{server}        elicit_within: 1 min\n"), 7, "not asked"),

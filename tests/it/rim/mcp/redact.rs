@@ -71,3 +71,21 @@ async fn a_place_that_is_no_pointer_is_a_finding() {
     let error = McpConfig::parse(file).unwrap_err().to_string();
     assert!(error.contains("redact") && error.contains("JSON pointer"), "{error}");
 }
+
+#[tokio::test]
+async fn a_lookup_by_an_argument_that_is_kept_goes_beside_one_that_is_not() {
+    let by = |argument: &str| {
+        let lookup = format!(
+            "{{ tool: list_notes, at: /notes, matches: {{ /arguments{argument}: '{{{argument}}}' }} }}"
+        );
+        format!("\n      write_blindly: {{ redact: [/body], timeout: 5 s, settle: 5 s, lookup: {lookup} }}\n")
+    };
+    let read = |folder: &std::path::Path| McpConfig::parse(one_server(folder, &by("/title"))).unwrap();
+    let mut bench = Bench::with(read, &json!({})).await;
+    bench.fault("die_after");
+    let found = call(&mut bench, "write_blindly", CANARY).await;
+    assert_ne!(found["isError"], true, "{found}");
+    assert_eq!(bench.effects().len(), 1);
+    let error = McpConfig::parse(one_server(bench.folder.path(), &by("/body"))).unwrap_err().to_string();
+    assert!(error.contains("not kept"), "{error}");
+}

@@ -166,7 +166,9 @@ fn complete(answer: ServerResult) -> Result<Value, ToolError> {
 fn error(unanswered: Unanswered, not_done: bool, has_asked: bool) -> ToolError {
     let error = match unanswered {
         Unanswered::NotReady(why) => return ToolError::not_sent(why),
-        Unanswered::Cancelled => return ToolError::unknown("the request was cancelled"),
+        unanswered @ (Unanswered::Cancelled | Unanswered::Silent(_)) => {
+            return ToolError::unknown(unanswered.to_string());
+        }
         Unanswered::Service(error) => error,
     };
     let text = error.to_string();

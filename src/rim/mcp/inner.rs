@@ -17,6 +17,7 @@ use super::call::{KEY, request};
 use super::catalogue::{Catalogue, Kept, Listed, Listing};
 use super::config::McpConfig;
 use super::identity::{Called, Rule, identity, within_window};
+use super::policy::TIMEOUT;
 use super::progress::{Clients, Heard, Waiter};
 use super::upstream::{Unanswered, Upstream};
 use crate::exec::{ExecError, Executor, Outcome, RequestError, ToolRequest};
@@ -141,7 +142,7 @@ impl Inner {
         origin: &Origin<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
         let request = request(&json!({ "tool": listing.tool }), arguments.into(), None);
-        match self.forward(listing.server, request, origin).await? {
+        match self.forward_within(listing.policy.timeout, listing.server, request, origin).await? {
             ServerResult::CallToolResult(result) => Ok(result.into()),
             ServerResult::EmptyResult(_) => Ok(CallToolResult::success(Vec::new()).into()),
             _ => Err(ErrorData::internal_error(
@@ -151,14 +152,25 @@ impl Inner {
         }
     }
 
-    /// Passes a request on to a server.
+    /// Passes a request on to a server, for as long as a call may take that the file says nothing of.
     pub(super) async fn forward(
         &self,
         server: usize,
         request: ClientRequest,
         origin: &Origin<'_>,
     ) -> Result<ServerResult, ErrorData> {
-        let heard = Heard { waiter: Some(origin.waiter()), ..Heard::default() };
+        self.forward_within(TIMEOUT, server, request, origin).await
+    }
+
+    /// Passes a request on to a server. After this time without a sign of progress it is withdrawn.
+    async fn forward_within(
+        &self,
+        limit: Duration,
+        server: usize,
+        request: ClientRequest,
+        origin: &Origin<'_>,
+    ) -> Result<ServerResult, ErrorData> {
+        let heard = Heard { waiter: Some(origin.waiter()), limit: Some(limit), ..Heard::default() };
         let answered = self.servers[server].request(request, heard, &origin.context.ct).await;
         answered.map(passed_on).map_err(Unanswered::into_error)
     }

@@ -19,7 +19,7 @@ use crate::rim::policy::word::Pointer;
 use crate::tool::{Done, DynamicTool, Registry};
 
 /// The longest time that a call may take without a sign of progress.
-const TIMEOUT: Duration = Duration::from_mins(5);
+pub(super) const TIMEOUT: Duration = Duration::from_mins(5);
 /// The time for which the client's own user is asked for an approval.
 const ELICIT_WITHIN: Duration = Duration::from_mins(5);
 /// A server that cannot be started is tried so often before the call fails.

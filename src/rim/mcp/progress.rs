@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rmcp::model::{
     ClientResult, CustomNotification, ElicitRequestParams, ElicitResult, ElicitationAction,
@@ -11,6 +12,7 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, RoleServer};
 use rmcp::{ErrorData, ServiceError};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::question;
@@ -52,6 +54,10 @@ pub(super) struct Heard {
     pub(super) call: Option<Call>,
     /// True when the server has asked a question meanwhile, perhaps for this request.
     pub(super) has_asked: Arc<AtomicBool>,
+    /// The longest time without a sign of progress. `None` for an attempt or a lookup, which has a limit of its own.
+    pub(super) limit: Option<Duration>,
+    /// Notified of each sign of progress.
+    pub(super) progress: Arc<Notify>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -143,6 +149,7 @@ impl Clients {
     pub(super) async fn progress(&self, server: &str, mut progress: ProgressNotificationParam) {
         let key = (server.to_owned(), progress.progress_token.clone());
         let Some(heard) = lock(&self.in_flight).get(&key).cloned() else { return };
+        heard.progress.notify_one();
         if let Some(call) = &heard.call {
             call.alive();
         }

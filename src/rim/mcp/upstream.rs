@@ -8,19 +8,17 @@ use std::time::Duration;
 use rmcp::model::{ClientCapabilities, ClientRequest, ServerResult};
 #[cfg(feature = "mcp-http")]
 use rmcp::service::ClientInitializeError;
-use rmcp::service::{
-    Peer, PeerRequestOptions, RoleClient, RunningService, RunningServiceCancellationToken, ServiceExt as _,
-};
+use rmcp::service::{Peer, PeerRequestOptions, RoleClient, RunningService, ServiceExt as _};
 use rmcp::transport::TokioChildProcess;
 use rmcp::{ErrorData, ServiceError};
 use tokio::process::Command;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
 
 use super::catalogue::Catalogue;
 use super::config::ServerConfig;
 use super::file::ServerSection;
-use super::open::Open;
+use super::open::{Open, Ready};
 use super::progress::{Clients, Heard};
 use super::remembered::Remembered;
 #[cfg(feature = "mcp-http")]
@@ -85,18 +83,6 @@ const fn goes_on(_: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
 
 type Running = RunningService<RoleClient, FromServer>;
 
-/// A server that is ready.
-struct Ready {
-    peer: Peer<RoleClient>,
-    end: RunningServiceCancellationToken,
-}
-
-impl Ready {
-    fn of(running: &Running) -> Self {
-        Self { peer: running.peer().clone(), end: running.cancellation_token() }
-    }
-}
-
 /// The reason why a request has no answer.
 pub(super) enum Unanswered {
     /// The server could not be started. The request was not sent.
@@ -105,6 +91,8 @@ pub(super) enum Unanswered {
     Service(ServiceError),
     /// The client has cancelled its request.
     Cancelled,
+    /// The server has given no sign of progress for so long.
+    Silent(Duration),
 }
 
 impl Unanswered {
@@ -123,6 +111,9 @@ impl std::fmt::Display for Unanswered {
             Self::NotReady(why) => f.write_str(why),
             Self::Service(error) => write!(f, "the server has not answered: {error}"),
             Self::Cancelled => f.write_str("the request was cancelled"),
+            Self::Silent(limit) => {
+                write!(f, "the server has not answered within {limit:?}, and the request was withdrawn")
+            }
         }
     }
 }
@@ -161,7 +152,7 @@ impl Upstream {
     async fn ready_in(&self, state: &mut State) -> Result<Ready, Unanswered> {
         let lives = |running: &&Running| !running.is_closed() && !running.is_transport_closed();
         if let Some(running) = state.running.as_ref().filter(lives) {
-            return Ok(Ready::of(running));
+            return Ok(self.ready_of(running));
         }
         *state = State::default();
         let started = self.in_time(Box::pin(self.start())).await.map_err(|why| {
@@ -177,7 +168,12 @@ impl Upstream {
             self.clients.tell_of_changed_lists();
         }
         Box::pin(self.remind(started.peer())).await;
-        Ok(Ready::of(state.running.insert(started)))
+        Ok(self.ready_of(state.running.insert(started)))
+    }
+
+    fn ready_of(&self, running: &Running) -> Ready {
+        let (peer, end) = (running.peer().clone(), running.cancellation_token());
+        Ready { config: self.config.clone(), peer, end }
     }
 
     /// Tells a server that was started anew what the clients had set at it. One that does not take it is used all the same.
@@ -215,9 +211,13 @@ impl Upstream {
         peer.peer_info().is_some_and(|info| info.capabilities.resources.is_some()).then_some(peer)
     }
 
-    /// Leaves the server alone for a while, unless one of its tools is called.
+    /// Leaves the server alone for a while, unless one of its tools is called. If it hangs, it is ended.
     pub(super) async fn rest(&self, why: String) {
-        self.state.lock().await.failed = Some((SystemClock.boot(), why));
+        let mut state = self.state.lock().await;
+        state.failed = Some((SystemClock.boot(), why));
+        if let Some(running) = &state.running {
+            drop(tokio::spawn(self.ready_of(running).check(None)));
+        }
     }
 
     /// The reason for which the server is left alone, if it is.
@@ -269,21 +269,24 @@ impl Upstream {
         heard: Heard,
         cancelled: &CancellationToken,
     ) -> Result<ServerResult, Unanswered> {
-        let Ready { peer, end } = self.ready().await?;
-        let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
+        let ready = self.ready().await?;
+        let sent = ready.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
         let handle = sent.map_err(Unanswered::Service)?;
-        let mut open = Open::of(&peer, &handle.id);
+        let mut open = Open::of(ready, handle.id.clone());
+        let (limit, progress) = (heard.limit, heard.progress.clone());
         let _heard = self.clients.hear(self.name(), handle.progress_token.clone(), heard);
         let answer = tokio::select! {
             biased;
             answer = handle.await_response() => answer,
             () = cancelled.cancelled() => return Err(Unanswered::Cancelled),
+            limit = silence(limit, &progress) => return Err(Unanswered::Silent(limit)),
         };
-        open.answered();
+        let ready = open.answered();
         if let Err(ServiceError::TransportSend(error)) = &answer
             && !goes_on(&*error.error)
+            && let Some(ready) = ready
         {
-            end.cancel(); // it takes no more requests: the next one starts it anew
+            ready.end.cancel(); // it takes no more requests: the next one starts it anew
         }
         answer.map_err(Unanswered::Service)
     }
@@ -291,6 +294,18 @@ impl Upstream {
     pub(super) async fn close(&self) {
         if let Some(mut running) = self.state.lock().await.running.take() {
             drop(running.close().await); // it ends in any case
+        }
+    }
+}
+
+/// Waits until there was no sign of progress for as long as the limit says: for ever without a limit. Returns the limit.
+async fn silence(limit: Option<Duration>, progress: &Notify) -> Duration {
+    let Some(limit) = limit else { return std::future::pending().await };
+    loop {
+        tokio::select! {
+            biased;
+            () = progress.notified() => {}
+            () = SystemClock.sleep(limit) => return limit,
         }
     }
 }

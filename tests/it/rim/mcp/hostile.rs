@@ -90,6 +90,37 @@ async fn a_server_that_hangs_is_given_up_and_asked_about() {
 }
 
 #[tokio::test]
+async fn a_program_that_reads_nothing_more_is_started_anew_and_the_call_is_looked_up_there() {
+    let read = |folder: &std::path::Path| {
+        let lookup = "{ tool: list_notes, at: /notes, matches: { /ref: '{key}' } }";
+        let tools = format!(
+            "\n      create_note: {{ reference: /ref, timeout: 4 s, settle: 4 s, lookup: {lookup} }}\n"
+        );
+        let file = one_server(folder, &tools).replace("ready_within: 20 s", "ready_within: 5 s");
+        McpConfig::parse(file).unwrap()
+    };
+    let mut bench = Bench::with(read, &json!({})).await;
+    bench.fault("freeze");
+    let found = bench.client.call("create_note", json!({ "title": "Tea" })).await;
+    assert_ne!(found["isError"], true, "{found}");
+    assert_eq!(bench.effects().len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_reads_and_has_no_answer_in_time_is_cancelled_at_the_server() {
+    let tools = "\n      echo: { effect: read_only, timeout: 1 s }\n";
+    let read = |folder: &std::path::Path| McpConfig::parse(one_server(folder, tools)).unwrap();
+    let mut bench = Bench::with(read, &json!({})).await;
+    let call = json!({ "name": "echo", "arguments": { "text": "wait" } });
+    let given_up = bench.client.request("tools/call", call).await;
+    assert!(given_up["error"]["message"].as_str().unwrap().contains("not answered within 1s"), "{given_up}");
+    let log = bench.client.told("notifications/message").await;
+    assert_eq!(log["params"]["data"], "the call was cancelled");
+    let next = bench.client.call("echo", json!({ "text": "next" })).await;
+    assert_eq!(next["structuredContent"]["echo"]["text"], "next");
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_be_started_is_named() {
     let read = |folder: &std::path::Path| {
         let servers = "servers:\n  notes: { command: /no/such/program }\n  more: { command: 'true', ready_within: 5 s }\n";

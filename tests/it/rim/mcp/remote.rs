@@ -110,6 +110,7 @@ async fn serve(State(notes): State<Arc<Notes>>, headers: HeaderMap, body: Bytes)
                 &json!({ "tools": tools.map(|name| json!({ "name": name, "inputSchema": schema })) }),
             )
         }
+        "ping" => answered(id, &json!({})),
         "tools/call" => called(&notes, id, &message["params"], fault),
         _ => StatusCode::ACCEPTED.into_response(),
     }

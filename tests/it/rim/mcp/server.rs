@@ -276,6 +276,9 @@ impl Server {
                 become_deaf(&structured(json!({ "id": effect["id"] })));
             }
             "hang" => return,
+            "freeze" => loop {
+                std::thread::park();
+            },
             "error" => {
                 let content = json!([{ "type": "text", "text": "the folder is full" }]);
                 return say(

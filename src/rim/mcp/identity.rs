@@ -68,16 +68,15 @@ fn canonical(value: &Value) -> Result<Payload, String> {
     Payload::of(value).map_err(|error| format!("the arguments cannot be recorded: {error}"))
 }
 
-/// The key under which a call that is known by the window rule goes now: that of the newest operation of the same
-/// call, or the next one if that operation was settled longer ago than the window. The keys are revisions of one key,
-/// without a gap.
+/// The key under which a call goes that is known by the window rule, and was made at this time: that of the newest operation of the same
+/// call, or the next one if that operation was settled longer before than the window. The keys are revisions of one key, without a gap.
 ///
 /// # Crash
 /// Two callers who begin the next operation at the same moment do it under the same key, and are one.
 pub(super) async fn within_window(
     executor: &Executor,
     (tenant, key): (&Tenant, Key),
-    (window, now): (std::time::Duration, Timestamp),
+    (window, made): (std::time::Duration, Timestamp),
 ) -> Result<Key, ExecError> {
     let at = async |revision| {
         let rendered = key.clone().revision(revision).render()?;
@@ -97,12 +96,12 @@ pub(super) async fn within_window(
             None => high = middle,
         }
     }
-    let next = if is_over(&newest, window, now) { low + 1 } else { low };
+    let next = if is_over(&newest, window, made) { low + 1 } else { low };
     Ok(key.revision(next))
 }
 
-/// True if the operation was settled longer ago than the window, and nobody is asked about it.
-fn is_over(record: &Record, window: std::time::Duration, now: Timestamp) -> bool {
+/// True if the operation was settled longer before the call than the window, and nobody is asked about it.
+fn is_over(record: &Record, window: std::time::Duration, made: Timestamp) -> bool {
     let settled = match record.state {
         State::Started | State::Failed { .. } => return false,
         State::Committed { .. }
@@ -110,5 +109,5 @@ fn is_over(record: &Record, window: std::time::Duration, now: Timestamp) -> bool
         | State::Abandoned { .. }
         | State::Gone { .. } => record.sealed_at.unwrap_or(record.updated_at),
     };
-    record.escalation.is_none() && settled.after(window) <= now
+    record.escalation.is_none() && settled.after(window) <= made
 }

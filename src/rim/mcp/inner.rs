@@ -19,7 +19,9 @@ use super::config::McpConfig;
 use super::identity::{Called, Rule, identity, within_window};
 use super::policy::TIMEOUT;
 use super::progress::{Clients, Heard, Waiter};
+use super::relay::MADE_AT;
 use super::upstream::{Unanswered, Upstream};
+use crate::clock::Timestamp;
 use crate::exec::{ExecError, Executor, Outcome, RequestError, ToolRequest};
 use crate::ledger::{ApprovalError, Key};
 use crate::tool::Redacted;
@@ -44,6 +46,8 @@ struct Writing<'c> {
     defaults: Map<String, Value>,
     again: u32,
     key: Option<&'c str>,
+    /// The time at which the client made the call.
+    made: Timestamp,
     origin: &'c Origin<'c>,
 }
 
@@ -109,6 +113,8 @@ impl Inner {
         arguments: Option<Map<String, Value>>,
         origin: &Origin<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
+        // Before the server is waited for: the window must not pass meanwhile.
+        let arrived = self.executor.core().now();
         let Some(listing) = self.listing(name).await else { return Err(self.unknown(name).await) };
         let mut arguments = arguments.unwrap_or_default();
         if listing.passes() {
@@ -120,7 +126,8 @@ impl Inner {
         };
         let defaults = normalize(&listing.schema, &mut arguments);
         let key = key_of(&origin.context.meta).map_err(|why| ErrorData::invalid_params(why, None))?;
-        let writing = Writing { listing: &listing, arguments, defaults, again, key, origin };
+        let made = made_at(&origin.context.meta).map_or(arrived, |made| made.min(arrived));
+        let writing = Writing { listing: &listing, arguments, defaults, again, key, made, origin };
         let answered = tokio::select! {
             biased;
             answered = self.write(&writing) => answered,
@@ -177,7 +184,7 @@ impl Inner {
 
     /// Carries a call that writes out as an operation of the ledger.
     async fn write(&self, writing: &Writing<'_>) -> Result<CallToolResult, ExecError> {
-        let Writing { listing, arguments, defaults, again, key, origin } = writing;
+        let Writing { listing, arguments, defaults, again, key, made, origin } = writing;
         if let Err(error) = listing.make_known(&self.executor, &self.servers[listing.server]) {
             return Ok(refused(&error.to_string()));
         }
@@ -202,7 +209,7 @@ impl Inner {
             Ok(identity) => identity,
             Err(why) => return Ok(refused(&why)),
         };
-        let key = match self.now(key, rule, policy.window).await {
+        let key = match self.at(key, rule, (policy.window, *made)).await {
             Err(ExecError::Request(RequestError::Key(error))) => {
                 return Ok(refused(&format!("the key of the request cannot be used: {error}")));
             }
@@ -232,15 +239,24 @@ impl Inner {
         Ok(answer(&outcome, &About { key: rendered.as_str(), rule, again: *again }))
     }
 
-    /// The key under which a call goes at this moment.
-    async fn now(&self, key: Key, rule: Rule, window: Duration) -> Result<Key, ExecError> {
+    /// The key under which a call goes that was made at this time.
+    async fn at(
+        &self,
+        key: Key,
+        rule: Rule,
+        (window, made): (Duration, Timestamp),
+    ) -> Result<Key, ExecError> {
         key.render()?;
         if rule != Rule::Window {
             return Ok(key);
         }
-        let now = self.executor.core().now();
-        within_window(&self.executor, (&self.config.tenant, key), (window, now)).await
+        within_window(&self.executor, (&self.config.tenant, key), (window, made)).await
     }
+}
+
+/// The time at which the client of another process made its call first, before the gateway of that time died.
+fn made_at(meta: &RequestMetaObject) -> Option<Timestamp> {
+    meta.0.get(MADE_AT).and_then(Value::as_i64).map(Timestamp)
 }
 
 /// `idempotencyKey` of a request.

@@ -302,7 +302,7 @@ impl Passed {
                     }
                     Some(Line::Of(line)) => {
                         let line = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
-                        if let Some(line) = self.relay.client_says(line)
+                        if let Some(line) = self.relay.client_says(line, SystemClock.now())
                             && send(&mut write, &line).await.is_err()
                         {
                             return Left::Gateway;

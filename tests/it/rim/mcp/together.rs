@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
+use counterfoil::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -98,6 +100,28 @@ async fn a_call_in_flight_when_the_gateway_is_killed_is_looked_up_and_answered_b
     one.kill().await.unwrap();
     let answer = bob.answer(id).await.unwrap();
     assert_ne!(answer["result"]["isError"], true, "{answer}");
+    assert_eq!(desk.effects(), 1);
+}
+
+// The gateway is stopped before it reads the call, and is dead when the window is over.
+#[tokio::test]
+async fn a_call_that_is_made_again_for_its_client_counts_from_when_the_client_made_it() {
+    use rustix::process::{Pid, Signal, kill_process};
+    const WINDOW: Duration = Duration::from_secs(3);
+    let desk = Desk::new();
+    let file = std::fs::read_to_string(&desk.config).unwrap();
+    std::fs::write(&desk.config, file.replace("client: tester", "client: tester\nwindow: 3 s")).unwrap();
+    let (mut one, mut ann) = desk.gateway().await;
+    let (_two, mut bob) = desk.gateway().await;
+    let tea = json!({ "name": "write_blindly", "arguments": { "title": "Tea" } });
+    assert!(first(&ann.call_with(tea.clone()).await));
+    let pid = i32::try_from(one.id().unwrap()).ok().and_then(Pid::from_raw).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let call = bob.send("tools/call", tea).await.unwrap();
+    SystemClock.sleep(WINDOW).await;
+    one.kill().await.unwrap();
+    let answer = bob.answer(call).await.unwrap();
+    assert!(!first(&answer["result"]), "{answer}");
     assert_eq!(desk.effects(), 1);
 }
 

@@ -198,7 +198,7 @@ coded! {
     #[cfg(all(feature = "sqlite", feature = "postgres"))]
     MoveError {
         NoSource => DatabaseRefused,
-        AlreadyMoved | NotEmpty | AnotherMove | Differs => DatabaseMoved,
+        AlreadyMoved | NotEmpty | AnotherMove | Differs | Doubtful => DatabaseMoved,
         ; Store, Open
     }
 

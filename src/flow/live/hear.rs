@@ -29,7 +29,7 @@ impl Live {
     }
 
     /// The command with which the run was told of its cancellation.
-    pub(in crate::flow) fn told(&self) -> Option<Stored> {
+    pub(in crate::flow) fn told_command(&self) -> Option<Stored> {
         self.state().told.as_deref().cloned()
     }
 

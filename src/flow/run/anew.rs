@@ -62,7 +62,7 @@ fn beginning(live: &Live, base: u32, input: Payload) -> Result<Change, ExecError
         change.steps.push(live.step(&identity, StepKind::Again, None, mark));
     }
     // So does a cancellation that the run was told of.
-    if let Some(command) = live.told() {
+    if let Some(command) = live.told_command() {
         let identity = Identity { name: CANCEL.into(), id: format!("{TOLD}{base}"), ..identity };
         change.steps.push(live.step(&identity, StepKind::Signal, None, command));
     }

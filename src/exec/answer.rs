@@ -187,7 +187,9 @@ async fn about_call(
         let lookable = asked::lookable(core, &record).await?;
         let answered = match (&said.resolution, &lookable) {
             (Resolution::Happened(result), _) => match fit(core, &record, result).await? {
-                Fit::Fits => decided(core, asked, &record, said.clone().at(core.now())).await?,
+                Fit::Fits => {
+                    decided(core, asked, &record, said.clone().at(core.now()), said.proof.as_deref()).await?
+                }
                 Fit::Unknown => result::wait(core, &record, asked, said.clone().at(core.now())).await?,
                 Fit::Misfit(why) => return Err(unanswerable(&format!("{why}; nothing was changed"))),
             },
@@ -208,7 +210,7 @@ async fn about_call(
                     "it cannot be looked up: its tool is not here, or its contract has no lookup",
                 ));
             }
-            _ => decided(core, asked, &record, said.clone().at(core.now())).await?,
+            _ => decided(core, asked, &record, said.clone().at(core.now()), said.proof.as_deref()).await?,
         };
         if let Some(answered) = answered {
             return Ok(answered);

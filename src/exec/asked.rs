@@ -158,7 +158,7 @@ pub(super) async fn counts(
     asked: Question,
     answer: Answer,
 ) -> Result<(), ExecError> {
-    if let Some(answered) = decided(core, asked, record, answer).await? {
+    if let Some(answered) = decided(core, asked, record, answer, None).await? {
         core.tell_answered(answered).await;
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::ledger::{Event, Record, apply};
 use crate::payload::Payload;
 use crate::store::{
-    Answer, Change, Question, QuestionKind, Refusal, Resolution, Run, Store as _, StoreError, Verdict,
+    Answer, Change, Evidence, Question, QuestionKind, Refusal, Resolution, Run, Store as _, StoreError, Verdict,
 };
 
 /// The reason that is given to a person whose answer came after another one.
@@ -20,15 +20,17 @@ pub(crate) struct Said {
     pub(crate) resolution: Resolution,
     pub(crate) by: String,
     pub(crate) because: Option<String>,
+    /// The late answer on which the word rests.
+    pub(crate) proof: Option<Box<Evidence>>,
 }
 
 impl Said {
     pub(crate) fn new(resolution: Resolution, by: impl Into<String>) -> Self {
-        Self { resolution, by: by.into(), because: None }
+        Self { resolution, by: by.into(), because: None, proof: None }
     }
 
     pub(crate) fn at(self, at: Timestamp) -> Answer {
-        let Self { resolution, by, because } = self;
+        let Self { resolution, by, because, proof: _ } = self;
         Answer { by, resolution, because, misfit: None, at }
     }
 }
@@ -39,7 +41,8 @@ fn words(answer: &Answer, what: &str) -> String {
     format!("{} decided {what}{reason}", answer.by)
 }
 
-/// Records a person's decision about a call. `None` if a row has changed meanwhile.
+/// Records a decision about a call: a person's, or that of a client with a late answer as its proof. `None` if a row has
+/// changed meanwhile.
 ///
 /// # Crash
 /// The answer and the record's new state are one transaction.
@@ -48,23 +51,31 @@ pub(super) async fn decided(
     mut asked: Question,
     record: &Record,
     answer: Answer,
+    proof: Option<&Evidence>,
 ) -> Result<Option<Question>, ExecError> {
     let id = asked.id;
     let unanswerable = |reason: &str| ExecError::Unanswerable { question: id, reason: reason.to_owned() };
     let mut change = core.change(None);
-    let event = event(core, &asked, &answer, &mut change)?;
+    let mut event = event(core, &asked, &answer, &mut change)?;
+    if let (Event::ResolveCommitted { external_ref, .. }, Some(proof)) = (&mut event, proof) {
+        external_ref.clone_from(&proof.external_ref);
+    }
+    let rests_on = proof.map(|late| (late.fence, late.attempt)).into_iter().collect();
     // The record no longer waits for this answer.
     let record = apply(record, event, core.fence, core.now()).map_err(|_| unanswerable(MEANWHILE))?;
     change.look = escalate::to_come(core, &record).await?.map(|look| Box::new(look.done()));
     let declaration = core.declaration(&record).await;
     let class = declaration.map_err(|source| ExecError::Store { key: id.to_string(), source })?.class;
     change = change.record(record);
-    compare(core, &mut change, class, Box::default());
+    let is_compared = compare(core, &mut change, class, rests_on);
     (asked.answer, asked.waiting) = (Some(answer), None);
     change = change.escalation(asked.clone());
     match commit_answer(core, &asked, change).await {
         Ok(Verdict::Admitted) => {
             core.quiet.forget(id);
+            if is_compared {
+                core.late.notify_one(); // the store may have opened a question about another effect
+            }
             Ok(Some(asked))
         }
         Ok(Verdict::Refused(Refusal::Stale)) => Ok(None),

@@ -17,7 +17,7 @@ use super::declared::Settling;
 use super::needs::{needs, withheld};
 use super::noting::Note;
 use super::operation::Operation;
-use super::outcome::{ExecError, Outcome, admitted};
+use super::outcome::{ExecError, Outcome, admitted, failed};
 use super::pending::{self, Accepted};
 use super::seal::{committed, fail, refuse};
 use super::throttle::health;
@@ -260,10 +260,13 @@ async fn failed_attempt(
     let nothing_happened = error.kind.is_without_effect(effect, class);
     let decision = error.kind.decision(effect, class);
     let hopeless = nothing_happened && decision != RetryDecision::Retry;
-    if nothing_happened && !record.in_doubt {
+    // An earlier attempt may have been answered while this one was under way. A failure over that proof would be untrue,
+    // and the next attempt a second effect.
+    let is_proven = nothing_happened && record.attempts > 1 && answered_late(settling.core, &record).await?;
+    if nothing_happened && !record.in_doubt && !is_proven {
         return fail(settling, &record, error).await;
     }
-    if hopeless && error.replayed && class == ContractClass::ReplaysKey {
+    if hopeless && !is_proven && error.replayed && class == ContractClass::ReplaysKey {
         // The answer holds for the earlier attempt as well, whose answer the provider replays.
         return refuse(settling, &record, error).await.map(Ended::Failed);
     }
@@ -275,4 +278,11 @@ async fn failed_attempt(
         retry_after: error.retry_after,
         ..Ambiguous::new(record, cut)
     }))
+}
+
+/// True if a late answer proves that an earlier attempt had its effect.
+async fn answered_late(core: &Core, record: &Record) -> Result<bool, ExecError> {
+    let evidence = core.group.record_evidence(&record.tenant, record.id).await;
+    let evidence = evidence.map_err(|source| failed(&record.key, source))?;
+    Ok(evidence.iter().any(|late| late.tells_more(record)))
 }

@@ -239,7 +239,11 @@ impl Executor {
         resolution: Resolution,
         by: &str,
     ) -> GiveAnswer {
-        let said = Said::new(resolution, by);
+        self.answer_as(tenant, escalation, Said::new(resolution, by))
+    }
+
+    /// Answers an open question with this word.
+    pub(crate) fn answer_as(&self, tenant: &Tenant, escalation: QuestionId, said: Said) -> GiveAnswer {
         match &self.engine {
             Some(engine) => GiveAnswer::by_engine(engine.clone(), tenant.clone(), escalation, said),
             None => GiveAnswer::alone(self.core.clone(), tenant.clone(), escalation, said),

@@ -24,7 +24,11 @@ pub(super) async fn committed(
     done: Done<Payload>,
 ) -> Result<Ended, ExecError> {
     settling.core.group.room().await;
-    let known = Known { external_ref: done.external_ref, cost: done.cost, ..Known::of(record.basis) };
+    // The same answer may have been kept as evidence: a client of the guard repeats a seal whose answer was lost.
+    let evidence: Box<[(Fence, u32)]> =
+        if record.attempts > 1 { [(record.fence, record.attempts)].into() } else { Box::default() };
+    let known =
+        Known { external_ref: done.external_ref, cost: done.cost, evidence, ..Known::of(record.basis) };
     if let Some(cost) = done.cost {
         settling.op.settle_cost(cost);
     }
@@ -93,7 +97,7 @@ pub(super) fn seal(
     let due_at = look.as_ref().and_then(|look| look.due_at);
     let outcome = Outcome::first(core, response, &record);
     let mut change = op.writes(core, record);
-    let is_taken_over = compare(core, &mut change, contract.class, evidence);
+    let is_compared = compare(core, &mut change, contract.class, evidence);
     change.payloads.extend(large.map(|payload| (op.tenant.clone(), payload)));
     change.escalations.extend(duplicated);
     change.contacts.extend(op.take_contact());
@@ -101,8 +105,8 @@ pub(super) fn seal(
     change.look = look;
     let slot = op.take_slot();
     let note = due_at.map(|at| NoteWhenDropped { agenda: core.agenda.clone(), at });
-    let held = if note.is_some() || is_taken_over {
-        let look = is_taken_over.then(|| LookWhenDropped(core.late.clone()));
+    let held = if note.is_some() || is_compared {
+        let look = is_compared.then(|| LookWhenDropped(core.late.clone()));
         Some(Box::new((slot, note, look)) as Held)
     } else {
         slot.map(|slot| Box::new(slot) as Held)
@@ -160,8 +164,11 @@ async fn write_failed(
     // The record itself tells of its only attempt, unless there will be another one.
     let is_told = record.attempts == 1 && record.not_before.is_none();
     change.contacts.extend(op.take_contact().filter(|_| !is_told));
-    compare(core, &mut change, class, Box::default());
+    let is_compared = compare(core, &mut change, class, Box::default());
     admitted(&op.key, core.group.commit_one(change).await)?;
+    if is_compared {
+        core.late.notify_one(); // the store may have opened a question
+    }
     Ok(record)
 }
 

@@ -45,11 +45,11 @@ changes! {
         /// The lane that the change belongs to.
         pub lane: Option<OrderingKey>,
         /// The contract of the call whose outcome the record or the evidence holds. A store needs the contract to decide
-        /// if a late answer proves a second effect: this evidence, or the earlier evidence of fenced workers if the
-        /// record was [taken over](Self::taken_over).
+        /// if a late answer proves a second effect: this evidence, or the earlier evidence if the record
+        /// [may have some](Self::taken_over).
         pub contract: Option<ContractClass>,
-        /// Set if another worker began the record and this change seals it: the evidence of fenced workers is compared
-        /// with the record, except for the listed pieces, by worker and attempt, on which the seal rests.
+        /// Set if this change seals a record that another worker began, or that has more than one attempt: the evidence is
+        /// compared with the record, except for the listed pieces, by worker and attempt, on which the seal rests.
         pub taken_over: Option<Box<[(Fence, u32)]>>,
         /// True if nobody waits for the disk, because rows that a crash brings back are retired again. In a batch of its
         /// own.

@@ -1,4 +1,4 @@
-//! Evidence: late answers of fenced workers.
+//! Evidence: late answers, of fenced workers and of clients whose time was over.
 
 use super::cell::table;
 use super::row::Row;
@@ -7,14 +7,14 @@ use crate::id::{Fence, RecordId, Tenant};
 use crate::ledger::Record;
 use crate::payload::Stored;
 
-/// The late answer of a fenced worker. It is appended and never changes the record.
+/// The late answer of a fenced worker, or of a client whose time was over. It is appended and never changes the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
     /// The tenant that owns the record.
     pub tenant: Tenant,
     /// The record that the answer is about.
     pub record: RecordId,
-    /// The fence of the worker that received the answer.
+    /// The fence of the worker that made the attempt.
     pub fence: Fence,
     /// The number of the attempt.
     pub attempt: u32,

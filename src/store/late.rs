@@ -1,4 +1,4 @@
-//! The question that a late answer of a fenced worker raises. The store opens it in the transaction that writes the
+//! The question that a late answer raises. The store opens it in the transaction that writes the
 //! later of the two: the answer, or the seal of its record.
 
 use sha2::{Digest as _, Sha256};
@@ -65,7 +65,7 @@ impl Evidence {
             state => format!("The record says `{}`. What about this effect?", state.name()),
         };
         let question = format!(
-            "{} ({}): attempt {} by worker {}, which had been taken over, was answered late: it had an effect {}. {state}",
+            "{} ({}): attempt {} by worker {} was answered late, when its time was over: it had an effect {}. {state}",
             record.key,
             record.class.name(),
             self.attempt,

@@ -5,6 +5,7 @@ use super::permit::Attempt;
 use super::request::{CallOutcome, Seal};
 use super::step::Step;
 use super::{AUTHOR, GuardError, GuardService};
+use crate::exec::Said;
 use crate::id::Tenant;
 use crate::ledger::{Record, State};
 use crate::payload::{Payload, Stored};
@@ -23,10 +24,12 @@ impl GuardService {
         let attempt = attempt.ok_or(GuardError::Permit)?;
         let record = core.find(tenant, &attempt.key).await?.ok_or(GuardError::Permit)?;
         if let CallOutcome::Done { output, external_ref } = seal.outcome {
-            self.keep(&record, &attempt, output.clone(), external_ref).await?;
+            let proof = self.keep(&record, &attempt, output.clone(), external_ref).await?;
             if let Some(question) = record.escalation.filter(|_| record.state == State::Started) {
                 // The proof answers the question about the outcome. If it was answered meanwhile, the evidence is compared with that answer.
-                let _ = self.executor.answer(tenant, question, Resolution::Happened(output), AUTHOR).await;
+                let said = Said::new(Resolution::Happened(output), AUTHOR);
+                let said = Said { proof: Some(Box::new(proof)), ..said };
+                let _ = self.executor.answer_as(tenant, question, said).await;
             }
         }
         let outcome = self.executor.recorded_outcome(tenant, &attempt.key).await?;
@@ -39,7 +42,7 @@ impl GuardService {
         attempt: &Attempt,
         output: serde_json::Value,
         external_ref: Option<String>,
-    ) -> Result<(), GuardError> {
+    ) -> Result<Evidence, GuardError> {
         let core = self.executor.core();
         let response = match Payload::of(&output)?.response(&core.limits) {
             Ok(response) => Stored::Inline(response),
@@ -55,7 +58,8 @@ impl GuardService {
             at: core.now(),
         };
         let contract = Some(core.contract_of(record).await?.class);
-        let change = Change { evidence: Some(Box::new(evidence)), contract, ..Change::default() };
-        Ok(core.commit(&record.key, change).await?)
+        let change = Change { evidence: Some(Box::new(evidence.clone())), contract, ..Change::default() };
+        core.commit(&record.key, change).await?;
+        Ok(evidence)
     }
 }

@@ -347,6 +347,65 @@ async fn a_late_seal_of_another_effect_opens_a_question_about_the_duplicate() {
     assert_eq!(open.len(), 1, "{open:?}");
 }
 
+/// A second attempt that a person has let go out, with the first one, whose seal comes while the second is under way.
+async fn late_seal_beside_a_second_attempt(scene: &Scene, begin: &Begin) -> Permitted {
+    let lost = scene.send(begin).await;
+    scene.client_dies();
+    let Step::Stopped { question: Some(question), .. } = scene.begin(begin).await else {
+        panic!("a question")
+    };
+    let answer = Resolution::SendWithoutLooking { reason: "the bank says no".to_owned() };
+    scene.executor().answer(&acme(), question, answer, "ann").await.unwrap();
+    let second = scene.send(begin).await;
+    let late = scene.service.seal(&acme(), Seal::new(lost.permit, done("re_7"))).await.unwrap();
+    assert_eq!(late, Step::InFlight);
+    second
+}
+
+#[tokio::test]
+async fn a_late_seal_is_compared_with_the_attempt_that_was_under_way_when_it_came() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let second = late_seal_beside_a_second_attempt(&scene, &begin).await;
+    assert!(matches!(scene.seal(&begin, &second.permit, done("re_8")).await, Step::Done { first: true, .. }));
+    let open = scene.executor().questions(&acme()).await.unwrap();
+    assert_eq!(open.len(), 1, "{open:?}");
+}
+
+#[tokio::test]
+async fn an_attempt_that_fails_beside_a_late_seal_is_not_made_again() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let second = late_seal_beside_a_second_attempt(&scene, &begin).await;
+    let next = scene.seal(&begin, &second.permit, failed(ErrorKind::Unreachable)).await;
+    let expected =
+        Step::Done { output: json!({ "id": "re_7" }), external_ref: Some("re_7".to_owned()), first: false };
+    assert_eq!(next, expected);
+    assert!(scene.executor().questions(&acme()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn of_two_late_seals_the_first_answers_the_question_and_the_other_is_a_duplicate() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let lost = scene.send(&begin).await;
+    scene.client_dies();
+    let Step::Stopped { question: Some(question), .. } = scene.begin(&begin).await else {
+        panic!("a question")
+    };
+    let answer = Resolution::SendWithoutLooking { reason: "the bank says no".to_owned() };
+    scene.executor().answer(&acme(), question, answer, "ann").await.unwrap();
+    let second = scene.send(&begin).await;
+    scene.client_dies();
+    assert!(matches!(scene.begin(&begin).await, Step::Stopped { reason: Stop::NeedsDecision, .. }));
+    let first = scene.seal(&begin, &lost.permit, done("re_7")).await;
+    assert_eq!(late_ref(&first).as_deref(), Some("re_7"));
+    // The seal that answers the question is no duplicate of itself.
+    assert!(scene.executor().questions(&acme()).await.unwrap().is_empty());
+    let _ = scene.seal(&begin, &second.permit, done("re_8")).await;
+    assert_eq!(scene.executor().questions(&acme()).await.unwrap().len(), 1);
+}
+
 #[tokio::test]
 async fn a_seal_counts_after_the_service_was_killed() {
     let scene = Scene::new().await;

@@ -62,19 +62,33 @@ pub(super) struct Line {
 #[derive(Default)]
 struct State {
     executions: Vec<Arc<Execution>>,
-    offered: Option<Offer>,
-    /// The permit of the task that a client has taken.
-    permit: Option<String>,
+    /// The tasks that wait for a client, the oldest first. A lookup beside a question and an attempt may wait at once.
+    offers: Vec<Offer>,
+    /// The permits of the tasks that clients have taken, by the numbers of their offers.
+    taken: HashMap<u64, String>,
+    /// The number of the last offer.
+    last: u64,
 }
 
 /// A task that waits for a client.
 pub(super) struct Offer {
+    number: u64,
     pub(super) task: Task,
     pub(super) tool: String,
     pub(super) input: Value,
     pub(super) call: Call,
     time: Duration,
     reply: oneshot::Sender<Reply>,
+}
+
+/// The end of a task that was offered.
+pub(super) enum Offered {
+    /// The client has replied.
+    Replied(Reply),
+    /// No client has taken the task, and none can take it any more: nothing was done.
+    Untaken,
+    /// A client has taken the task, and its reply can no longer come.
+    Lost,
 }
 
 /// All operations in hand.
@@ -121,7 +135,7 @@ impl Lines {
     pub(super) fn offering(&self, tenant: &Tenant, tool: &str) -> Option<Arc<Line>> {
         let lines = self.in_hand.lock().unwrap_or_else(PoisonError::into_inner);
         let alive = lines.iter().filter(|((of, _), _)| of == tenant).filter_map(|(_, line)| line.upgrade());
-        let offers = |line: &Arc<Line>| line.state().offered.as_ref().is_some_and(|offer| offer.tool == tool);
+        let offers = |line: &Arc<Line>| line.state().offers.iter().any(|offer| offer.tool == tool);
         alive.into_iter().find(offers)
     }
 }
@@ -136,48 +150,64 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Offers a task until a client takes it and replies. `None` if no client has taken it within half of its time: then
-    /// nothing was sent.
+    /// Offers a task until a client takes it and replies, or until no client has taken it within half of its time.
     ///
     /// The executor drops this future when the time of the task is over. From then on the permit counts no more.
-    pub(super) async fn offer(self, task: Task, call: Call, input: Value) -> Option<Reply> {
+    pub(super) async fn offer(self, task: Task, call: Call, input: Value) -> Offered {
         let Self { lines, tool, time } = self;
         let line = lines.of(call.tenant(), call.operation_key());
         let (reply, replied) = oneshot::channel();
         let time = call.time_left().unwrap_or(time);
-        line.state().offered = Some(Offer { task, tool, input, call, time, reply });
+        let number = line.state().offer(|number| Offer { number, task, tool, input, call, time, reply });
+        let _withdrawn = Withdrawn { lines: &lines, line: &line, number };
         line.changed.notify_waiters();
         lines.offered.notify_waiters();
-        let _withdrawn = Withdrawn { lines: &lines, line: &line };
         let mut replied = std::pin::pin!(replied);
         tokio::select! {
             biased;
-            reply = &mut replied => return reply.ok(),
+            reply = &mut replied => return reply.map_or(Offered::Lost, Offered::Replied),
             () = lines.clock.sleep(time / 2) => {}
         }
-        if line.state().offered.take().is_some() {
-            return None; // nobody can take it any more
+        if line.state().withdraw(number) {
+            return Offered::Untaken;
         }
-        replied.await.ok()
+        replied.await.map_or(Offered::Lost, Offered::Replied)
     }
 }
 
-/// Withdraws a task that is over.
+/// Withdraws a task that is over. Another task of the same operation goes on: its permit stays good, because its client may have
+/// sent already.
 struct Withdrawn<'a> {
     lines: &'a Lines,
     line: &'a Arc<Line>,
+    number: u64,
 }
 
 impl Drop for Withdrawn<'_> {
     fn drop(&mut self) {
         let permit = {
             let mut state = self.line.state();
-            state.offered = None;
-            state.permit.take()
+            state.withdraw(self.number);
+            state.taken.remove(&self.number)
         };
         if let Some(permit) = permit {
             self.lines.permits.forget(&permit);
         }
+    }
+}
+
+impl State {
+    /// Offers a task under a number of its own.
+    fn offer(&mut self, offer: impl FnOnce(u64) -> Offer) -> u64 {
+        self.last += 1;
+        self.offers.push(offer(self.last));
+        self.last
+    }
+
+    /// Withdraws an offer. False if a client has taken it.
+    fn withdraw(&mut self, number: u64) -> bool {
+        let place = self.offers.iter().position(|offer| offer.number == number);
+        place.map(|place| self.offers.remove(place)).is_some()
     }
 }
 
@@ -209,7 +239,7 @@ impl Line {
         self.changed.notify_waiters();
     }
 
-    /// Takes the task that is offered, if it is a task of this input, under a permit.
+    /// Takes a task that is offered under a permit: one of this input, if there is an input.
     pub(super) fn take(
         self: &Arc<Self>,
         permits: &Permits,
@@ -217,10 +247,11 @@ impl Line {
         permit: impl FnOnce(Task, &Call) -> String,
     ) -> Option<Step> {
         let mut state = self.state();
-        let Offer { task, tool, input, call, time, reply } =
-            state.offered.take_if(|offer| input.is_none_or(|input| offer.input == *input))?;
+        let is_wanted = |offer: &Offer| input.is_none_or(|input| offer.input == *input);
+        let place = state.offers.iter().position(is_wanted)?;
+        let Offer { number, task, tool, input, call, time, reply } = state.offers.remove(place);
         let permit = permit(task, &call);
-        state.permit = Some(permit.clone());
+        state.taken.insert(number, permit.clone());
         let permitted = Permitted {
             permit: permit.clone(),
             tool,

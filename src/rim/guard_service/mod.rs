@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use self::line::{Clients, Execution, Line, Lines, Reply, Task};
+use self::line::{Clients, Execution, Line, Lines, Offered, Reply, Task};
 use self::permit::Attempt;
 use self::request::{operation, wait};
 use crate::exec::{ExecError, Executor, Outcome};
@@ -323,28 +323,31 @@ struct Terms {
 /// Offers an attempt.
 async fn send(clients: Clients, call: Call, input: Value) -> Result<Done<Value>, ToolError> {
     match clients.offer(Task::Send, call, input).await {
-        Some(Reply::Outcome(CallOutcome::Done { output, external_ref })) => {
+        Offered::Replied(Reply::Outcome(CallOutcome::Done { output, external_ref })) => {
             Ok(Done { external_ref, ..Done::new(output) })
         }
-        Some(Reply::Outcome(CallOutcome::Failed { kind, message, retry_after_ms })) => {
+        Offered::Replied(Reply::Outcome(CallOutcome::Failed { kind, message, retry_after_ms })) => {
             let retry_after = retry_after_ms.map(Duration::from_millis);
             Err(ToolError { retry_after, ..ToolError::new(kind, message) })
         }
-        None => Err(ToolError::new(
+        Offered::Untaken => Err(ToolError::new(
             ErrorKind::TimeoutBeforeEffect,
             "no client has taken the attempt: nothing was sent",
         )),
-        Some(Reply::Finding(_)) => Err(ToolError::unknown("the client has replied with a finding")),
+        Offered::Lost => Err(ToolError::unknown("a client has taken the attempt, and its reply is lost")),
+        Offered::Replied(Reply::Finding(_)) => {
+            Err(ToolError::unknown("the client has replied with a finding"))
+        }
     }
 }
 
 /// Offers a lookup.
 async fn look(clients: Clients, call: Call, input: Value) -> Result<LookupResult<Value>, ToolError> {
     Ok(match clients.offer(Task::Look, call, input).await {
-        Some(Reply::Finding(Finding::Happened { output, external_ref })) => {
+        Offered::Replied(Reply::Finding(Finding::Happened { output, external_ref })) => {
             LookupResult::Committed { output, external_ref }
         }
-        Some(Reply::Finding(Finding::NotFound)) => LookupResult::NotFound,
+        Offered::Replied(Reply::Finding(Finding::NotFound)) => LookupResult::NotFound,
         _ => LookupResult::Unknown,
     })
 }

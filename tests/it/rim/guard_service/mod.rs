@@ -10,7 +10,7 @@ use counterfoil::guard_service::{
 };
 use counterfoil::ledger::{ContractClass, EffectClass, ErrorKind};
 use counterfoil::store::Resolution;
-use counterfoil::{Executor, Tenant};
+use counterfoil::{Executor, QuestionId, Tenant};
 use serde_json::{Value, json};
 
 use crate::world::{Process, SETTLE, TestClock, acme, executor};
@@ -278,6 +278,60 @@ async fn a_poll_takes_the_lookup_of_a_call_that_nobody_asks_for() {
     now.wait_ms = 0;
     assert_eq!(scene.service.poll(&acme(), now.clone()).await.unwrap(), Step::Idle);
     assert_eq!(scene.service.poll(&Tenant::new("evil").unwrap(), now).await.unwrap(), Step::Idle);
+}
+
+/// The question about a call whose lookup cannot tell.
+async fn asked_about(scene: &Scene, begin: &Begin) -> QuestionId {
+    let _lost = scene.send(begin).await;
+    scene.client_dies();
+    let mut step = scene.begin(begin).await;
+    for _ in 0..1000 {
+        step = match step {
+            Step::Look(look) => {
+                let mut report = Reconcile::new(look.permit, Finding::Unknown);
+                report.wait_ms = 0;
+                scene.service.reconcile(&acme(), report).await.unwrap()
+            }
+            Step::InFlight => {
+                scene.clock.advance(Duration::from_secs(1));
+                scene.service.begin(&acme(), begin.clone()).await.unwrap()
+            }
+            Step::Stopped { question: Some(question), .. } => return question,
+            step => panic!("neither looked up nor asked about but {step:?}"),
+        };
+    }
+    panic!("nobody is asked")
+}
+
+/// The lookup beside the question about a call.
+async fn look_beside_the_question(scene: &Scene) -> Permitted {
+    let mut poll = Poll::new("refund");
+    poll.wait_ms = 0;
+    for _ in 0..1000 {
+        if let Step::Look(look) = scene.service.poll(&acme(), poll.clone()).await.unwrap() {
+            return look;
+        }
+        scene.clock.advance(Duration::from_secs(1));
+    }
+    panic!("no lookup beside the question")
+}
+
+#[tokio::test]
+async fn the_end_of_a_lookup_leaves_the_permit_of_an_attempt_good() {
+    let scene = Scene::new().await;
+    let begin = looked_up(json!({ "cents": 1200 }));
+    let question = asked_about(&scene, &begin).await;
+    let look = look_beside_the_question(&scene).await;
+    let answer = Resolution::SendWithoutLooking { reason: "the bank says no".to_owned() };
+    scene.executor().answer(&acme(), question, answer, "ann").await.unwrap();
+    let second = scene.send(&begin).await;
+    let mut ended = Reconcile::new(look.permit, Finding::Unknown);
+    ended.wait_ms = 0;
+    let _ = scene.service.reconcile(&acme(), ended).await;
+    // The second attempt is still in hand: another client is not told to send.
+    let other = scene.service.begin(&acme(), begin.clone()).await.unwrap();
+    assert_eq!(other, Step::InFlight);
+    assert!(matches!(scene.seal(&begin, &second.permit, done("re_8")).await, Step::Done { first: true, .. }));
 }
 
 #[tokio::test]

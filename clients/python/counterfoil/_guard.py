@@ -62,7 +62,7 @@ class Guard:
         output, or raises :class:`NotFound` or :class:`Unknown`. ``external_ref`` takes the provider's id from an output.
 
         ``declared`` is what the tool declares to the guard: ``effect``, ``contract``, ``attempt_ms``, ``settle_ms``,
-        ``reviewers``, ``labels``, ``without_approval``, ``wait_ms``.
+        ``key_window_ms`` (for how long the provider remembers a key), ``key_max_len``, ``scope``, ``reviewers``, ``labels``, ``without_approval``, ``wait_ms``.
         """
 
         def decorate(function):

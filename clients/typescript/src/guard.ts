@@ -36,6 +36,12 @@ export interface Terms<Input, Output> {
   attemptMs?: number;
   /** The time after which a request that has left can no longer take effect, in milliseconds. Default: a minute. */
   settleMs?: number;
+  /** The time for which the provider remembers a key, in milliseconds. Default: for ever. */
+  keyWindowMs?: number;
+  /** The maximum length of a key that the provider takes, in characters. Default: 64. */
+  keyMaxLen?: number;
+  /** The account, credential or region that the provider scopes its keys to. */
+  scope?: string;
   /** The people of whom one approves the call before it goes out. */
   reviewers?: string[];
   /** The labels of the call, by which it is listed and erased: values by their names. */
@@ -91,7 +97,8 @@ export class Guard {
     make: (input: Input, call: Call) => Promise<Output>,
   ): (input: Input) => Promise<Output> {
     return async (input) => {
-      const { lookup, effect, contract, attemptMs, settleMs, reviewers, labels, withoutApproval } = terms;
+      const { lookup, effect, contract, attemptMs, settleMs, keyWindowMs, keyMaxLen, scope, reviewers, labels, withoutApproval } =
+        terms;
       const begin = {
         tool,
         key: terms.key(input),
@@ -101,6 +108,9 @@ export class Guard {
         contract,
         attempt_ms: attemptMs,
         settle_ms: settleMs,
+        key_window_ms: keyWindowMs,
+        key_max_len: keyMaxLen,
+        scope,
         reviewers,
         labels,
         without_approval: withoutApproval,

@@ -55,6 +55,16 @@ pub struct Begin {
     /// shows that a call did not happen. Default: a minute.
     #[serde(default)]
     pub settle_ms: Option<u64>,
+    /// The time for which the provider remembers a key, in milliseconds. A call of unknown outcome is not sent again after it.
+    /// Default: for ever.
+    #[serde(default)]
+    pub key_window_ms: Option<u64>,
+    /// The maximum length of a key that the provider takes, in characters. Default: 64.
+    #[serde(default)]
+    pub key_max_len: Option<usize>,
+    /// The account, credential or region that the provider scopes its keys to. Default: none.
+    #[serde(default)]
+    pub scope: Option<String>,
     /// The people of whom one approves the call before it goes out. A notification and a deletion need some, unless
     /// they go out [without an approval](Self::without_approval).
     #[serde(default)]
@@ -189,6 +199,9 @@ impl Begin {
             lookup: false,
             attempt_ms: attempt_ms(),
             settle_ms: None,
+            key_window_ms: None,
+            key_max_len: None,
+            scope: None,
             reviewers: Vec::new(),
             labels: BTreeMap::new(),
             without_approval: false,
@@ -215,7 +228,10 @@ impl Begin {
         };
         let class = self.contract.unwrap_or(default);
         let settle = self.settle_ms.map(Duration::from_millis);
-        let contract = Contract { settle, ..Contract::new(class).lookup(offer) };
+        let key_window = self.key_window_ms.map(Duration::from_millis);
+        let mut contract = Contract { settle, key_window, ..Contract::new(class).lookup(offer) };
+        contract.key_max_len = self.key_max_len.unwrap_or(contract.key_max_len);
+        contract.scope.clone_from(&self.scope);
         (class != ContractClass::Transactional).then_some(contract)
     }
 

@@ -79,6 +79,12 @@ section! {
         timeout: Span,
         /// The time for which a request may still be on its way after the gateway died; 60 s or the timeout unless it is said.
         settle: Span,
+        /// The time for which the server remembers a key; for ever unless it is said. A call of unknown outcome is not sent again after it.
+        key_window: Span,
+        /// The maximum length of a key that the server takes, in characters; 64 unless it is said.
+        key_max: Count,
+        /// The account, credential or region that the server scopes its keys to.
+        scope: String,
         /// Who approves each call: a person for a notification and a deletion, and nobody for other effects, unless it is said.
         approval: Approver,
         /// The names of the people who may approve.

@@ -227,7 +227,14 @@ fn quota(section: Option<&QuotaSection>, check: &mut Check, path: &str) -> Quota
 /// The contract, as the section tells it.
 fn contract(section: &ToolSection) -> ContractTerms {
     let lags = section.lookup.as_ref().map(|lookup| lookup.lags.is_some_and(Truth::is_true));
-    ContractTerms { offer: section.contract, lags, settle: section.settle }
+    ContractTerms {
+        offer: section.contract,
+        lags,
+        settle: section.settle,
+        key_window: section.key_window,
+        key_max: section.key_max,
+        scope: section.scope.clone(),
+    }
 }
 
 /// The approval, as the section tells it.

@@ -13,6 +13,12 @@ pub(in crate::rim) struct ContractTerms {
     /// True if the lookup lags behind the writes. `None` without a lookup.
     pub(in crate::rim) lags: Option<bool>,
     pub(in crate::rim) settle: Option<Span>,
+    /// The time for which the provider remembers a key. `None`: for ever.
+    pub(in crate::rim) key_window: Option<Span>,
+    /// The maximum length of a key, in characters.
+    pub(in crate::rim) key_max: Option<Count>,
+    /// The scope of the key at the provider.
+    pub(in crate::rim) scope: Option<String>,
 }
 
 impl ContractTerms {
@@ -24,6 +30,11 @@ impl ContractTerms {
             findings.finding(&format!("{path}.contract"), why, "a `lookup`, or `contract: blind`");
         }
         let mut contract = Contract::new(offer.class());
+        contract.key_window = self.key_window.map(Span::duration);
+        if let Some(characters) = self.key_max {
+            contract = contract.key_max_len(usize::try_from(characters.get()).unwrap_or(usize::MAX));
+        }
+        contract.scope = self.scope;
         if let Some(lags) = self.lags {
             contract.lookup = if lags { LookupOffer::Eventual } else { LookupOffer::Strong };
         }

@@ -77,7 +77,14 @@ fn part<'s>(
     }
     let effect = section.effect.map_or(EffectClass::InternalMutation, Effect::class);
     let lags = section.lookup.as_ref().map(|lookup| lookup.lags.is_some_and(Truth::is_true));
-    let contract = ContractTerms { offer: section.contract, lags, settle: section.settle };
+    let contract = ContractTerms {
+        offer: section.contract,
+        lags,
+        settle: section.settle,
+        key_window: section.key_window,
+        key_max: section.key_max,
+        scope: section.scope.clone(),
+    };
     Part { contract: contract.contract(findings, &path), path, name, section, effect, variables }
 }
 

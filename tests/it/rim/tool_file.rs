@@ -14,6 +14,7 @@ use counterfoil::{Executor, Outcome, Tenant, ToolRequest};
 use serde_json::{Value, json};
 
 use super::mcp::server::{Notes, effects};
+use crate::world::{Process, TestClock, executor as on_disk, soon, until};
 
 /// The first block of the guide.
 fn example() -> String {
@@ -134,6 +135,41 @@ async fn a_tool_of_a_server_in_a_file_is_looked_up_by_another_tool() {
     let effects = effects(folder.path());
     assert_eq!((effects.len(), &effects[0]["arguments"]["title"]), (1, &json!("Refund of c1")));
     executor.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test]
+async fn a_key_that_the_provider_has_forgotten_is_not_sent_again() {
+    let (dir, clock, sent) = (tempfile::tempdir().unwrap(), TestClock::breathing(), Arc::default());
+    let kept: Arc<AtomicUsize> = Arc::clone(&sent);
+    let never_answered = move || {
+        kept.fetch_add(1, Ordering::Relaxed);
+        std::future::pending::<Json<Value>>()
+    };
+    let router = Router::new().route("/pay", post(never_answered));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/pay", listener.local_addr().unwrap());
+    drop(tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }));
+    let file = format!(
+        "tools:\n  pay:\n    effect: payment\n    contract: replays_key\n    key_window: 24 h\n    key: [/case]\n    http: {{ post: '{url}', key_header: Idempotency-Key }}\n"
+    );
+    let start = || {
+        let tools = ToolFile::parse(file.as_str()).unwrap().tools(secrets).unwrap();
+        Process::start(on_disk(&dir, &clock).dynamic_tools(tools))
+    };
+    let process = start().await.unwrap();
+    let _lost = process.execute(request("pay", json!({ "case": "c1" })));
+    until("the first request", async || sent.load(Ordering::Relaxed) == 1).await;
+    process.kill();
+    clock.advance(Duration::from_hours(25));
+
+    let process = start().await.unwrap();
+    let again = process.execute(request("pay", json!({ "case": "c1" })));
+    let is_asked = async {
+        let outcome = again.await.unwrap().unwrap();
+        if matches!(outcome, Outcome::NeedsDecision { .. }) { Ok(()) } else { Err(outcome) }
+    };
+    soon("the call waits to be sent again".to_owned(), is_asked).await;
+    assert_eq!(sent.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -473,6 +473,22 @@ async fn a_seal_counts_after_the_service_was_killed() {
 }
 
 #[tokio::test]
+async fn a_call_of_unknown_outcome_is_not_sent_under_a_key_that_its_provider_has_forgotten() {
+    let mut begin = refund(json!({ "cents": 1200 }));
+    begin.contract = Some(ContractClass::ReplaysKey);
+    begin.key_window_ms = Some(24 * 60 * 60 * 1000);
+    let scene = Scene::new().await;
+    let _lost = scene.send(&begin).await;
+    let Scene { dir, clock, process, service } = scene;
+    drop(service);
+    process.kill();
+    clock.advance(Duration::from_hours(25));
+    let scene = Scene::on(dir, clock).await;
+    let next = scene.begin(&begin).await;
+    assert!(matches!(next, Step::Stopped { reason: Stop::NeedsDecision, .. }), "{next:?}");
+}
+
+#[tokio::test]
 async fn after_the_service_was_killed_the_next_client_looks_the_call_up() {
     let scene = Scene::new().await;
     let begin = looked_up(json!({ "cents": 1200 }));

@@ -22,11 +22,12 @@ from ._errors import (
     Refused,
     Stopped,
 )
-from ._guard import Call, Guard, NotFound, Unknown
+from ._guard import Call, Duplicated, Guard, NotFound, Unknown
 
 __all__ = [
     "Call",
     "CallFailed",
+    "Duplicated",
     "Guard",
     "GuardError",
     "NeedsApproval",

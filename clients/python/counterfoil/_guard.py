@@ -24,6 +24,15 @@ class Unknown(Exception):
     """Raised by a lookup that got no answer, or none that tells."""
 
 
+class Duplicated(Exception):
+    """Raised by a lookup to which the provider shows more than one effect of the call. ``outputs`` has the output of each, the first
+    one first. The first effect is kept, and a person is asked about the others."""
+
+    def __init__(self, outputs):
+        super().__init__(f"{len(outputs)} effects of one call")
+        self.outputs = outputs
+
+
 @dataclasses.dataclass(frozen=True)
 class Call:
     """One attempt or one lookup of a guarded call."""
@@ -59,14 +68,15 @@ class Guard:
         conflict. A parameter named ``call`` is given the :class:`Call`.
 
         ``lookup`` is called with the same arguments and finds out what became of a call of unknown outcome: it returns the
-        output, or raises :class:`NotFound` or :class:`Unknown`. ``external_ref`` takes the provider's id from an output.
+        output, or raises :class:`NotFound`, :class:`Unknown` or :class:`Duplicated`. ``external_ref`` takes the provider's id from an output.
 
         ``declared`` is what the tool declares to the guard: ``effect``, ``contract``, ``attempt_ms``, ``settle_ms``,
-        ``key_window_ms`` (for how long the provider remembers a key), ``key_max_len``, ``scope``, ``reviewers``, ``labels``, ``without_approval``, ``wait_ms``.
+        ``key_window_ms`` (for how long the provider remembers a key), ``key_max_len``, ``scope``,
+        ``confirm`` (``always`` where a process serves the lookups), ``reviewers``, ``labels``, ``without_approval``, ``wait_ms``.
         """
 
         def decorate(function):
-            guarded = _Guarded(function, lookup, external_ref)
+            guarded = _Guarded(tool, function, lookup, external_ref)
             declares = {"tool": tool, "lookup": lookup is not None, **declared}
 
             def begun(args, kwargs):
@@ -80,15 +90,27 @@ class Guard:
                 async def asynchronous(*args, **kwargs):
                     return await guarded.call(*begun(args, kwargs), functools.partial(asyncio.to_thread, self._post))
 
+                asynchronous.guarded = guarded
                 return asynchronous
 
             @functools.wraps(function)
             def synchronous(*args, **kwargs):
                 return _without_waiting(guarded.call(*begun(args, kwargs), self._post))
 
+            synchronous.guarded = guarded
             return synchronous
 
         return decorate
+
+    def serve_lookups(self, function):
+        """Makes the lookups of a guarded function for calls whose clients are gone, and for payments that are confirmed. Never returns:
+        run it in a process or a thread of its own."""
+        while True:
+            self.look(function)
+
+    def look(self, function, wait=10.0):
+        """Makes one lookup of a guarded function that waits for a client. False if there was none within ``wait`` seconds."""
+        return asyncio.run(function.guarded.looked(self._post, wait))
 
     def _post(self, verb, body):
         return self._http.post(self._path + verb, body)
@@ -97,7 +119,8 @@ class Guard:
 class _Guarded:
     """A guarded function. ``call`` serves synchronous functions, too: then it waits for nothing."""
 
-    def __init__(self, function, lookup, external_ref):
+    def __init__(self, tool, function, lookup, external_ref):
+        self._tool = tool
         self._function = function
         self._lookup = lookup
         self._external_ref = external_ref
@@ -171,6 +194,17 @@ class _Guarded:
             raise raised  # the process or the task is to end
         return following, raised or unfit
 
+    async def looked(self, post, wait):
+        """Makes one lookup for which the guard has no client. False if there was none."""
+        asked = time.monotonic()
+        step = post("poll", {"tool": self._tool, "wait_ms": int(wait * 1000)})
+        if step["step"] != "look":
+            return False
+        if time.monotonic() - asked <= step["use_ms"] / 1000:
+            given = inspect.BoundArguments(self._signature, dict(step["input"]))
+            await _told(post, "reconcile", step, "finding", await self._found(given, step))
+        return True
+
     async def _found(self, given, step):
         """Looks the call up. Returns the finding."""
         try:
@@ -178,6 +212,14 @@ class _Guarded:
             return {"happened": self._done(output)}
         except NotFound:
             return "not_found"
+        except Duplicated as found:
+            return self._duplicated(found.outputs)
+        except Exception:
+            return "unknown"
+
+    def _duplicated(self, outputs):
+        try:
+            return {"duplicated": {"effects": [self._done(output) for output in outputs]}}
         except Exception:
             return "unknown"
 
@@ -211,6 +253,9 @@ def _certain(said):
     """What is certain about a call, without what the guard could not record."""
     if isinstance(said, dict) and "failed" in said:
         return {"failed": {"kind": "unknown", "message": "the failure could not be recorded"}}
+    if isinstance(said, dict) and "duplicated" in said:
+        effects = [{**effect, "output": None} for effect in said["duplicated"]["effects"]]
+        return {"duplicated": {"effects": effects}}
     return {word: {"output": None} for word in said} if isinstance(said, dict) else said
 
 

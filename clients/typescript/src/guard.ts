@@ -20,12 +20,21 @@ export const notFound: unique symbol = Symbol("not found");
 /** Returned by a lookup that got no answer, or none that tells. A lookup that throws says the same. */
 export const unknown: unique symbol = Symbol("unknown");
 
+/** More than one effect of one call. */
+export class Duplicated<Output> {
+  /** @param outputs The output of each effect, the first one first. The first effect is kept, and a person is asked about the others. */
+  constructor(readonly outputs: Output[]) {}
+}
+
+/** What a lookup finds. */
+export type Found<Output> = Output | Duplicated<Output> | typeof notFound | typeof unknown;
+
 /** The terms of a guarded function. */
 export interface Terms<Input, Output> {
   /** Names one call for ever. Another input under the same key is a conflict. */
   key: (input: Input) => string;
   /** Finds out what became of a call of unknown outcome. */
-  lookup?: (input: Input, call: Call) => Promise<Output | typeof notFound | typeof unknown>;
+  lookup?: (input: Input, call: Call) => Promise<Found<Output>>;
   /** The provider's id in an output. */
   externalRef?: (output: Output) => string | number;
   /** The effect of the tool on the world. Default: `internal_mutation`. */
@@ -42,6 +51,8 @@ export interface Terms<Input, Output> {
   keyMaxLen?: number;
   /** The account, credential or region that the provider scopes its keys to. */
   scope?: string;
+  /** The sends after which a call that is done is looked up once more: `always` where a process serves the lookups. Default: `after_doubt`. */
+  confirm?: "after_doubt" | "always";
   /** The people of whom one approves the call before it goes out. */
   reviewers?: string[];
   /** The labels of the call, by which it is listed and erased: values by their names. */
@@ -54,6 +65,7 @@ interface Permitted {
   permit: string;
   idempotency_key: string;
   key: string;
+  input: unknown;
   attempt: number;
   use_ms: number;
   first_sent?: string;
@@ -63,7 +75,7 @@ interface Permitted {
 type Step =
   | ({ step: "send" | "look" } & Permitted)
   | { step: "done"; output: unknown }
-  | { step: "in_flight" }
+  | { step: "in_flight" | "idle" }
   | { step: "approve"; review: string; version: number }
   | { step: "stopped"; reason: string; text: string; question?: string };
 
@@ -97,8 +109,8 @@ export class Guard {
     make: (input: Input, call: Call) => Promise<Output>,
   ): (input: Input) => Promise<Output> {
     return async (input) => {
-      const { lookup, effect, contract, attemptMs, settleMs, keyWindowMs, keyMaxLen, scope, reviewers, labels, withoutApproval } =
-        terms;
+      const { lookup, effect, contract, attemptMs, settleMs, keyWindowMs, keyMaxLen, scope, confirm } = terms;
+      const { reviewers, labels, withoutApproval } = terms;
       const begin = {
         tool,
         key: terms.key(input),
@@ -111,6 +123,7 @@ export class Guard {
         key_window_ms: keyWindowMs,
         key_max_len: keyMaxLen,
         scope,
+        confirm,
         reviewers,
         labels,
         without_approval: withoutApproval,
@@ -143,6 +156,35 @@ export class Guard {
         }
       }
     };
+  }
+
+  /**
+   * Makes one lookup of a tool that waits for a client: that of a call whose client is gone, or of a payment that is confirmed. False if
+   * there was none within `waitMs`.
+   */
+  async look<Input, Output>(
+    tool: string,
+    terms: Pick<Terms<Input, Output>, "lookup" | "externalRef">,
+    waitMs = 10_000,
+  ): Promise<boolean> {
+    const asked = performance.now();
+    const step = await this.next("poll", { tool, wait_ms: waitMs });
+    if (step.step !== "look") return false;
+    const { lookup } = terms;
+    if (performance.now() - asked <= step.use_ms) {
+      const finding = lookup ? await found(terms, () => lookup(step.input as Input, call(step))) : "unknown";
+      await this.tell("reconcile", step, "finding", finding);
+    }
+    return true;
+  }
+
+  /** Makes the lookups of a tool that wait for a client, until `signal` says that it is enough. */
+  async serveLookups<Input, Output>(
+    tool: string,
+    terms: Pick<Terms<Input, Output>, "lookup" | "externalRef">,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    while (!signal?.aborted) await this.look(tool, terms);
   }
 
   private async next(verb: string, body: object): Promise<Step> {
@@ -215,11 +257,14 @@ async function outcome<Output>(
 /** Looks a call up: the finding. */
 async function found<Output>(
   terms: { externalRef?: (output: Output) => string | number },
-  look: () => Promise<Output | typeof notFound | typeof unknown>,
+  look: () => Promise<Found<Output>>,
 ): Promise<unknown> {
   try {
     const output = await look();
     if (output === notFound) return "not_found";
+    if (output instanceof Duplicated) {
+      return { duplicated: { effects: output.outputs.map((one) => done(terms, one as Output)) } };
+    }
     return output === unknown ? "unknown" : { happened: done(terms, output as Output) };
   } catch {
     return "unknown";
@@ -237,6 +282,10 @@ function done<Output>(terms: { externalRef?: (output: Output) => string | number
 function certainly(said: unknown): object | undefined {
   if (typeof said !== "object" || said === null) return undefined;
   if ("failed" in said) return { failed: { kind: "unknown", message: "the failure could not be recorded" } };
+  if ("duplicated" in said) {
+    const { effects } = said.duplicated as { effects: object[] };
+    return { duplicated: { effects: effects.map((effect) => ({ ...effect, output: null })) } };
+  }
   return "done" in said ? { done: { output: null } } : { happened: { output: null } };
 }
 

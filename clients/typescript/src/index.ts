@@ -10,5 +10,5 @@
  * ```
  */
 export { CallFailed, GuardError, NeedsApproval, NoJson, NotRecorded, Refused, Stopped } from "./errors.js";
-export { Guard, notFound, unknown } from "./guard.js";
-export type { Call, Terms } from "./guard.js";
+export { Duplicated, Guard, notFound, unknown } from "./guard.js";
+export type { Call, Found, Terms } from "./guard.js";

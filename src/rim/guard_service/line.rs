@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
 use super::permit::{Permit, Permits};
-use super::request::{CallOutcome, Finding};
+use super::request::{CallOutcome, Finding, Tasks};
 use super::step::{Permitted, Step};
 use crate::clock::SharedClock;
 use crate::exec::{ExecError, Outcome};
@@ -34,6 +34,26 @@ impl Task {
 
     pub(super) fn named(name: &str) -> Option<Self> {
         [Self::Send, Self::Look].into_iter().find(|task| task.name() == name)
+    }
+}
+
+/// A client that takes tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taker {
+    /// A client that has begun the call.
+    Caller,
+    /// A process that polls for these tasks.
+    Poller(Tasks),
+}
+
+impl Taker {
+    /// True if this client takes the task, while so many clients that have begun the call wait for it.
+    const fn takes(self, task: Task, waiting: usize) -> bool {
+        match (self, task) {
+            (Self::Caller, _) | (Self::Poller(_), Task::Look) => true,
+            (Self::Poller(Tasks::Looks), Task::Send) => false,
+            (Self::Poller(Tasks::All), Task::Send) => waiting == 0,
+        }
     }
 }
 
@@ -68,6 +88,8 @@ struct State {
     taken: HashMap<u64, String>,
     /// The number of the last offer.
     last: u64,
+    /// The number of clients that have begun the call and wait for its next step.
+    waiting: usize,
 }
 
 /// A task that waits for a client.
@@ -131,11 +153,14 @@ impl Lines {
         line
     }
 
-    /// A line of a tenant that offers a task of this tool.
-    pub(super) fn offering(&self, tenant: &Tenant, tool: &str) -> Option<Arc<Line>> {
+    /// A line of a tenant that offers a task of this tool to this client.
+    pub(super) fn offering(&self, tenant: &Tenant, tool: &str, taker: Taker) -> Option<Arc<Line>> {
         let lines = self.in_hand.lock().unwrap_or_else(PoisonError::into_inner);
         let alive = lines.iter().filter(|((of, _), _)| of == tenant).filter_map(|(_, line)| line.upgrade());
-        let offers = |line: &Arc<Line>| line.state().offers.iter().any(|offer| offer.tool == tool);
+        let offers = |line: &Arc<Line>| {
+            let state = line.state();
+            state.offers.iter().any(|offer| offer.tool == tool && taker.takes(offer.task, state.waiting))
+        };
         alive.into_iter().find(offers)
     }
 }
@@ -172,6 +197,15 @@ impl Clients {
             return Offered::Untaken;
         }
         replied.await.map_or(Offered::Lost, Offered::Replied)
+    }
+}
+
+/// A client that waits for the next step of a call that it has begun.
+pub(super) struct Waiting<'a>(&'a Line);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state().waiting -= 1;
     }
 }
 
@@ -216,6 +250,12 @@ impl Line {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes a client that has begun the call, while it waits for the next step.
+    pub(super) fn wait(&self) -> Waiting<'_> {
+        self.state().waiting += 1;
+        Waiting(self)
+    }
+
     /// The execution of this input, and whether it begins with this call.
     pub(super) fn execution(&self, input: &Value) -> (Arc<Execution>, bool) {
         let mut state = self.state();
@@ -239,15 +279,18 @@ impl Line {
         self.changed.notify_waiters();
     }
 
-    /// Takes a task that is offered under a permit: one of this input, if there is an input.
+    /// Takes a task that is offered to this client under a permit: one of this input, if there is an input.
     pub(super) fn take(
         self: &Arc<Self>,
         permits: &Permits,
-        input: Option<&Value>,
+        (taker, input): (Taker, Option<&Value>),
         permit: impl FnOnce(Task, &Call) -> String,
     ) -> Option<Step> {
         let mut state = self.state();
-        let is_wanted = |offer: &Offer| input.is_none_or(|input| offer.input == *input);
+        let waiting = state.waiting;
+        let is_wanted = |offer: &Offer| {
+            taker.takes(offer.task, waiting) && input.is_none_or(|input| offer.input == *input)
+        };
         let place = state.offers.iter().position(is_wanted)?;
         let Offer { number, task, tool, input, call, time, reply } = state.offers.remove(place);
         let permit = permit(task, &call);
@@ -263,7 +306,7 @@ impl Line {
             first_sent: call.first_sent().map(|at| at.to_string()),
             external_ref: call.external_ref().map(str::to_owned),
         };
-        permits.open(permit, Permit { task, line: self.clone(), input, reply });
+        permits.open(permit, Permit { task, taker, line: self.clone(), input, reply });
         Some(if task == Task::Send { Step::Send(permitted) } else { Step::Look(permitted) })
     }
 }

@@ -45,19 +45,19 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use self::line::{Clients, Execution, Line, Lines, Offered, Reply, Task};
+use self::line::{Clients, Execution, Line, Lines, Offered, Reply, Taker, Task};
 use self::permit::Attempt;
 use self::request::{operation, wait};
 use crate::exec::{ExecError, Executor, Outcome};
 use crate::guard::approval::AskRefused;
 use crate::id::Tenant;
-use crate::ledger::{Approval, ApprovalSubject, Contract, ErrorKind, Key, KeyError, LookupResult};
+use crate::ledger::{Approval, ApprovalSubject, Contract, ErrorKind, Found, Key, KeyError, LookupResult};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::store::{Resolution, StoreError};
 use crate::tool::{Call, Done, ToolError};
 
 unstable_core! {
-    pub use request::{Begin, CallOutcome, Finding, Poll, Reconcile, Seal};
+    pub use request::{Begin, CallOutcome, Finding, FoundEffect, Poll, Reconcile, Seal, Tasks};
     pub use step::{Permitted, Step, Stop};
 }
 
@@ -142,7 +142,7 @@ impl GuardService {
                 line.end(&execution, outcome);
             });
         }
-        self.next(&line, &execution, limit, false).await
+        self.next((&line, &execution), Taker::Caller, limit, false).await
     }
 
     /// Takes the outcome of an attempt, and tells the client what to do next: it is done, or it is to be sent again, or
@@ -168,7 +168,7 @@ impl GuardService {
         if let Err(Reply::Outcome(outcome)) = permit.reply.send(Reply::Outcome(seal.outcome)) {
             return self.seal_late(tenant, Seal { outcome, ..seal }).await;
         }
-        self.after_reply(&permit.line, execution, wait(seal.wait_ms), is_done).await
+        self.after_reply((&permit.line, execution), permit.taker, wait(seal.wait_ms), is_done).await
     }
 
     /// Takes the finding of a lookup, and tells the client what to do next.
@@ -178,25 +178,35 @@ impl GuardService {
     /// may be outdated.
     #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn reconcile(&self, tenant: &Tenant, report: Reconcile) -> Result<Step, GuardError> {
-        if let Finding::Happened { output, .. } = &report.finding {
-            Payload::of(output)?;
+        match &report.finding {
+            Finding::Happened { output, .. } => {
+                Payload::of(output)?;
+            }
+            Finding::Duplicated { effects } => {
+                for effect in effects {
+                    Payload::of(&effect.output)?;
+                }
+            }
+            Finding::NotFound | Finding::Unknown => {}
         }
         let permit = self.lines.permits.take(&report.permit, Task::Look, tenant).ok_or(GuardError::Permit)?;
         let execution = permit.line.under_way(&permit.input);
         permit.reply.send(Reply::Finding(report.finding)).map_err(|_| GuardError::Permit)?;
-        self.after_reply(&permit.line, execution, wait(report.wait_ms), false).await
+        self.after_reply((&permit.line, execution), permit.taker, wait(report.wait_ms), false).await
     }
 
-    /// Hands out a lookup or an attempt of this tool that has lost its client, or [`Step::Idle`].
+    /// Hands out a lookup of this tool that waits for a client, or [`Step::Idle`]; with [`Tasks::All`] also an attempt of a call for
+    /// which no client waits.
     #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn poll(&self, tenant: &Tenant, poll: Poll) -> Result<Step, GuardError> {
         let secret = self.executor.core().tenant_key(tenant).await?;
+        let taker = Taker::Poller(poll.tasks);
         let mut over = self.executor.clock().sleep(wait(poll.wait_ms));
         loop {
             let mut offered = std::pin::pin!(self.lines.offered.notified());
             offered.as_mut().enable(); // before the look, so that no offer is missed
-            if let Some(line) = self.lines.offering(tenant, &poll.tool)
-                && let Some(step) = self.take(&line, None, &secret)
+            if let Some(line) = self.lines.offering(tenant, &poll.tool, taker)
+                && let Some(step) = self.take(&line, (taker, None), &secret)
             {
                 return Ok(step);
             }
@@ -211,13 +221,13 @@ impl GuardService {
     /// The next step of a client that has replied to a task. The execution is missing if no client waits for the call.
     async fn after_reply(
         &self,
-        line: &Arc<Line>,
-        execution: Option<Arc<Execution>>,
+        (line, execution): (&Arc<Line>, Option<Arc<Execution>>),
+        taker: Taker,
         limit: Duration,
         made_here: bool,
     ) -> Result<Step, GuardError> {
         match execution {
-            Some(execution) => self.next(line, &execution, limit, made_here).await,
+            Some(execution) => self.next((line, &execution), taker, limit, made_here).await,
             None => Ok(Step::recorded()),
         }
     }
@@ -225,12 +235,13 @@ impl GuardService {
     /// The next step of a client that waits for an execution.
     async fn next(
         &self,
-        line: &Arc<Line>,
-        execution: &Execution,
+        (line, execution): (&Arc<Line>, &Execution),
+        taker: Taker,
         limit: Duration,
         made_here: bool,
     ) -> Result<Step, GuardError> {
         let secret = self.executor.core().tenant_key(&line.tenant).await?;
+        let _waits = (taker == Taker::Caller).then(|| line.wait());
         let mut over = self.executor.clock().sleep(limit);
         loop {
             let mut changed = std::pin::pin!(line.changed.notified());
@@ -238,7 +249,7 @@ impl GuardService {
             if let Some(ended) = execution.ended.get() {
                 return Ok(Step::after(&ended.clone()?, made_here)?);
             }
-            if let Some(step) = self.take(line, Some(&execution.input), &secret) {
+            if let Some(step) = self.take(line, (taker, Some(&execution.input)), &secret) {
                 return Ok(step);
             }
             tokio::select! {
@@ -249,9 +260,9 @@ impl GuardService {
         }
     }
 
-    fn take(&self, line: &Arc<Line>, input: Option<&Value>, secret: &DigestKey) -> Option<Step> {
+    fn take(&self, line: &Arc<Line>, wanted: (Taker, Option<&Value>), secret: &DigestKey) -> Option<Step> {
         let fence = self.executor.core().fence;
-        line.take(&self.lines.permits, input, |task, call| {
+        line.take(&self.lines.permits, wanted, |task, call| {
             let number = match task {
                 Task::Send => call.attempt(),
                 Task::Look => self.lines.looks.fetch_add(1, Ordering::Relaxed),
@@ -343,11 +354,43 @@ async fn send(clients: Clients, call: Call, input: Value) -> Result<Done<Value>,
 
 /// Offers a lookup.
 async fn look(clients: Clients, call: Call, input: Value) -> Result<LookupResult<Value>, ToolError> {
+    let kept = call.external_ref().map(str::to_owned);
     Ok(match clients.offer(Task::Look, call, input).await {
-        Offered::Replied(Reply::Finding(Finding::Happened { output, external_ref })) => {
-            LookupResult::Committed { output, external_ref }
-        }
-        Offered::Replied(Reply::Finding(Finding::NotFound)) => LookupResult::NotFound,
+        Offered::Replied(Reply::Finding(finding)) => shown(finding, kept),
         _ => LookupResult::Unknown,
     })
+}
+
+/// What a finding shows of a call whose record keeps this id. Only a record that is done keeps one here, because clients note no id
+/// before: another id is a second effect.
+fn shown(finding: Finding, kept: Option<String>) -> LookupResult<Value> {
+    match finding {
+        Finding::Happened { output, external_ref: Some(other) }
+            if kept.as_ref().is_some_and(|kept| *kept != other) =>
+        {
+            let effects = vec![
+                Found { external_ref: kept, output: None },
+                Found { external_ref: Some(other), output: Some(output) },
+            ];
+            LookupResult::Duplicated { effects }
+        }
+        Finding::Happened { output, external_ref } => LookupResult::Committed { output, external_ref },
+        Finding::Duplicated { effects } => {
+            let found = |effect: FoundEffect| Found {
+                external_ref: effect.external_ref,
+                output: Some(effect.output),
+            };
+            match <[FoundEffect; 1]>::try_from(effects) {
+                Ok([FoundEffect { output, external_ref }]) => {
+                    shown(Finding::Happened { output, external_ref }, kept)
+                }
+                Err(effects) if effects.is_empty() => LookupResult::Unknown,
+                Err(effects) => {
+                    LookupResult::Duplicated { effects: effects.into_iter().map(found).collect() }
+                }
+            }
+        }
+        Finding::NotFound => LookupResult::NotFound,
+        Finding::Unknown => LookupResult::Unknown,
+    }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use sha2::Sha256;
 use tokio::sync::oneshot;
 
-use super::line::{Line, Reply, Task};
+use super::line::{Line, Reply, Taker, Task};
 use crate::id::{Fence, Tenant};
 use crate::ledger::OperationKey;
 use crate::payload::DigestKey;
@@ -18,6 +18,8 @@ use crate::payload::DigestKey;
 /// The task that a permit allows, and the way to its executor.
 pub(super) struct Permit {
     pub(super) task: Task,
+    /// The client that was given it.
+    pub(super) taker: Taker,
     pub(super) line: Arc<Line>,
     pub(super) input: Value,
     pub(super) reply: oneshot::Sender<Reply>,

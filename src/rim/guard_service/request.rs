@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::exec::{ExecError, RequestError};
 use crate::id::Name;
 use crate::ledger::{
-    ApprovalSubject, Contract, ContractClass, EffectClass, ErrorKind, Key, KeyError, LookupOffer,
+    ApprovalSubject, Confirm, Contract, ContractClass, EffectClass, ErrorKind, Key, KeyError, LookupOffer,
     LookupPolicy, OperationKey, RetryPolicy, ReviewPolicy,
 };
 use crate::store::Labels;
@@ -65,6 +65,10 @@ pub struct Begin {
     /// The account, credential or region that the provider scopes its keys to. Default: none.
     #[serde(default)]
     pub scope: Option<String>,
+    /// The sends after which a call that is done is looked up once more. `always` needs a process that [polls](Poll) for the tool:
+    /// without one, nobody makes the lookup, and a person is asked. Default: `after_doubt`.
+    #[serde(default)]
+    pub confirm: Option<Confirm>,
     /// The people of whom one approves the call before it goes out. A notification and a deletion need some, unless
     /// they go out [without an approval](Self::without_approval).
     #[serde(default)]
@@ -146,10 +150,39 @@ pub enum Finding {
         #[serde(default)]
         external_ref: Option<String>,
     },
+    /// The call happened more than once. The first effect is kept, and a person is asked about the others.
+    Duplicated {
+        /// All effects, the first one first.
+        effects: Vec<FoundEffect>,
+    },
     /// The provider shows no effect of the call.
     NotFound,
     /// The provider gave no answer, or none that tells.
     Unknown,
+}
+
+/// One of several effects of one call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct FoundEffect {
+    /// The output that the call would have had if this were its only effect.
+    pub output: Value,
+    /// The provider's id for the effect.
+    #[serde(default)]
+    pub external_ref: Option<String>,
+}
+
+/// The tasks for which a process polls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Tasks {
+    /// Lookups. Attempts are left to the clients that begin their calls.
+    #[default]
+    Looks,
+    /// Lookups, and attempts of calls for which no client waits.
+    All,
 }
 
 /// A request for calls of a tool that have lost their client.
@@ -159,6 +192,9 @@ pub enum Finding {
 pub struct Poll {
     /// The name of the tool.
     pub tool: String,
+    /// The tasks that the process carries out. Default: `looks`.
+    #[serde(default)]
+    pub tasks: Tasks,
     /// The longest wait for a call, in milliseconds: at most a minute. Default: 10,000.
     #[serde(default = "wait_ms")]
     pub wait_ms: u64,
@@ -202,6 +238,7 @@ impl Begin {
             key_window_ms: None,
             key_max_len: None,
             scope: None,
+            confirm: None,
             reviewers: Vec::new(),
             labels: BTreeMap::new(),
             without_approval: false,
@@ -232,6 +269,7 @@ impl Begin {
         let mut contract = Contract { settle, key_window, ..Contract::new(class).lookup(offer) };
         contract.key_max_len = self.key_max_len.unwrap_or(contract.key_max_len);
         contract.scope.clone_from(&self.scope);
+        contract.confirm = Some(self.confirm.unwrap_or(Confirm::AfterDoubt));
         (class != ContractClass::Transactional).then_some(contract)
     }
 
@@ -264,6 +302,13 @@ impl Seal {
     }
 }
 
+impl FoundEffect {
+    /// An effect with this output, under the provider's id.
+    pub fn new(output: Value, external_ref: impl Into<String>) -> Self {
+        Self { output, external_ref: Some(external_ref.into()) }
+    }
+}
+
 impl Reconcile {
     /// The finding of the lookup that a permit was given for.
     pub fn new(permit: impl Into<String>, finding: Finding) -> Self {
@@ -272,8 +317,8 @@ impl Reconcile {
 }
 
 impl Poll {
-    /// A request for calls of this tool.
+    /// A request for the lookups of this tool.
     pub fn new(tool: impl Into<String>) -> Self {
-        Self { tool: tool.into(), wait_ms: wait_ms() }
+        Self { tool: tool.into(), tasks: Tasks::default(), wait_ms: wait_ms() }
     }
 }

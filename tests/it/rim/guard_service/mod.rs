@@ -6,14 +6,15 @@ mod over_http;
 use std::time::Duration;
 
 use counterfoil::guard_service::{
-    Begin, CallOutcome, Finding, GuardError, GuardService, Permitted, Poll, Reconcile, Seal, Step, Stop,
+    Begin, CallOutcome, Finding, FoundEffect, GuardError, GuardService, Permitted, Poll, Reconcile, Seal,
+    Step, Stop, Tasks,
 };
-use counterfoil::ledger::{ContractClass, EffectClass, ErrorKind};
+use counterfoil::ledger::{Confirm, ContractClass, EffectClass, ErrorKind};
 use counterfoil::store::Resolution;
 use counterfoil::{Executor, QuestionId, Tenant};
 use serde_json::{Value, json};
 
-use crate::world::{Process, SETTLE, TestClock, acme, executor};
+use crate::world::{Process, SETTLE, TestClock, acme, executor, until};
 
 const ATTEMPT: Duration = Duration::from_secs(10);
 
@@ -303,8 +304,8 @@ async fn asked_about(scene: &Scene, begin: &Begin) -> QuestionId {
     panic!("nobody is asked")
 }
 
-/// The lookup beside the question about a call.
-async fn look_beside_the_question(scene: &Scene) -> Permitted {
+/// The next lookup that a process that polls is given.
+async fn polled_look(scene: &Scene) -> Permitted {
     let mut poll = Poll::new("refund");
     poll.wait_ms = 0;
     for _ in 0..1000 {
@@ -313,7 +314,76 @@ async fn look_beside_the_question(scene: &Scene) -> Permitted {
         }
         scene.clock.advance(Duration::from_secs(1));
     }
-    panic!("no lookup beside the question")
+    panic!("no lookup")
+}
+
+/// A payment that is done, with the provider's id `re_7`.
+async fn paid(scene: &Scene, confirm: Option<Confirm>) {
+    let mut begin = looked_up(json!({ "cents": 1200 }));
+    (begin.effect, begin.confirm) = (EffectClass::Payment, confirm);
+    let permitted = scene.send(&begin).await;
+    assert!(matches!(
+        scene.seal(&begin, &permitted.permit, done("re_7")).await,
+        Step::Done { first: true, .. }
+    ));
+}
+
+#[tokio::test]
+async fn a_payment_without_a_doubt_is_not_looked_up_where_nobody_polls() {
+    let scene = Scene::new().await;
+    paid(&scene, None).await;
+    let mut poll = Poll::new("refund");
+    poll.wait_ms = 0;
+    for _ in 0..20 {
+        scene.clock.advance(SETTLE);
+        assert_eq!(scene.service.poll(&acme(), poll.clone()).await.unwrap(), Step::Idle);
+    }
+}
+
+#[tokio::test]
+async fn a_lookup_of_a_payment_that_shows_another_effect_is_a_question_about_the_duplicate() {
+    let effect = |id: &str| FoundEffect::new(json!({ "id": id }), id);
+    let both = Finding::Duplicated { effects: vec![effect("re_7"), effect("re_8")] };
+    let other = Finding::Happened { output: json!({ "id": "re_8" }), external_ref: Some("re_8".to_owned()) };
+    for finding in [both, other] {
+        let scene = Scene::new().await;
+        paid(&scene, Some(Confirm::Always)).await;
+        let look = polled_look(&scene).await;
+        let taken = scene.service.reconcile(&acme(), Reconcile::new(look.permit, finding)).await.unwrap();
+        assert!(matches!(taken, Step::Stopped { reason: Stop::Recorded, .. }), "{taken:?}");
+        let asked = async || scene.executor().questions(&acme()).await.unwrap();
+        until("the question", async || !asked().await.is_empty()).await;
+        let [question] = &asked().await[..] else { panic!("one question") };
+        assert!(question.question.contains("re_8"), "{question:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_polls_for_lookups_leaves_the_attempts_to_their_clients() {
+    let scene = Scene::new().await;
+    let begin = refund(json!({ "cents": 1200 }));
+    let first = scene.send(&begin).await;
+    let later = CallOutcome::Failed {
+        kind: ErrorKind::Unreachable,
+        message: "no route".to_owned(),
+        retry_after_ms: Some(2_000),
+    };
+    let mut seal = Seal::new(first.permit, later);
+    seal.wait_ms = 0;
+    assert_eq!(scene.service.seal(&acme(), seal).await.unwrap(), Step::InFlight);
+    let mut looks = Poll::new("refund");
+    looks.wait_ms = 0;
+    let mut all = looks.clone();
+    all.tasks = Tasks::All;
+    for _ in 0..1000 {
+        scene.clock.advance(Duration::from_millis(250));
+        assert_eq!(scene.service.poll(&acme(), looks.clone()).await.unwrap(), Step::Idle);
+        if let Step::Send(second) = scene.service.poll(&acme(), all.clone()).await.unwrap() {
+            assert_eq!(second.attempt, 2);
+            return;
+        }
+    }
+    panic!("the second attempt was not offered")
 }
 
 #[tokio::test]
@@ -321,7 +391,7 @@ async fn the_end_of_a_lookup_leaves_the_permit_of_an_attempt_good() {
     let scene = Scene::new().await;
     let begin = looked_up(json!({ "cents": 1200 }));
     let question = asked_about(&scene, &begin).await;
-    let look = look_beside_the_question(&scene).await;
+    let look = polled_look(&scene).await;
     let answer = Resolution::SendWithoutLooking { reason: "the bank says no".to_owned() };
     scene.executor().answer(&acme(), question, answer, "ann").await.unwrap();
     let second = scene.send(&begin).await;

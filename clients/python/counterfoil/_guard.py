@@ -5,9 +5,9 @@ import dataclasses
 import functools
 import inspect
 import json
-import time
 from typing import Optional
 
+from ._clock import Since
 from ._errors import CallFailed, GuardError, NeedsApproval, NoJson, NotRecorded, Refused, Stopped
 from ._http import Http
 
@@ -136,7 +136,7 @@ class _Guarded:
     async def call(self, given, begin, post):
         """Takes one step after the other, until the call is done or stopped."""
         raised = None
-        asked = time.monotonic()  # a permit's time counts from before the request that it answers
+        asked = Since()  # a permit's time counts from before the request that it answers
         step = await _waited(post("begin", begin))
         while True:
             verb = step["step"]
@@ -148,17 +148,17 @@ class _Guarded:
                 raise NeedsApproval(step["review"], step["version"])
             if verb == "stopped":
                 raise Stopped(step["reason"], step["text"], step.get("question")) from raised
-            is_late = verb in ("send", "look") and time.monotonic() - asked > step["use_ms"] / 1000
+            is_late = verb in ("send", "look") and asked.seconds() > step["use_ms"] / 1000
             if verb == "in_flight" or is_late:
-                asked = time.monotonic()
+                asked = Since()
                 step = await _waited(post("begin", begin))
             elif verb == "send":
                 outcome, raised = await self._made(given, step)
-                asked = time.monotonic()
+                asked = Since()
                 step, raised = await self._sealed(step, outcome, raised, post)
             elif verb == "look":
                 finding = await self._found(given, step)
-                asked = time.monotonic()
+                asked = Since()
                 step, unfit = await _told(post, "reconcile", step, "finding", finding)
                 raised = unfit or raised
             else:
@@ -196,11 +196,11 @@ class _Guarded:
 
     async def looked(self, post, wait):
         """Makes one lookup for which the guard has no client. False if there was none."""
-        asked = time.monotonic()
+        asked = Since()
         step = post("poll", {"tool": self._tool, "wait_ms": int(wait * 1000)})
         if step["step"] != "look":
             return False
-        if time.monotonic() - asked <= step["use_ms"] / 1000:
+        if asked.seconds() <= step["use_ms"] / 1000:
             given = inspect.BoundArguments(self._signature, dict(step["input"]))
             await _told(post, "reconcile", step, "finding", await self._found(given, step))
         return True

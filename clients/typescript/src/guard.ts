@@ -1,3 +1,4 @@
+import { Since } from "./clock.js";
 import { CallFailed, GuardError, NeedsApproval, NoJson, NotRecorded, Refused, Stopped } from "./errors.js";
 import { Http, json } from "./http.js";
 
@@ -129,25 +130,25 @@ export class Guard {
         without_approval: withoutApproval,
       };
       let thrown: Thrown;
-      let asked = performance.now(); // a permit's time counts from before the request that it answers
+      let asked = new Since(); // a permit's time counts from before the request that it answers
       let step = await this.next("begin", begin);
       for (;;) {
-        const isLate = "use_ms" in step && performance.now() - asked > step.use_ms;
+        const isLate = "use_ms" in step && asked.ms() > step.use_ms;
         if (step.step === "in_flight" || isLate) {
-          asked = performance.now();
+          asked = new Since();
           step = await this.next("begin", begin);
         } else if (step.step === "send") {
           const attempt = call(step);
           const made = await outcome(terms, () => make(input, attempt));
           thrown = made.thrown;
-          asked = performance.now();
+          asked = new Since();
           const sealed = await this.sealed(step, made.outcome, thrown);
           step = sealed.step;
           thrown ??= sealed.unfit;
         } else if (step.step === "look") {
           const attempt = call(step);
           const finding = lookup ? await found(terms, () => lookup(input, attempt)) : "unknown";
-          asked = performance.now();
+          asked = new Since();
           const told = await this.tell("reconcile", step, "finding", finding);
           step = told.step;
           thrown = told.unfit ?? thrown;
@@ -167,11 +168,11 @@ export class Guard {
     terms: Pick<Terms<Input, Output>, "lookup" | "externalRef">,
     waitMs = 10_000,
   ): Promise<boolean> {
-    const asked = performance.now();
+    const asked = new Since();
     const step = await this.next("poll", { tool, wait_ms: waitMs });
     if (step.step !== "look") return false;
     const { lookup } = terms;
-    if (performance.now() - asked <= step.use_ms) {
+    if (asked.ms() <= step.use_ms) {
       const finding = lookup ? await found(terms, () => lookup(step.input as Input, call(step))) : "unknown";
       await this.tell("reconcile", step, "finding", finding);
     }

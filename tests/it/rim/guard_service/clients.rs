@@ -26,6 +26,22 @@ enum Language {
     TypeScript,
 }
 
+impl Language {
+    /// A script of this folder, with the client.
+    fn script(self, name: &str) -> Command {
+        let root = env!("CARGO_MANIFEST_DIR");
+        let (program, extension) = match self {
+            Self::Python => ("python3", "py"),
+            Self::TypeScript => ("node", "mjs"),
+        };
+        let mut script = Command::new(program);
+        script.arg(format!("{root}/tests/it/rim/guard_service/{name}.{extension}"));
+        script.env("PYTHONPATH", format!("{root}/clients/python")).env("PYTHONDONTWRITEBYTECODE", "1");
+        script.env("GUARD_CLIENT", std::env::var("GUARD_CLIENT").expect("`./test` builds the client"));
+        script
+    }
+}
+
 /// A desk that makes refunds under the guard, in processes of its own: `desk.py` or `desk.mjs`.
 struct Desk {
     language: Language,
@@ -45,17 +61,9 @@ impl Desk {
     }
 
     fn start_for(&self, order: &str, cents: u32, how: &str) -> Child {
-        let root = env!("CARGO_MANIFEST_DIR");
-        let (program, script) = match self.language {
-            Language::Python => ("python3", "desk.py"),
-            Language::TypeScript => ("node", "desk.mjs"),
-        };
-        let mut desk = Command::new(program);
-        desk.arg(format!("{root}/tests/it/rim/guard_service/{script}"));
+        let mut desk = self.language.script("desk");
         desk.args([&self.served.url, &self.token]).arg(self.book());
         desk.args([order, &cents.to_string(), how]);
-        desk.env("PYTHONPATH", format!("{root}/clients/python")).env("PYTHONDONTWRITEBYTECODE", "1");
-        desk.env("GUARD_CLIENT", std::env::var("GUARD_CLIENT").expect("`./test` builds the client"));
         desk.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
     }
 
@@ -145,6 +153,18 @@ in_each_language! {
     a_process_that_is_killed_before_the_effect_loses_nothing,
     processes_that_are_killed_at_random_make_each_refund_once,
     a_token_without_the_right_to_call_is_refused_before_the_function_runs,
+    a_machine_that_sleeps_over_the_time_of_a_permit_does_not_call_the_function,
+}
+
+/// What a script says of a permit and its time, on clocks of its own.
+async fn said_of_times(language: Language, case: &str) -> Value {
+    let ended = language.script("times").arg(case).output().await.unwrap();
+    serde_json::from_slice(&ended.stdout).unwrap_or_else(|_| panic!("{ended:?}"))
+}
+
+async fn a_machine_that_sleeps_over_the_time_of_a_permit_does_not_call_the_function(language: Language) {
+    let said = said_of_times(language, "sleeps").await;
+    assert_eq!(said, json!({ "done": "by another", "calls": 0 }));
 }
 
 async fn a_guarded_function_is_called_once_by_however_many_processes(language: Language) {

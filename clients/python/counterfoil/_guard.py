@@ -7,7 +7,6 @@ import inspect
 import json
 from typing import Optional
 
-from ._clock import Since
 from ._errors import CallFailed, GuardError, NeedsApproval, NoJson, NotRecorded, Refused, Stopped
 from ._http import Http
 
@@ -136,8 +135,7 @@ class _Guarded:
     async def call(self, given, begin, post):
         """Takes one step after the other, until the call is done or stopped."""
         raised = None
-        asked = Since()  # a permit's time counts from before the request that it answers
-        step = await _waited(post("begin", begin))
+        step, asked = await _waited(post("begin", begin))  # a permit's time counts from before the request that it answers
         while True:
             verb = step["step"]
             if verb == "done":
@@ -150,16 +148,13 @@ class _Guarded:
                 raise Stopped(step["reason"], step["text"], step.get("question")) from raised
             is_late = verb in ("send", "look") and asked.seconds() > step["use_ms"] / 1000
             if verb == "in_flight" or is_late:
-                asked = Since()
-                step = await _waited(post("begin", begin))
+                step, asked = await _waited(post("begin", begin))
             elif verb == "send":
                 outcome, raised = await self._made(given, step)
-                asked = Since()
-                step, raised = await self._sealed(step, outcome, raised, post)
+                step, asked, raised = await self._sealed(step, outcome, raised, post)
             elif verb == "look":
                 finding = await self._found(given, step)
-                asked = Since()
-                step, unfit = await _told(post, "reconcile", step, "finding", finding)
+                step, asked, unfit = await _told(post, "reconcile", step, "finding", finding)
                 raised = unfit or raised
             else:
                 raise GuardError(f"the guard answered with an unknown step: {verb}")
@@ -183,21 +178,20 @@ class _Guarded:
             return {"done": {"output": None}}, NoJson(f"{step['key']} was made, and its output is no JSON: {failure}")
 
     async def _sealed(self, step, outcome, raised, post):
-        """Seals the call. Returns the next step, and what is to be raised if the call is done."""
+        """Seals the call. Returns the next step, the instant before it was asked for, and what is to be raised if the call is done."""
         try:
-            following, unfit = await _told(post, "seal", step, "outcome", outcome)
+            following, asked, unfit = await _told(post, "seal", step, "outcome", outcome)
         except Refused:
             raise
         except GuardError as error:
             raise NotRecorded(f"{step['key']} was sent, and the guard could not be told: {error}") from raised
         if raised is not None and not isinstance(raised, Exception):
             raise raised  # the process or the task is to end
-        return following, raised or unfit
+        return following, asked, raised or unfit
 
     async def looked(self, post, wait):
         """Makes one lookup for which the guard has no client. False if there was none."""
-        asked = Since()
-        step = post("poll", {"tool": self._tool, "wait_ms": int(wait * 1000)})
+        step, asked = post("poll", {"tool": self._tool, "wait_ms": int(wait * 1000)})
         if step["step"] != "look":
             return False
         if asked.seconds() <= step["use_ms"] / 1000:
@@ -238,15 +232,16 @@ def _call(function, step):
 
 
 async def _told(post, verb, step, name, said):
-    """Tells the guard. Returns the next step, and what is to be raised because the guard could not record an output."""
+    """Tells the guard. Returns the next step, the instant before it was asked for, and what is to be raised because the guard could not
+    record an output."""
     try:
-        return await _waited(post(verb, {"permit": step["permit"], name: said})), None
+        return *await _waited(post(verb, {"permit": step["permit"], name: said})), None
     except Refused as refused:
         certain = _certain(said)
         if refused.status not in UNFIT or certain == said:
             raise
-        following = await _waited(post(verb, {"permit": step["permit"], name: certain}))
-        return following, NoJson(f"{step['key']} was made, and its output cannot be recorded: {refused}")
+        following, asked = await _waited(post(verb, {"permit": step["permit"], name: certain}))
+        return following, asked, NoJson(f"{step['key']} was made, and its output cannot be recorded: {refused}")
 
 
 def _certain(said):

@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 
+from ._clock import Since
 from ._errors import GuardError, Refused
 
 # Statuses after which the same request may be answered.
@@ -19,15 +20,17 @@ class Http:
         self._patience = patience
 
     def post(self, path, body):
-        """The answer to a request. Repeats it until there is one, for as long as the client is patient."""
+        """The answer to a request, and the instant before it was sent. Repeats it until there is an answer, for as long as the client
+        is patient."""
         data = json.dumps(body, allow_nan=False).encode()
         # A request waits for its step at the guard, and somewhat longer here.
         timeout = body.get("wait_ms", 10_000) / 1000 + 30
         until = time.monotonic() + self._patience
         pause = 0.05
         while True:
+            sent = Since()  # the tries before this one take nothing from the time of a permit
             try:
-                return self._post(path, data, timeout)
+                return self._post(path, data, timeout), sent
             except urllib.error.HTTPError as error:
                 refused = _refused(error)
                 if error.code not in LATER:

@@ -1,4 +1,4 @@
-import { Since } from "./clock.js";
+import type { Since } from "./clock.js";
 import { CallFailed, GuardError, NeedsApproval, NoJson, NotRecorded, Refused, Stopped } from "./errors.js";
 import { Http, json } from "./http.js";
 
@@ -83,8 +83,11 @@ type Step =
 /** What a call has thrown, if it has. */
 type Thrown = { error: unknown } | undefined;
 
+/** A step, and the instant before it was asked for: the time of its permit counts from there. */
+type Next = { step: Step; asked: Since };
+
 /** The next step, and what is to be thrown because the guard could not record an output. */
-type Told = { step: Step; unfit?: Thrown };
+type Told = Next & { unfit?: Thrown };
 
 /** Statuses after which the same permit may be told something else: the guard cannot record what was said. */
 const UNFIT = new Set([400, 413, 422]);
@@ -130,27 +133,23 @@ export class Guard {
         without_approval: withoutApproval,
       };
       let thrown: Thrown;
-      let asked = new Since(); // a permit's time counts from before the request that it answers
-      let step = await this.next("begin", begin);
+      let { step, asked } = await this.next("begin", begin);
       for (;;) {
         const isLate = "use_ms" in step && asked.ms() > step.use_ms;
         if (step.step === "in_flight" || isLate) {
-          asked = new Since();
-          step = await this.next("begin", begin);
+          ({ step, asked } = await this.next("begin", begin));
         } else if (step.step === "send") {
           const attempt = call(step);
           const made = await outcome(terms, () => make(input, attempt));
           thrown = made.thrown;
-          asked = new Since();
           const sealed = await this.sealed(step, made.outcome, thrown);
-          step = sealed.step;
+          ({ step, asked } = sealed);
           thrown ??= sealed.unfit;
         } else if (step.step === "look") {
           const attempt = call(step);
           const finding = lookup ? await found(terms, () => lookup(input, attempt)) : "unknown";
-          asked = new Since();
           const told = await this.tell("reconcile", step, "finding", finding);
-          step = told.step;
+          ({ step, asked } = told);
           thrown = told.unfit ?? thrown;
         } else {
           return end(step, thrown) as Output;
@@ -168,8 +167,7 @@ export class Guard {
     terms: Pick<Terms<Input, Output>, "lookup" | "externalRef">,
     waitMs = 10_000,
   ): Promise<boolean> {
-    const asked = new Since();
-    const step = await this.next("poll", { tool, wait_ms: waitMs });
+    const { step, asked } = await this.next("poll", { tool, wait_ms: waitMs });
     if (step.step !== "look") return false;
     const { lookup } = terms;
     if (asked.ms() <= step.use_ms) {
@@ -188,20 +186,21 @@ export class Guard {
     while (!signal?.aborted) await this.look(tool, terms);
   }
 
-  private async next(verb: string, body: object): Promise<Step> {
-    return (await this.http.post(this.path + verb, body)) as Step;
+  private async next(verb: string, body: object): Promise<Next> {
+    const { json, sent } = await this.http.post(this.path + verb, body);
+    return { step: json as Step, asked: sent };
   }
 
   /** Tells the guard: the next step, and what is to be thrown because the guard could not record an output. */
   private async tell(verb: string, permitted: Permitted, name: string, said: unknown): Promise<Told> {
     const { permit, key } = permitted;
     try {
-      return { step: await this.next(verb, { permit, [name]: said }) };
+      return await this.next(verb, { permit, [name]: said });
     } catch (refused) {
       const certain = certainly(said);
       if (!(refused instanceof Refused && UNFIT.has(refused.status)) || certain === undefined) throw refused;
-      const step = await this.next(verb, { permit, [name]: certain });
-      return { step, unfit: { error: new NoJson(`${key} was made, and its output cannot be recorded`, { cause: refused }) } };
+      const next = await this.next(verb, { permit, [name]: certain });
+      return { ...next, unfit: { error: new NoJson(`${key} was made, and its output cannot be recorded`, { cause: refused }) } };
     }
   }
 

@@ -1,3 +1,4 @@
+import { Since } from "./clock.js";
 import { GuardError, Refused } from "./errors.js";
 
 /** Statuses after which the same request may be answered. */
@@ -25,15 +26,16 @@ export class Http {
     private readonly patienceMs: number,
   ) {}
 
-  /** The answer to a request. Repeats it until there is one, for as long as the client is patient. */
-  async post(path: string, body: { wait_ms?: number }): Promise<unknown> {
+  /** The answer to a request, and the instant before it was sent. Repeats it until there is an answer, for as long as the client is patient. */
+  async post(path: string, body: { wait_ms?: number }): Promise<{ json: unknown; sent: Since }> {
     const text = json(body);
     // A request waits for its step at the guard, and somewhat longer here.
     const timeoutMs = (body.wait_ms ?? 10_000) + 30_000;
     const until = performance.now() + this.patienceMs;
     for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, 5_000)) {
+      const sent = new Since(); // the tries before this one take nothing from the time of a permit
       const answer = await this.once(path, text, timeoutMs);
-      if ("json" in answer) return answer.json;
+      if ("json" in answer) return { json: answer.json, sent };
       pauseMs = Math.max(pauseMs, answer.pauseMs);
       if (!answer.again || performance.now() + pauseMs > until) throw answer.missed;
       await new Promise((resolve) => setTimeout(resolve, pauseMs));

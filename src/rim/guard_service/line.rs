@@ -279,11 +279,13 @@ impl Line {
         self.changed.notify_waiters();
     }
 
-    /// Takes a task that is offered to this client under a permit: one of this input, if there is an input.
+    /// Takes a task that is offered to this client under a permit: one of this input, if there is an input. `waited`: how long the client's
+    /// request has waited for it.
     pub(super) fn take(
         self: &Arc<Self>,
         permits: &Permits,
         (taker, input): (Taker, Option<&Value>),
+        waited: Duration,
         permit: impl FnOnce(Task, &Call) -> String,
     ) -> Option<Step> {
         let mut state = self.state();
@@ -294,6 +296,7 @@ impl Line {
         let place = state.offers.iter().position(is_wanted)?;
         let Offer { number, task, tool, input, call, time, reply } = state.offers.remove(place);
         let permit = permit(task, &call);
+        let usable = call.time_left().unwrap_or(time) + waited;
         state.taken.insert(number, permit.clone());
         let permitted = Permitted {
             permit: permit.clone(),
@@ -302,7 +305,7 @@ impl Line {
             input: input.clone(),
             idempotency_key: call.key().to_owned(),
             attempt: call.attempt(),
-            use_ms: u64::try_from(call.time_left().unwrap_or(time).as_millis()).unwrap_or(u64::MAX),
+            use_ms: u64::try_from(usable.as_millis()).unwrap_or(u64::MAX),
             first_sent: call.first_sent().map(|at| at.to_string()),
             external_ref: call.external_ref().map(str::to_owned),
         };

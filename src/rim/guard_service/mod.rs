@@ -48,6 +48,7 @@ use serde_json::Value;
 use self::line::{Clients, Execution, Line, Lines, Offered, Reply, Taker, Task};
 use self::permit::Attempt;
 use self::request::{operation, wait};
+use crate::clock::Boot;
 use crate::exec::{ExecError, Executor, Outcome};
 use crate::guard::approval::AskRefused;
 use crate::id::Tenant;
@@ -124,6 +125,7 @@ impl GuardService {
     /// An attempt is recorded before its permit is given out.
     #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn begin(&self, tenant: &Tenant, begin: Begin) -> Result<Step, GuardError> {
+        let arrived = self.arrived();
         let key = operation(&begin.tool, &begin.key)?;
         let contract = begin.contract().ok_or(GuardError::Transactional)?;
         begin.check_labels()?; // before anybody is asked for an approval
@@ -132,7 +134,8 @@ impl GuardService {
             Err(waits) => return Ok(waits),
         };
         let terms = Terms { contract, approval };
-        let (line, limit) = (self.lines.of(tenant, &key), wait(begin.wait_ms));
+        let asked = Asked { taker: Taker::Caller, arrived, limit: wait(begin.wait_ms) };
+        let line = self.lines.of(tenant, &key);
         let (execution, is_new) = line.execution(&begin.input);
         if is_new {
             let (service, line, execution) = (self.clone(), line.clone(), execution.clone());
@@ -142,7 +145,7 @@ impl GuardService {
                 line.end(&execution, outcome);
             });
         }
-        self.next((&line, &execution), Taker::Caller, limit, false).await
+        self.next((&line, &execution), asked, false).await
     }
 
     /// Takes the outcome of an attempt, and tells the client what to do next: it is done, or it is to be sent again, or
@@ -156,6 +159,7 @@ impl GuardService {
     /// error: it is kept as evidence, and settles the call if nobody has settled it.
     #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn seal(&self, tenant: &Tenant, seal: Seal) -> Result<Step, GuardError> {
+        let arrived = self.arrived();
         if let CallOutcome::Done { output, .. } = &seal.outcome {
             Payload::of(output)?; // the permit stays good, and the client can seal without the output
         }
@@ -168,7 +172,8 @@ impl GuardService {
         if let Err(Reply::Outcome(outcome)) = permit.reply.send(Reply::Outcome(seal.outcome)) {
             return self.seal_late(tenant, Seal { outcome, ..seal }).await;
         }
-        self.after_reply((&permit.line, execution), permit.taker, wait(seal.wait_ms), is_done).await
+        let asked = Asked { taker: permit.taker, arrived, limit: wait(seal.wait_ms) };
+        self.after_reply((&permit.line, execution), asked, is_done).await
     }
 
     /// Takes the finding of a lookup, and tells the client what to do next.
@@ -178,6 +183,7 @@ impl GuardService {
     /// may be outdated.
     #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn reconcile(&self, tenant: &Tenant, report: Reconcile) -> Result<Step, GuardError> {
+        let arrived = self.arrived();
         match &report.finding {
             Finding::Happened { output, .. } => {
                 Payload::of(output)?;
@@ -192,21 +198,23 @@ impl GuardService {
         let permit = self.lines.permits.take(&report.permit, Task::Look, tenant).ok_or(GuardError::Permit)?;
         let execution = permit.line.under_way(&permit.input);
         permit.reply.send(Reply::Finding(report.finding)).map_err(|_| GuardError::Permit)?;
-        self.after_reply((&permit.line, execution), permit.taker, wait(report.wait_ms), false).await
+        let asked = Asked { taker: permit.taker, arrived, limit: wait(report.wait_ms) };
+        self.after_reply((&permit.line, execution), asked, false).await
     }
 
     /// Hands out a lookup of this tool that waits for a client, or [`Step::Idle`]; with [`Tasks::All`] also an attempt of a call for
     /// which no client waits.
     #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn poll(&self, tenant: &Tenant, poll: Poll) -> Result<Step, GuardError> {
+        let (taker, arrived) = (Taker::Poller(poll.tasks), self.arrived());
+        let asked = Asked { taker, arrived, limit: wait(poll.wait_ms) };
         let secret = self.executor.core().tenant_key(tenant).await?;
-        let taker = Taker::Poller(poll.tasks);
-        let mut over = self.executor.clock().sleep(wait(poll.wait_ms));
+        let mut over = self.executor.clock().sleep(asked.limit);
         loop {
             let mut offered = std::pin::pin!(self.lines.offered.notified());
             offered.as_mut().enable(); // before the look, so that no offer is missed
             if let Some(line) = self.lines.offering(tenant, &poll.tool, taker)
-                && let Some(step) = self.take(&line, (taker, None), &secret)
+                && let Some(step) = self.take(&line, (asked, None), &secret)
             {
                 return Ok(step);
             }
@@ -222,12 +230,11 @@ impl GuardService {
     async fn after_reply(
         &self,
         (line, execution): (&Arc<Line>, Option<Arc<Execution>>),
-        taker: Taker,
-        limit: Duration,
+        asked: Asked,
         made_here: bool,
     ) -> Result<Step, GuardError> {
         match execution {
-            Some(execution) => self.next((line, &execution), taker, limit, made_here).await,
+            Some(execution) => self.next((line, &execution), asked, made_here).await,
             None => Ok(Step::recorded()),
         }
     }
@@ -236,20 +243,19 @@ impl GuardService {
     async fn next(
         &self,
         (line, execution): (&Arc<Line>, &Execution),
-        taker: Taker,
-        limit: Duration,
+        asked: Asked,
         made_here: bool,
     ) -> Result<Step, GuardError> {
         let secret = self.executor.core().tenant_key(&line.tenant).await?;
-        let _waits = (taker == Taker::Caller).then(|| line.wait());
-        let mut over = self.executor.clock().sleep(limit);
+        let _waits = (asked.taker == Taker::Caller).then(|| line.wait());
+        let mut over = self.executor.clock().sleep(asked.limit);
         loop {
             let mut changed = std::pin::pin!(line.changed.notified());
             changed.as_mut().enable(); // before the look, so that no change is missed
             if let Some(ended) = execution.ended.get() {
                 return Ok(Step::after(&ended.clone()?, made_here)?);
             }
-            if let Some(step) = self.take(line, (taker, Some(&execution.input)), &secret) {
+            if let Some(step) = self.take(line, (asked, Some(&execution.input)), &secret) {
                 return Ok(step);
             }
             tokio::select! {
@@ -260,9 +266,21 @@ impl GuardService {
         }
     }
 
-    fn take(&self, line: &Arc<Line>, wanted: (Taker, Option<&Value>), secret: &DigestKey) -> Option<Step> {
-        let fence = self.executor.core().fence;
-        line.take(&self.lines.permits, wanted, |task, call| {
+    fn arrived(&self) -> Boot {
+        self.executor.core().clock.boot()
+    }
+
+    fn take(
+        &self,
+        line: &Arc<Line>,
+        (asked, input): (Asked, Option<&Value>),
+        secret: &DigestKey,
+    ) -> Option<Step> {
+        let core = self.executor.core();
+        // The client counts from before it sent the request. What the request has waited here is not taken from the permit's time.
+        let waited = asked.arrived.until(core.clock.boot());
+        let fence = core.fence;
+        line.take(&self.lines.permits, (asked.taker, input), waited, |task, call| {
             let number = match task {
                 Task::Send => call.attempt(),
                 Task::Look => self.lines.looks.fetch_add(1, Ordering::Relaxed),
@@ -323,6 +341,16 @@ impl GuardService {
         }
         effect.outcome(move |call, input| send(clients.clone(), call, input)).await
     }
+}
+
+/// A request that is answered with the next step.
+#[derive(Clone, Copy)]
+struct Asked {
+    taker: Taker,
+    /// The instant at which it arrived.
+    arrived: Boot,
+    /// The longest wait for a step.
+    limit: Duration,
 }
 
 /// The terms on which a call is carried out.

@@ -154,6 +154,7 @@ in_each_language! {
     processes_that_are_killed_at_random_make_each_refund_once,
     a_token_without_the_right_to_call_is_refused_before_the_function_runs,
     a_machine_that_sleeps_over_the_time_of_a_permit_does_not_call_the_function,
+    a_guard_that_is_busy_for_a_while_takes_nothing_from_the_time_of_a_permit,
 }
 
 /// What a script says of a permit and its time, on clocks of its own.
@@ -289,4 +290,9 @@ async fn a_token_without_the_right_to_call_is_refused_before_the_function_runs(l
     assert_eq!(desk.refund(1200, "").await, json!({ "refused": "forbidden" }));
     assert_eq!(desk.refunds(), 0);
     desk.served.end().await;
+}
+
+async fn a_guard_that_is_busy_for_a_while_takes_nothing_from_the_time_of_a_permit(language: Language) {
+    let said = said_of_times(language, "busy").await;
+    assert_eq!(said, json!({ "done": "sealed", "calls": 1 }));
 }

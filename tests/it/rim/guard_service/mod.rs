@@ -359,6 +359,32 @@ async fn a_lookup_of_a_payment_that_shows_another_effect_is_a_question_about_the
 }
 
 #[tokio::test]
+async fn the_wait_for_a_step_takes_nothing_from_the_time_of_its_permit() {
+    let scene = Scene::new().await;
+    let mut begin = refund(json!({ "cents": 1200 }));
+    begin.attempt_ms = 5_000;
+    let first = scene.send(&begin).await;
+    let later = CallOutcome::Failed {
+        kind: ErrorKind::Unreachable,
+        message: "no route".to_owned(),
+        retry_after_ms: Some(8_000),
+    };
+    let mut seal = Seal::new(first.permit, later);
+    seal.wait_ms = 0;
+    assert_eq!(scene.service.seal(&acme(), seal).await.unwrap(), Step::InFlight);
+    begin.wait_ms = 47_000;
+    let service = scene.service.clone();
+    let waits = scene.process.spawn(async move { service.begin(&acme(), begin).await });
+    scene.clock.slept(Duration::from_secs(47)).await;
+    scene.clock.slept(Duration::from_secs(8)).await;
+    scene.clock.advance(Duration::from_secs(8));
+    let second = permit(waits.await.unwrap().unwrap());
+    assert_eq!(second.attempt, 2);
+    // The client counts from before its request, which has waited for 8 s.
+    assert!((13_000..=13_100).contains(&second.use_ms), "{second:?}");
+}
+
+#[tokio::test]
 async fn a_process_that_polls_for_lookups_leaves_the_attempts_to_their_clients() {
     let scene = Scene::new().await;
     let begin = refund(json!({ "cents": 1200 }));

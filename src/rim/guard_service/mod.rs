@@ -37,6 +37,7 @@ mod late;
 mod line;
 mod permit;
 mod request;
+mod review;
 mod step;
 
 use std::sync::Arc;
@@ -48,11 +49,12 @@ use serde_json::Value;
 use self::line::{Clients, Execution, Line, Lines, Offered, Reply, Taker, Task};
 use self::permit::Attempt;
 use self::request::{operation, wait};
+use self::review::Clearance;
 use crate::clock::Boot;
 use crate::exec::{ExecError, Executor, Outcome};
 use crate::guard::approval::AskRefused;
 use crate::id::Tenant;
-use crate::ledger::{Approval, ApprovalSubject, Contract, ErrorKind, Found, Key, KeyError, LookupResult};
+use crate::ledger::{Contract, ErrorKind, Found, Key, KeyError, LookupResult};
 use crate::payload::{DigestKey, Payload, PayloadError};
 use crate::store::{Resolution, StoreError};
 use crate::tool::{Call, Done, ToolError};
@@ -129,11 +131,11 @@ impl GuardService {
         let key = operation(&begin.tool, &begin.key)?;
         let contract = begin.contract().ok_or(GuardError::Transactional)?;
         begin.check_labels()?; // before anybody is asked for an approval
-        let approval = match self.approval(tenant, &begin).await? {
-            Ok(approval) => approval,
-            Err(waits) => return Ok(waits),
+        let clearance = match self.clearance(tenant, &key, &begin).await? {
+            Ok(clearance) => clearance,
+            Err(instead) => return Ok(instead),
         };
-        let terms = Terms { contract, approval };
+        let terms = Terms { contract, clearance };
         let asked = Asked { taker: Taker::Caller, arrived, limit: wait(begin.wait_ms) };
         let line = self.lines.of(tenant, &key);
         let (execution, is_new) = line.execution(&begin.input);
@@ -289,20 +291,6 @@ impl GuardService {
         })
     }
 
-    /// The approval of the call, if it needs one; otherwise the step that says whom it waits for.
-    async fn approval(
-        &self,
-        tenant: &Tenant,
-        begin: &Begin,
-    ) -> Result<Result<Option<(ApprovalSubject, Approval)>, Step>, GuardError> {
-        let Some((subject, policy)) = begin.review() else { return Ok(Ok(None)) };
-        let approvals = self.executor.approvals(tenant);
-        let asked = approvals.ask(begin.key.as_str(), subject.clone(), policy).await?;
-        let approval = approvals.approval(&asked.id).await?;
-        let waits = || Step::Approve { review: asked.id, version: asked.version };
-        Ok(approval.map(|approval| Some((subject, approval))).ok_or_else(waits))
-    }
-
     /// Carries the call out: each attempt and each lookup is offered to a client.
     async fn carry_out(&self, tenant: &Tenant, begin: &Begin, terms: &Terms) -> Result<Outcome, ExecError> {
         let outcome = self.execute(tenant, begin, terms).await?;
@@ -321,16 +309,18 @@ impl GuardService {
         &self,
         tenant: &Tenant,
         begin: &Begin,
-        Terms { contract, approval }: &Terms,
+        Terms { contract, clearance }: &Terms,
     ) -> Result<Outcome, ExecError> {
         let retry = begin.retry(contract);
         let key = Key::given(begin.tool.as_str(), begin.key.as_str());
         let mut effect = self.executor.effect::<Value, Value>(tenant, key, begin.input.clone());
         effect = effect.class(begin.effect).contract(contract.clone()).retry(retry).lookups(begin.lookups());
         effect = begin.labels.iter().fold(effect, |effect, (name, value)| effect.label(name, value));
-        if let Some((subject, approval)) = approval {
+        if let Clearance::Given(given) = clearance {
+            let (subject, approval) = &**given;
             effect = effect.approved_by(subject.clone(), approval);
         }
+        let may_send = !matches!(clearance, Clearance::Lacking);
         if begin.without_approval {
             effect = effect.without_approval();
         }
@@ -339,7 +329,19 @@ impl GuardService {
             let clients = clients.clone();
             effect = effect.lookup(move |call, input| look(clients.clone(), call, input));
         }
-        effect.outcome(move |call, input| send(clients.clone(), call, input)).await
+        let send = move |call: Call, input: Value| {
+            let clients = may_send.then(|| clients.clone());
+            async move {
+                match clients {
+                    Some(clients) => send(clients, call, input).await,
+                    None => Err(ToolError::new(
+                        ErrorKind::ApprovalMissing,
+                        "nothing was sent: nobody has approved the call",
+                    )),
+                }
+            }
+        };
+        effect.outcome(send).await
     }
 }
 
@@ -356,7 +358,7 @@ struct Asked {
 /// The terms on which a call is carried out.
 struct Terms {
     contract: Contract,
-    approval: Option<(ApprovalSubject, Approval)>,
+    clearance: Clearance,
 }
 
 /// Offers an attempt.

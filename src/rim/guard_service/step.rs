@@ -90,7 +90,7 @@ pub enum Stop {
     NeedsDecision,
     /// The provider finishes the call by itself.
     Pending,
-    /// The call was refused before anything was recorded.
+    /// The call was refused before anything was recorded, or a person has refused to approve it.
     Refused,
     /// The call was done, and undone since.
     Compensated,

@@ -610,6 +610,56 @@ async fn a_reviewer_approves_the_call_before_it_goes_out() {
     assert!(matches!(scene.seal(&begin, &permitted.permit, done("re_7")).await, Step::Done { .. }));
 }
 
+/// A call that waits for Ann's approval, with the id and the version of its review.
+async fn waits_for_ann(scene: &Scene) -> (Begin, String, u32) {
+    let mut begin = refund(json!({ "cents": 1200 }));
+    begin.reviewers = vec!["ann".to_owned()];
+    let Step::Approve { review, version } = scene.begin(&begin).await else {
+        panic!("nobody has approved it")
+    };
+    (begin, review, version)
+}
+
+#[tokio::test]
+async fn a_call_that_a_reviewer_rejects_stops_with_the_reason() {
+    let scene = Scene::new().await;
+    let (begin, review, version) = waits_for_ann(&scene).await;
+    let approvals = scene.executor().approvals(&acme());
+    approvals.decide(&review, version).reject("ann", "the customer has it already").await.unwrap();
+    let Step::Stopped { reason: Stop::Refused, text, question: None } = scene.begin(&begin).await else {
+        panic!("the call waits for an approval that does not come")
+    };
+    assert!(text.contains("ann has rejected it: the customer has it already"), "{text}");
+}
+
+#[tokio::test]
+async fn another_input_under_the_key_of_a_call_that_people_are_asked_about_is_a_conflict() {
+    let scene = Scene::new().await;
+    let (begin, review, version) = waits_for_ann(&scene).await;
+    let mut other = begin.clone();
+    other.input = json!({ "cents": 1300 });
+    let conflict = |step: Step| match step {
+        Step::Stopped { reason: Stop::Conflict, text, .. } => assert!(text.contains("1300"), "{text}"),
+        step => panic!("{step:?}"),
+    };
+    conflict(scene.begin(&other).await);
+    scene.executor().approvals(&acme()).decide(&review, version).approve("ann").await.unwrap();
+    let permitted = scene.send(&begin).await;
+    let _ = scene.seal(&begin, &permitted.permit, done("re_7")).await;
+    conflict(scene.begin(&other).await);
+}
+
+#[tokio::test]
+async fn a_call_that_is_done_needs_no_review_to_be_answered() {
+    let scene = Scene::new().await;
+    let mut begin = refund(json!({ "cents": 1200 }));
+    let permitted = scene.send(&begin).await;
+    let _ = scene.seal(&begin, &permitted.permit, done("re_7")).await;
+    begin.reviewers = vec!["ann".to_owned()];
+    assert!(matches!(scene.begin(&begin).await, Step::Done { first: false, .. }));
+    assert!(scene.executor().approvals(&acme()).reviews(None).await.unwrap().is_empty());
+}
+
 #[tokio::test]
 async fn a_request_that_makes_no_sense_is_refused_before_anything_is_recorded() {
     let scene = Scene::new().await;

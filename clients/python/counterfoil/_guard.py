@@ -154,7 +154,14 @@ class _Guarded:
                 step, asked, raised = await self._sealed(step, outcome, raised, post)
             elif verb == "look":
                 finding = await self._found(given, step)
-                step, asked, unfit = await _told(post, "reconcile", step, "finding", finding)
+                try:
+                    step, asked, unfit = await _told(post, "reconcile", step, "finding", finding)
+                except Refused as refused:
+                    if refused.status != 404:
+                        raise
+                    # The guard knows the permit no more. Nothing was sent under it, so the call is begun again.
+                    step, asked = await _waited(post("begin", begin))
+                    unfit = None
                 raised = unfit or raised
             else:
                 raise GuardError(f"the guard answered with an unknown step: {verb}")

@@ -13,6 +13,11 @@ from ._errors import GuardError, Refused
 LATER = {429, 502, 503, 504}
 
 
+def _is_later(path, status):
+    # A seal is repeated after any failure of the guard: what is known of the call would be lost with it.
+    return status in LATER or status == 500 and path.endswith("/seal")
+
+
 class Http:
     def __init__(self, url, token, patience):
         self._url = url.rstrip("/")
@@ -33,7 +38,7 @@ class Http:
                 return self._post(path, data, timeout), sent
             except urllib.error.HTTPError as error:
                 refused = _refused(error)
-                if error.code not in LATER:
+                if not _is_later(path, error.code):
                     raise refused from None
                 pause = max(pause, _retry_after(error))
                 missed = refused

@@ -148,7 +148,7 @@ export class Guard {
         } else if (step.step === "look") {
           const attempt = call(step);
           const finding = lookup ? await found(terms, () => lookup(input, attempt)) : "unknown";
-          const told = await this.tell("reconcile", step, "finding", finding);
+          const told = await this.reported(step, finding, begin);
           ({ step, asked } = told);
           thrown = told.unfit ?? thrown;
         } else {
@@ -201,6 +201,16 @@ export class Guard {
       if (!(refused instanceof Refused && UNFIT.has(refused.status)) || certain === undefined) throw refused;
       const next = await this.next(verb, { permit, [name]: certain });
       return { ...next, unfit: { error: new NoJson(`${key} was made, and its output cannot be recorded`, { cause: refused }) } };
+    }
+  }
+
+  private async reported(step: Permitted, finding: unknown, begin: object): Promise<Told> {
+    try {
+      return await this.tell("reconcile", step, "finding", finding);
+    } catch (error) {
+      // The guard knows the permit no more. Nothing was sent under it, so the call is begun again.
+      if (error instanceof Refused && error.status === 404) return this.next("begin", begin);
+      throw error;
     }
   }
 

@@ -4,6 +4,12 @@ import { GuardError, Refused } from "./errors.js";
 /** Statuses after which the same request may be answered. */
 const LATER = new Set([429, 502, 503, 504]);
 
+/** True if the same request may be answered later. A seal is repeated after any failure of the guard: what is known of the call would be
+ * lost with it. */
+function isLater(path: string, status: number): boolean {
+  return LATER.has(status) || (status === 500 && path.endsWith("/seal"));
+}
+
 /**
  * The value as JSON.
  *
@@ -53,7 +59,7 @@ export class Http {
       });
       if (!response.ok) {
         const pauseMs = Number(response.headers.get("retry-after") ?? 0) * 1_000 || 0;
-        return { again: LATER.has(response.status), pauseMs, missed: await refused(response) };
+        return { again: isLater(path, response.status), pauseMs, missed: await refused(response) };
       }
       return { json: await response.json() };
     } catch (error) {

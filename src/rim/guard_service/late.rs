@@ -1,4 +1,4 @@
-//! Seals that come when the time of their attempt is over, or when another process has taken the ledger over.
+//! Seals and findings that come when the time of their attempt is over, or when another process has taken the ledger over.
 
 use super::line::Task;
 use super::permit::Attempt;
@@ -19,9 +19,7 @@ impl GuardService {
     /// The evidence is a row of its own, written once for each attempt.
     pub(super) async fn seal_late(&self, tenant: &Tenant, seal: Seal) -> Result<Step, GuardError> {
         let core = self.executor.core();
-        let secret = core.tenant_key(tenant).await?;
-        let attempt = Attempt::of(&seal.permit, &secret, tenant).filter(|attempt| attempt.task == Task::Send);
-        let attempt = attempt.ok_or(GuardError::Permit)?;
+        let attempt = self.given(tenant, &seal.permit, Task::Send).await?;
         let record = core.find(tenant, &attempt.key).await?.ok_or(GuardError::Permit)?;
         if let CallOutcome::Done { output, external_ref } = seal.outcome {
             let proof = self.keep(&record, &attempt, output.clone(), external_ref).await?;
@@ -34,6 +32,21 @@ impl GuardService {
         }
         let outcome = self.executor.recorded_outcome(tenant, &attempt.key).await?;
         Ok(outcome.map_or_else(|| Ok(Step::recorded()), |outcome| Step::after(&outcome, false))?)
+    }
+
+    /// Answers a finding that was reported before, or whose time is over. It may be outdated, so it changes nothing: the answer is that
+    /// of the record.
+    pub(super) async fn report_late(&self, tenant: &Tenant, permit: &str) -> Result<Step, GuardError> {
+        let look = self.given(tenant, permit, Task::Look).await?;
+        let outcome = self.executor.recorded_outcome(tenant, &look.key).await?;
+        Ok(outcome.map_or(Ok(Step::InFlight), |outcome| Step::after(&outcome, false))?)
+    }
+
+    /// The task of a permit that this ledger has given to the tenant.
+    async fn given(&self, tenant: &Tenant, permit: &str, task: Task) -> Result<Attempt, GuardError> {
+        let secret = self.executor.core().tenant_key(tenant).await?;
+        let given = Attempt::of(permit, &secret, tenant).filter(|given| given.task == task);
+        given.ok_or(GuardError::Permit)
     }
 
     async fn keep(

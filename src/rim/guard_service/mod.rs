@@ -178,11 +178,11 @@ impl GuardService {
         self.after_reply((&permit.line, execution), asked, is_done).await
     }
 
-    /// Takes the finding of a lookup, and tells the client what to do next.
+    /// Takes the finding of a lookup, and tells the client what to do next. A finding that was reported before, or whose time is over,
+    /// changes nothing: it may be outdated.
     ///
     /// # Errors
-    /// [`GuardError::Permit`] if the permit is not that of a lookup under way: its time may be over, and the finding
-    /// may be outdated.
+    /// [`GuardError::Permit`] if this ledger has not given the permit to this tenant.
     #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub async fn reconcile(&self, tenant: &Tenant, report: Reconcile) -> Result<Step, GuardError> {
         let arrived = self.arrived();
@@ -197,9 +197,14 @@ impl GuardService {
             }
             Finding::NotFound | Finding::Unknown => {}
         }
-        let permit = self.lines.permits.take(&report.permit, Task::Look, tenant).ok_or(GuardError::Permit)?;
+        let Some(permit) = self.lines.permits.take(&report.permit, Task::Look, tenant) else {
+            return self.report_late(tenant, &report.permit).await;
+        };
         let execution = permit.line.under_way(&permit.input);
-        permit.reply.send(Reply::Finding(report.finding)).map_err(|_| GuardError::Permit)?;
+        // Its time may be over at this very moment.
+        if permit.reply.send(Reply::Finding(report.finding)).is_err() {
+            return self.report_late(tenant, &report.permit).await;
+        }
         let asked = Asked { taker: permit.taker, arrived, limit: wait(report.wait_ms) };
         self.after_reply((&permit.line, execution), asked, false).await
     }

@@ -155,11 +155,17 @@ in_each_language! {
     a_token_without_the_right_to_call_is_refused_before_the_function_runs,
     a_machine_that_sleeps_over_the_time_of_a_permit_does_not_call_the_function,
     a_guard_that_is_busy_for_a_while_takes_nothing_from_the_time_of_a_permit,
+    a_seal_that_the_guard_fails_to_take_is_told_again,
+    a_finding_under_a_permit_that_the_guard_does_not_know_begins_the_call_again,
 }
 
 /// What a script says of a permit and its time, on clocks of its own.
 async fn said_of_times(language: Language, case: &str) -> Value {
-    let ended = language.script("times").arg(case).output().await.unwrap();
+    said_by(language, "times", case).await
+}
+
+async fn said_by(language: Language, script: &str, case: &str) -> Value {
+    let ended = language.script(script).arg(case).output().await.unwrap();
     serde_json::from_slice(&ended.stdout).unwrap_or_else(|_| panic!("{ended:?}"))
 }
 
@@ -295,4 +301,14 @@ async fn a_token_without_the_right_to_call_is_refused_before_the_function_runs(l
 async fn a_guard_that_is_busy_for_a_while_takes_nothing_from_the_time_of_a_permit(language: Language) {
     let said = said_of_times(language, "busy").await;
     assert_eq!(said, json!({ "done": "sealed", "calls": 1 }));
+}
+
+async fn a_seal_that_the_guard_fails_to_take_is_told_again(language: Language) {
+    let said = said_by(language, "failures", "seal").await;
+    assert_eq!(said, json!({ "done": "sealed", "asked": ["begin", "seal", "seal"] }));
+}
+
+async fn a_finding_under_a_permit_that_the_guard_does_not_know_begins_the_call_again(language: Language) {
+    let said = said_by(language, "failures", "reconcile").await;
+    assert_eq!(said, json!({ "done": "by another", "asked": ["begin", "reconcile", "begin"] }));
 }

@@ -259,9 +259,28 @@ async fn the_finding_of_a_lookup_whose_time_is_over_does_not_count_for_the_next_
     scene.clock.advance(ATTEMPT);
     let next = scene.look(&begin).await;
     let outdated = scene.service.reconcile(&acme(), Reconcile::new(early.permit, Finding::NotFound)).await;
-    assert!(matches!(outdated, Err(GuardError::Permit)), "{outdated:?}");
+    assert_eq!(outdated.unwrap(), Step::InFlight);
     let finding = Finding::Happened { output: json!(7), external_ref: None };
     assert!(matches!(scene.report(&begin, &next.permit, finding).await, Step::Done { .. }));
+}
+
+#[tokio::test]
+async fn a_finding_may_be_reported_again_when_its_answer_was_lost() {
+    let scene = Scene::new().await;
+    let begin = looked_up(json!({ "cents": 1200 }));
+    let _lost = scene.send(&begin).await;
+    scene.client_dies();
+    let look = scene.look(&begin).await;
+    let happened = || Finding::Happened { output: json!(7), external_ref: None };
+    for _ in 0..2 {
+        let found = scene.report(&begin, &look.permit, happened()).await;
+        assert!(matches!(found, Step::Done { first: false, .. }), "{found:?}");
+    }
+    let evil = Tenant::new("evil").unwrap();
+    for (tenant, permit) in [(&evil, look.permit.as_str()), (&acme(), "bG9vay4xLjEucmVmdW5k.AAAA")] {
+        let refused = scene.service.reconcile(tenant, Reconcile::new(permit, happened())).await;
+        assert!(matches!(refused, Err(GuardError::Permit)), "{refused:?}");
+    }
 }
 
 #[tokio::test]

@@ -257,9 +257,9 @@ async fn a_message_whose_commit_is_still_under_way_is_not_taken_for_rolled_back(
     )
     .await;
     let executor = ExecutorBuilder::postgres_with(proxy.url(), schema.options()).open().await.unwrap();
-    let tenant = acme();
+    let (tenant, inbox) = (acme(), executor.clone());
     let mut delivery =
-        pin!(executor.process_once(&tenant, "billing", "m", |connection: &mut PgConnection| {
+        pin!(inbox.process_once(&tenant, "billing", "m", |connection: &mut PgConnection| {
             Box::pin(
                 async move { connection.execute("INSERT INTO account VALUES (12)").await.map(|_| 7_i64) },
             )

@@ -94,7 +94,7 @@ coded! {
     ExecError {
         Refused => WriteRefused,
         Incomplete => Completion,
-        Closed => Closed,
+        Closed | Unwritten => Closed,
         Panicked => Panicked,
         Unanswerable => Answer,
         ; Request, Register, Payload

@@ -7,7 +7,7 @@ use super::contact;
 use super::core::Core;
 use super::declared::Bound;
 use super::operation::Operation;
-use super::outcome::{ExecError, Outcome, admitted, failed, refused};
+use super::outcome::{ExecError, Outcome, admitted, closed, failed, failed_unsent, refused, unwritten};
 use super::throttle::Pass;
 use crate::clock::{Boot, Timestamp};
 use crate::id::{DeclarationId, QuestionId, RecordId};
@@ -293,7 +293,8 @@ pub(super) async fn again(
 /// Checks that an attempt may go out. The approval that it goes out under is written with the attempt.
 async fn may_dispatch(core: &Core, op: &Operation, recorded: Option<&Record>) -> Result<Cleared, ExecError> {
     if core.is_closing() {
-        return Err(ExecError::Closed { key: op.key.to_string() });
+        let may_have_happened = recorded.is_some_and(|record| record.state == State::Started);
+        return Err(if may_have_happened { unwritten(&op.key) } else { closed(&op.key) });
     }
     approved(core, op, recorded).await
 }
@@ -318,7 +319,9 @@ impl Permit {
             // In a lane a stale write stops the run; outside of one it only means to decide again.
             Ok(Verdict::Refused(Refusal::Stale)) if op.lane.is_none() => Ok(None),
             Ok(Verdict::Refused(refusal)) => Err(refused(&op.key, refusal)),
-            Err(source) => Err(failed(&op.key, source)),
+            // An earlier attempt may have happened.
+            Err(source) if self.unsettled.is_some() => Err(failed(&op.key, source)),
+            Err(source) => Err(failed_unsent(&op.key, source)),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::core::Core;
 use super::declarations::id;
 use super::operation::Operation;
-use super::outcome::{ExecError, failed};
+use super::outcome::{ExecError, closed, failed, failed_unsent};
 use crate::id::{DeclarationId, Tenant};
 use crate::ledger::{Contract, ContractClass, Declaration, EffectClass, OperationKey, Record, Scopes, Terms};
 use crate::store::{DECLARATION_KIND, Document, Refusal, Store as _, StoreError, Verdict};
@@ -99,9 +99,9 @@ impl Core {
     }
 
     async fn declare_anew(&self, key: &OperationKey, spec: &ToolSpec) -> Result<Bound, ExecError> {
-        let mut declared = self.write_down(&[spec]).await.map_err(|source| failed(key, source))?;
+        let mut declared = self.write_down(&[spec]).await.map_err(|source| failed_unsent(key, source))?;
         // Cannot be absent: there is one declaration for each spec.
-        let (id, declaration) = declared.pop().ok_or_else(|| failed(key, StoreError::Closed))?;
+        let (id, declaration) = declared.pop().ok_or_else(|| closed(key))?;
         Ok(Bound::unsent(id, declaration))
     }
 

@@ -210,9 +210,18 @@ pub enum ExecError {
         /// The reason, in words.
         reason: String,
     },
-    /// The engine is shutting down.
+    /// The engine is shutting down, and has sent nothing of this call.
     #[error("{key}: the engine is shutting down; nothing was sent, ask the next one [closed]")]
     Closed {
+        /// The key of the operation.
+        key: String,
+    },
+    /// The engine was shut down while the call was under way, or while what became of it was read or written.
+    #[error(
+        "{key}: the engine was shut down before the outcome of this call was recorded: the call may have happened, and its record \
+         says `started` then; ask the next engine under the same key, and make the call in no other way [closed]"
+    )]
+    Unwritten {
         /// The key of the operation.
         key: String,
     },
@@ -293,14 +302,17 @@ impl ExecError {
     pub(crate) const fn is_reported(&self) -> bool {
         match self {
             Self::Store { source, .. } => source.is_reported(),
-            Self::Closed { .. } => true,
+            Self::Closed { .. } | Self::Unwritten { .. } => true,
             _ => false,
         }
     }
 
     /// True if another try in this process is of no use: another worker has taken over, or this one is closing.
     pub(crate) const fn is_final(&self) -> bool {
-        matches!(self, Self::Closed { .. } | Self::Refused { refusal: Refusal::Fenced, .. })
+        matches!(
+            self,
+            Self::Closed { .. } | Self::Unwritten { .. } | Self::Refused { refusal: Refusal::Fenced, .. }
+        )
     }
 }
 
@@ -314,11 +326,30 @@ pub(crate) async fn unless_panicked<T, E: From<ExecError>>(
     caught(work).await.unwrap_or_else(panicked)
 }
 
+/// The error of a store that failed. The call may have been sent before.
 pub(crate) fn failed(key: &OperationKey, source: StoreError) -> ExecError {
     match source {
-        StoreError::Closed => ExecError::Closed { key: key.to_string() },
+        StoreError::Closed => unwritten(key),
         source => ExecError::Store { key: key.to_string(), source },
     }
+}
+
+/// The error of a store that failed before the call was sent.
+pub(super) fn failed_unsent(key: &OperationKey, source: StoreError) -> ExecError {
+    match source {
+        StoreError::Closed => closed(key),
+        source => ExecError::Store { key: key.to_string(), source },
+    }
+}
+
+/// The error that the engine shuts down. Only for a call of which nothing was sent.
+pub(super) fn closed(key: &OperationKey) -> ExecError {
+    ExecError::Closed { key: key.to_string() }
+}
+
+/// The error that the engine shuts down, for a call that may have been sent.
+pub(super) fn unwritten(key: &OperationKey) -> ExecError {
+    ExecError::Unwritten { key: key.to_string() }
 }
 
 pub(crate) fn refused(key: &OperationKey, refusal: Refusal) -> ExecError {

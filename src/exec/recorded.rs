@@ -41,6 +41,7 @@ pub(super) async fn recorded(
         Err(ExecError::Store { source, .. }) if !matches!(source, StoreError::Corrupt { .. }) => {
             Err(failed(&record.key, source))
         }
+        Err(closed @ ExecError::Unwritten { .. }) => Err(closed),
         Err(unreadable) => Ok(Err(Gone::Unreadable(unreadable.to_string()))),
     }
 }

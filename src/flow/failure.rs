@@ -273,9 +273,10 @@ pub(super) enum Meaning {
 
 pub(super) fn meaning(error: ExecError) -> Meaning {
     match error {
-        ExecError::Store { .. } | ExecError::Refused { .. } | ExecError::Closed { .. } => {
-            Meaning::Stop(error)
-        }
+        ExecError::Store { .. }
+        | ExecError::Refused { .. }
+        | ExecError::Closed { .. }
+        | ExecError::Unwritten { .. } => Meaning::Stop(error),
         ExecError::Request(RequestError::Approval(error)) => {
             Meaning::Failure(Failure::coded(FailureCode::Approval, error.to_string()))
         }

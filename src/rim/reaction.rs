@@ -184,9 +184,11 @@ where
             }
             Ok(Reaction(Does::Complete(completion))) => {
                 let completed = match executor.complete(&to.tenant, completion).await {
-                    Err(error @ (ExecError::Store { .. } | ExecError::Closed { .. })) => {
-                        return Err(error.into());
-                    }
+                    Err(
+                        error @ (ExecError::Store { .. }
+                        | ExecError::Closed { .. }
+                        | ExecError::Unwritten { .. }),
+                    ) => return Err(error.into()),
                     completed => completed.map(drop).map_err(|error| error.to_string()),
                 };
                 done::<C, N>(&core, delivery, completed, note).await

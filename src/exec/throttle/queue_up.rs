@@ -8,7 +8,7 @@ use super::{Passed, Turn};
 use crate::clock::Timestamp;
 use crate::exec::core::Core;
 use crate::exec::operation::Operation;
-use crate::exec::outcome::ExecError;
+use crate::exec::outcome::{ExecError, unwritten};
 use crate::ledger::BudgetExceeded;
 
 impl Operation {
@@ -56,7 +56,11 @@ impl Core {
             Ok(taken) => taken,
             Err(used_up) => return Ok(Err(used_up)),
         };
-        Ok(Ok(match self.queue_up(op, patience).await? {
+        let queued = match self.queue_up(op, patience).await {
+            Err(ExecError::Unwritten { key }) if attempts == 0 => Err(ExecError::Closed { key }),
+            queued => queued,
+        };
+        Ok(Ok(match queued? {
             Turn::Go(None) => {
                 Turn::Go(taken.map(|taken| Box::new(Passed { taken: Some(taken), ..Passed::default() })))
             }
@@ -81,7 +85,7 @@ impl Core {
             match gate.enter(&op.tenant, left, &*self.clock).await {
                 Entered::Through(ticket) => tickets.push(ticket),
                 Entered::Later(wait) => return Ok(Turn::Later(wait)),
-                Entered::Closed => return Err(ExecError::Closed { key: op.key.to_string() }),
+                Entered::Closed => return Err(unwritten(&op.key)),
             }
         }
         Ok(Turn::Go(Some(Box::new(Passed { tickets, ..Passed::default() }))))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use counterfoil::exec::{ExecError, Wait};
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, Key, OperationKey, State};
 use counterfoil::store::{QuestionKind, Resolution};
-use counterfoil::{Executor, Outcome, QuestionId};
+use counterfoil::{ErrorCode, Executor, Outcome, QuestionId};
 use futures_util::FutureExt as _;
 use serde_json::json;
 
@@ -220,7 +220,9 @@ async fn what_is_not_drained_stays_ambiguous() {
     closing.await.unwrap();
     scene.world.release(); // too late: nothing is written any more
     let lost = call.await.unwrap().unwrap_err();
-    assert!(matches!(lost, ExecError::Closed { .. }), "{lost:?}");
+    assert!(matches!(lost, ExecError::Unwritten { .. }), "{lost:?}");
+    assert_eq!((lost.code(), scene.world.count()), (ErrorCode::Closed, 1));
+    assert!(!lost.to_string().contains("nothing was sent"), "the effect happened: {lost}");
     process.kill();
 
     let executor = scene.open(ContractClass::Lookup).await;

@@ -98,7 +98,7 @@ coded! {
         Panicked => Panicked,
         Unanswerable => Answer,
         ; Request, Register, Payload
-        ; Self::Store { source, .. } => source.code()
+        ; Self::Unread { source, .. } => source.code(), Self::Store { source, .. } => source.code()
     }
 
     RequestError {

@@ -90,7 +90,9 @@ impl Outcome {
     /// [`CallError::NotDone`] with this outcome if it has no result.
     pub fn into_output<T: DeserializeOwned>(self) -> Result<T, CallError> {
         match self {
-            Self::Done(answer) => Ok(answer.decode().map_err(ExecError::Payload)?),
+            Self::Done(answer) => answer
+                .decode()
+                .map_err(|source| ExecError::Unread { key: answer.key.to_string(), source }.into()),
             other => Err(CallError::NotDone(Box::new(other))),
         }
     }
@@ -100,7 +102,8 @@ impl Outcome {
         match response {
             Ok(response) => {
                 let (external_ref, basis) = (record.external_ref.clone(), record.basis);
-                Self::Done(Answer { response, external_ref, first: true, basis, record: record.id })
+                let (key, record) = (record.key.clone(), record.id);
+                Self::Done(Answer { response, external_ref, first: true, basis, key, record })
             }
             Err(oversized) => Self::too_large(core, oversized, record),
         }
@@ -158,13 +161,14 @@ pub struct Answer {
     pub first: bool,
     /// The basis of the result. [`Basis::Declaration`] marks a result that rests on the provider's word alone.
     pub basis: Basis,
+    pub(crate) key: OperationKey,
     pub(crate) record: RecordId,
 }
 
 impl Answer {
     /// The answer from a record that the same run made before it was resumed.
-    pub(crate) const fn replayed(response: Payload, record: RecordId) -> Self {
-        Self { response, external_ref: None, first: false, basis: Basis::Answer, record }
+    pub(crate) const fn replayed(response: Payload, key: OperationKey, record: RecordId) -> Self {
+        Self { response, external_ref: None, first: false, basis: Basis::Answer, key, record }
     }
 
     /// Reads the response as a Rust value.
@@ -186,6 +190,17 @@ pub enum ExecError {
     /// The payload was refused.
     #[error("nothing was recorded or sent: {0}")]
     Payload(#[from] PayloadError),
+    /// The call happened, and its recorded result cannot be read: for instance, its type has changed since.
+    #[error(
+        "{key} happened, and its recorded result cannot be read; nothing was sent again: let this program read it \
+         (`#[serde(default)]` reads an older form), and ask again: {source}"
+    )]
+    Unread {
+        /// The key of the operation.
+        key: String,
+        /// The reason.
+        source: PayloadError,
+    },
     /// The store failed.
     #[error("{key}: {source}")]
     Store {

@@ -65,7 +65,7 @@ pub(super) async fn past(live: &Arc<Live>, open: &Open, op: &Operation) -> Resul
             if request_hash == op.hash && !matches!(response, Stored::Oversized(_)) =>
         {
             match live.core.load(&live.tenant, &response).await {
-                Ok(response) => Ok(Past::Over(Ok(Answer::replayed(response, record)))),
+                Ok(response) => Ok(Past::Over(Ok(Answer::replayed(response, op.key.clone(), record)))),
                 Err(error) => Err(live.failure(error).await),
             }
         }
@@ -108,7 +108,7 @@ async fn read_back(live: &Arc<Live>, op: &Operation, recorded: &Recorded) -> Res
         {
             core.load(&live.tenant, &response)
                 .await
-                .map(|response| Past::Over(Ok(Answer::replayed(response, id))))
+                .map(|response| Past::Over(Ok(Answer::replayed(response, key.clone(), id))))
         }
         Ok(_) => Ok(Past::Unsettled),
         Err(source) => Err(ExecError::Store { key: key.to_string(), source }),

@@ -28,7 +28,7 @@ pub(crate) async fn undecided(live: &Arc<Live>, check: &Check, open: Open, op: &
         (Some(Decision::Duplicate { response }), Some(record)) => {
             if let Ok(response) = core.load(&live.tenant, &response).await {
                 open.close();
-                return Answer::replayed(response, record.id);
+                return Answer::replayed(response, record.key, record.id);
             }
         }
         (Some(Decision::Conflict), Some(record)) => check.note(|notes| {

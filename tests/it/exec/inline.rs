@@ -5,8 +5,8 @@ use std::sync::Arc;
 use counterfoil::exec::{CallError, ExecError, InlineEffect, RequestError};
 use counterfoil::ledger::{Approval, ApprovalError, EffectClass, Key, State};
 use counterfoil::store::QuestionKind;
-use counterfoil::tool::contract;
-use counterfoil::{ApprovalSubject, Executor, Outcome};
+use counterfoil::tool::{Done, contract};
+use counterfoil::{ApprovalSubject, ErrorCode, Executor, Outcome};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -81,6 +81,29 @@ async fn an_inline_effect_happens_once_and_a_changed_one_is_a_conflict() {
     assert!(matches!(**outcome, Outcome::Conflict(_)), "{changed}");
     assert!(changed.to_string().contains("Nothing was done"), "{changed}");
     assert_eq!(scene.world.count(), 1);
+}
+
+// The type of the result has changed since it was recorded. The error must not say that nothing was sent: the caller would make the
+// effect in another way.
+#[tokio::test]
+async fn a_recorded_result_that_cannot_be_read_is_said_to_have_happened() {
+    let scene = Scene::new();
+    let client = executor(&scene.dir, &scene.clock).open().await.unwrap();
+    let number: InlineEffect<_, u32> = client.effect(&acme(), Key::of("pay").target("c1"), json!({}));
+    let world = scene.world.clone();
+    let number = number.contract(contract::ReplaysKey).run(move |call, args| {
+        let world = world.clone();
+        async move { world.request(call.key(), args).await.map(|_| Done::new(7)) }
+    });
+    assert_eq!(number.await.unwrap(), 7);
+
+    let text: InlineEffect<_, String> = client.effect(&acme(), Key::of("pay").target("c1"), json!({}));
+    let text = text.contract(contract::ReplaysKey).run(|_call, _args| async { Ok(Done::new(String::new())) });
+    let error = text.await.unwrap_err();
+    assert!(matches!(error, CallError::Exec(ExecError::Unread { .. })), "{error}");
+    assert_eq!((error.code(), scene.world.count()), (ErrorCode::Mismatch, 1));
+    let text = error.to_string();
+    assert!(text.starts_with("pay:c1 happened") && text.contains("nothing was sent again"), "{text}");
 }
 
 // The process dies behind the effect: the same call looks, and sends nothing.

@@ -92,7 +92,7 @@ coded! {
     }
 
     ExecError {
-        Refused => WriteRefused,
+        Refused | Late | Recorded => WriteRefused,
         Incomplete => Completion,
         Closed | Unwritten => Closed,
         Panicked => Panicked,

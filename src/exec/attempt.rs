@@ -176,7 +176,11 @@ pub(super) async fn import(
     let mut change = op.writes(core, record);
     let payloads = large.into_iter().chain(large_response);
     change.payloads.extend(payloads.map(|payload| (op.tenant.clone(), payload)));
-    core.commit(&op.key, change).await
+    match core.group.commit_one(change).await {
+        Ok(Verdict::Refused(Refusal::Exists)) => Err(ExecError::Recorded { key: op.key.to_string() }),
+        Err(source) => Err(ExecError::Store { key: op.key.to_string(), source }),
+        verdict => admitted(&op.key, verdict),
+    }
 }
 
 /// Records that nothing was sent, and the instant of the next attempt if there will be one. True if the operation had

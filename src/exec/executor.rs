@@ -16,7 +16,7 @@ use super::core::Core;
 use super::decided::Said;
 use super::looks::{self, Audit};
 use super::operation::{Asker, Operation, Requested};
-use super::outcome::{ExecError, Outcome, admitted, unless_panicked};
+use super::outcome::{ExecError, Outcome, sealed, unless_panicked};
 use super::questions::{self, Questions};
 use super::request::{ToolRequest, Wait};
 use super::request_error::RequestError;
@@ -255,7 +255,7 @@ impl Executor {
     /// call.
     ///
     /// # Errors
-    /// [`ExecError::Refused`] if the key has a record. Nothing was changed.
+    /// [`ExecError::Recorded`] if the key has a record. Nothing was changed.
     pub async fn import(
         &self,
         request: ToolRequest,
@@ -385,7 +385,7 @@ impl Executor {
         let carrying = async {
             let answered = carry_out(&self.core, Arc::new(op), Expect::Anything, wait).await?;
             if let Some(ticket) = answered.ticket {
-                admitted(&key, ticket.durable().await)?;
+                sealed(&key, ticket).await?;
             }
             Ok(answered.outcome)
         };

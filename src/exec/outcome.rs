@@ -14,7 +14,7 @@ use crate::ledger::{
 };
 use crate::panics::caught;
 use crate::payload::{Oversized, Payload, PayloadError, Response, hex};
-use crate::store::{Refusal, StoreError, Verdict};
+use crate::store::{Refusal, StoreError, Ticket, Verdict};
 use crate::tool::{RegisterError, UnstableKey, debug_in_full};
 
 /// The ledger's answer to a request.
@@ -210,12 +210,32 @@ pub enum ExecError {
         source: StoreError,
     },
     /// The write was refused: another worker has taken over, or the record cannot be stored.
-    #[error("{key}: {refusal}; what its call gave back is kept as evidence, ask again [write_refused]")]
+    #[error(
+        "{key}: this write was refused ({refusal}), and nothing of it is durable; ask again: the request gets what the winner \
+         recorded [write_refused]"
+    )]
     Refused {
+        /// The key of the operation, or the name of what was to be written.
+        key: String,
+        /// The reason for the refusal.
+        refusal: Refusal,
+    },
+    /// The outcome of a call was refused: another worker has taken over.
+    #[error(
+        "{key}: the outcome of this call came too late to be recorded ({refusal}), and is kept as evidence; ask again: the request \
+         gets what the winner recorded [write_refused]"
+    )]
+    Late {
         /// The key of the operation.
         key: String,
         /// The reason for the refusal.
         refusal: Refusal,
+    },
+    /// An effect of another system was not [imported](crate::Executor::import), because its key has a record.
+    #[error("{key} has a record already: nothing was imported [write_refused]")]
+    Recorded {
+        /// The key of the operation.
+        key: String,
     },
     /// A completion cannot belong to any call.
     #[error("{tool}: nothing was recorded: {reason} [completion]")]
@@ -326,7 +346,10 @@ impl ExecError {
     pub(crate) const fn is_final(&self) -> bool {
         matches!(
             self,
-            Self::Closed { .. } | Self::Unwritten { .. } | Self::Refused { refusal: Refusal::Fenced, .. }
+            Self::Closed { .. }
+                | Self::Unwritten { .. }
+                | Self::Refused { refusal: Refusal::Fenced, .. }
+                | Self::Late { refusal: Refusal::Fenced, .. }
         )
     }
 }
@@ -377,5 +400,16 @@ pub(crate) fn admitted(key: &OperationKey, verdict: Result<Verdict, StoreError>)
         Ok(Verdict::Admitted) => Ok(()),
         Ok(Verdict::Refused(refusal)) => Err(refused(key, refusal)),
         Err(source) => Err(failed(key, source)),
+    }
+}
+
+/// Waits until the outcome of a call is durable.
+pub(super) async fn sealed(key: &OperationKey, seal: Ticket) -> Result<(), ExecError> {
+    let told = seal.told().await;
+    match told.verdict {
+        Ok(Verdict::Refused(refusal)) if told.is_kept => {
+            Err(ExecError::Late { key: key.to_string(), refusal })
+        }
+        verdict => admitted(key, verdict),
     }
 }

@@ -275,6 +275,7 @@ pub(super) fn meaning(error: ExecError) -> Meaning {
     match error {
         ExecError::Store { .. }
         | ExecError::Refused { .. }
+        | ExecError::Late { .. }
         | ExecError::Closed { .. }
         | ExecError::Unwritten { .. } => Meaning::Stop(error),
         ExecError::Request(RequestError::Approval(error)) => {

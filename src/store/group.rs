@@ -72,13 +72,32 @@ impl Drop for Closing {
 #[derive(Debug)]
 #[must_use = "a change that nobody asks about may be refused unseen"]
 pub struct Ticket {
-    done: oneshot::Receiver<Result<Verdict, StoreError>>,
+    done: oneshot::Receiver<Told>,
     shared: Arc<Shared>,
+}
+
+/// The end of a change, as its caller is told of it.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) verdict: Result<Verdict, StoreError>,
+    /// True if the change was refused, and the answer of a call in it is kept as evidence.
+    pub(crate) is_kept: bool,
+}
+
+impl Told {
+    const fn of(verdict: Result<Verdict, StoreError>) -> Self {
+        Self { verdict, is_kept: false }
+    }
 }
 
 impl Ticket {
     /// Waits until the change is durable or refused. Dropping this future does not take the change back.
     pub async fn durable(self) -> Result<Verdict, StoreError> {
+        self.told().await.verdict
+    }
+
+    /// The same, with what became of the answer in a refused change.
+    pub(crate) async fn told(self) -> Told {
         {
             let mut queue = self.shared.queue();
             if !queue.entries.is_empty() {
@@ -87,7 +106,7 @@ impl Ticket {
                 self.shared.work.notify_one();
             }
         }
-        self.done.await.unwrap_or(Err(StoreError::Closed))
+        self.done.await.unwrap_or(Told::of(Err(StoreError::Closed)))
     }
 }
 
@@ -278,7 +297,8 @@ impl Shared {
             if let Err(detail) = caught(self.commit(&changes, &mut waiting)).await {
                 self.stop_lanes(&changes, |_| true);
                 for done in waiting {
-                    let _ = done.send(Err(StoreError::Panicked { detail: detail.clone() })); // nobody may be waiting
+                    let panicked = Err(StoreError::Panicked { detail: detail.clone() });
+                    let _ = done.send(Told::of(panicked)); // nobody may be waiting
                 }
                 quietly(|| tracing::error!(panic = detail, changes = changes.len(), "write panicked"));
             }
@@ -337,11 +357,7 @@ impl Shared {
 
     /// Writes a batch and tells all waiting callers. A batch that fails as a whole is tried again, then cut in two,
     /// down to the change that causes the failure; the order is kept throughout.
-    async fn commit(
-        &self,
-        changes: &[Change],
-        waiting: &mut Vec<oneshot::Sender<Result<Verdict, StoreError>>>,
-    ) {
+    async fn commit(&self, changes: &[Change], waiting: &mut Vec<oneshot::Sender<Told>>) {
         let mut parts = vec![changes];
         // The pauses are for the batch as a whole: if every part began again, a dead disk would be reported only
         // after minutes.
@@ -365,7 +381,7 @@ impl Shared {
                 }
             }
         }
-        self.salvage(changes, &answers).await;
+        let kept = self.salvage(changes, &answers).await;
         // Before those are told who wait: the log has the events in the order in which they follow from one another.
         quietly(|| {
             let durable = |answer: &Result<Verdict, StoreError>| matches!(answer, Ok(Verdict::Admitted));
@@ -375,28 +391,36 @@ impl Shared {
                 .filter(|(_, answer)| durable(answer))
                 .for_each(|(change, _)| durable::note(change, &self.reports.meter, &self.reports.spans));
         });
-        for (done, answer) in waiting.drain(..).zip(answers) {
-            let _ = done.send(answer); // nobody may be waiting
+        for (at, (done, verdict)) in waiting.drain(..).zip(answers).enumerate() {
+            let _ = done.send(Told { verdict, is_kept: kept.contains(&at) }); // nobody may be waiting
         }
     }
 
     /// Keeps the late answers in refused changes: a fenced worker may no longer change a record, but the answer to
-    /// its call must not be lost. The evidence is durable before any caller is told of the refusal.
-    async fn salvage(&self, changes: &[Change], answers: &[Result<Verdict, StoreError>]) {
+    /// its call must not be lost. The evidence is durable before any caller is told of the refusal. Returns the positions
+    /// of the changes whose answers are kept.
+    async fn salvage(&self, changes: &[Change], answers: &[Result<Verdict, StoreError>]) -> Vec<usize> {
         let refused = |answer: &Result<Verdict, StoreError>| {
             matches!(answer, Ok(Verdict::Refused(Refusal::Fenced | Refusal::Stale | Refusal::Predecessor)))
         };
-        for (change, _) in changes.iter().zip(answers).filter(|(_, answer)| refused(answer)) {
+        let mut kept = Vec::new();
+        for (at, (change, answer)) in changes.iter().zip(answers).enumerate() {
+            if !refused(answer) {
+                continue;
+            }
             let Some(evidence) = change.late_evidence() else { continue };
             tracing::warn!(tenant = %evidence.tenant, record = %evidence.record, "late answer kept as evidence");
             let evidence = Some(Box::new(evidence));
             let change =
                 Change { evidence, contract: change.contract, form: change.form, ..Change::default() };
             // The evidence may be the only trace of an effect: it is tried as long as any other write.
-            if let Err(error) = self.try_commit(&[change], &mut PAUSES.iter()).await {
-                tracing::error!(%error, "late answer lost");
+            match self.try_commit(&[change], &mut PAUSES.iter()).await {
+                Ok(verdicts) if verdicts.iter().all(Verdict::is_admitted) => kept.push(at),
+                Ok(_) => {}
+                Err(error) => tracing::error!(%error, "late answer lost"),
             }
         }
+        kept
     }
 
     async fn try_commit(

@@ -4,7 +4,8 @@ use std::collections::{HashSet, VecDeque};
 
 use tokio::sync::oneshot;
 
-use crate::store::{Change, OrderingKey, StoreError, Verdict};
+use super::Told;
+use crate::store::{Change, OrderingKey};
 
 /// The maximum number of changes in a transaction.
 const MAX_BATCH: usize = 512;
@@ -45,7 +46,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) change: Change,
-    pub(super) done: oneshot::Sender<Result<Verdict, StoreError>>,
+    pub(super) done: oneshot::Sender<Told>,
     /// A guard that is dropped when the change is durable or refused.
     pub(super) held: Option<Held>,
 }

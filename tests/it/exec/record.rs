@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use counterfoil::exec::ExecError;
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, ErrorKind, Key, State};
 use counterfoil::store::sqlite::Sqlite;
-use counterfoil::store::{QuestionKind, Store as _};
+use counterfoil::store::{QuestionKind, Refusal, Store as _};
 use counterfoil::tool::{Done, DynamicTool, ToolError};
 use counterfoil::{Fence, Outcome, ToolRequest};
 use serde_json::json;
@@ -172,6 +173,7 @@ async fn fenced(contract: Contract) -> (tempfile::TempDir, TestClock, Arc<World>
     drop(second);
     world.release();
     let refused = late.await.unwrap().unwrap_err();
+    assert!(matches!(refused, ExecError::Late { refusal: Refusal::Fenced, .. }), "{refused:?}");
     assert!(refused.to_string().contains("kept as evidence"), "{refused}");
     (dir, clock, world, store)
 }
@@ -192,6 +194,24 @@ async fn the_late_answer_of_a_fenced_worker_is_evidence() {
     let outcome = third.execute(request("open_ticket")).await.unwrap();
     assert_eq!(outcome.answer().unwrap().response.value().unwrap()["id"], "effect-1");
     assert_eq!((world.count(), world.lookups().len()), (1, 0)); // read before the provider is asked
+}
+
+// A fenced worker cannot begin a call. There was no call, so there is no answer that could be kept.
+#[tokio::test]
+async fn a_refused_start_speaks_of_no_call_and_of_no_evidence() {
+    let dir = tempfile::tempdir().unwrap();
+    let (clock, world) = (TestClock::breathing(), World::new(Keys::Ignores));
+    let store = Arc::new(Sqlite::open(dir.path().join("agents.db")).await.unwrap());
+    let on = || {
+        counterfoil::exec::ExecutorBuilder::store(store.clone()).clock(clock.clone()).entropy(Chance::least())
+    };
+    let zombie = on().dynamic_tool(open_ticket(&world)).open().await.unwrap();
+    let _second = on().open().await.unwrap();
+    let refused = zombie.execute(request("open_ticket")).await.unwrap_err();
+    assert!(matches!(refused, ExecError::Refused { refusal: Refusal::Fenced, .. }), "{refused:?}");
+    let text = refused.to_string();
+    assert!(text.contains("nothing of it is durable") && !text.contains("evidence"), "{text}");
+    assert_eq!(world.requests(), 0);
 }
 
 // R-REC-9: it is read where nothing else could tell.

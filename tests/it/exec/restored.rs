@@ -229,7 +229,8 @@ async fn what_was_done_before_is_imported_and_not_done_again() {
     );
     assert_eq!(world.count(), 0);
     let again = executor.import(pay("c1"), done()).await.unwrap_err();
-    assert!(matches!(again, ExecError::Refused { .. }), "{again}");
+    assert!(matches!(again, ExecError::Recorded { .. }), "{again}");
+    assert!(again.to_string().contains("has a record already: nothing was imported"), "{again}");
     let other = ToolRequest { input: json!({"cents": 7}), ..pay("c1") };
     assert!(matches!(executor.execute(other).await.unwrap(), Outcome::Conflict(_)));
     executor.shutdown(Duration::ZERO).await;

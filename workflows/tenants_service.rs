@@ -115,12 +115,28 @@ async fn status(
     Ok(tenant.run_of(order, id).status().await?.state.name())
 }
 
-/// The routes of the service.
+/// Whether this process is to go on.
+async fn live(State(engine): State<Engine>) -> (StatusCode, String) {
+    let health = engine.health();
+    (code(health.is_live()), health.to_string())
+}
+
+/// Whether requests are to come to this process.
+async fn ready(State(engine): State<Engine>) -> (StatusCode, String) {
+    let health = engine.health();
+    (code(health.is_ready()), health.to_string())
+}
+
+const fn code(is_well: bool) -> StatusCode {
+    if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}
+
+/// The routes of the service. The probes need no token.
 pub fn routes(engine: &Engine) -> Router {
-    let routes = Router::new().route("/orders/{id}", post(start).get(status));
-    let routes = routes.route("/orders/{id}/paid", post(paid)).with_state(engine.clone());
-    // For probes: the engine has started, and a process that has lost its lease ends.
-    routes.layer(from_fn(authenticated)).route("/healthz", get(async || "ok"))
+    let orders = Router::new().route("/orders/{id}", post(start).get(status));
+    let orders = orders.route("/orders/{id}/paid", post(paid)).layer(from_fn(authenticated));
+    let probes = Router::new().route("/healthz", get(live)).route("/readyz", get(ready));
+    orders.merge(probes).with_state(engine.clone())
 }
 
 #[allow(dead_code, reason = "the tests include this file, too")]

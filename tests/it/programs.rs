@@ -1,6 +1,7 @@
 //! Programs as a new user writes them from the guides: each does what it claims.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use counterfoil::sim::truthful;
 use counterfoil::store::QuestionKind;
@@ -125,6 +126,34 @@ fn an_order_that_waits_for_an_answer_about_its_child_comes_to_rest_wherever_it_i
 #[test]
 fn two_tenants_with_one_order_id_have_an_entry_each_wherever_a_worker_dies() {
     tenants_service::simulated::simulation().explore().assert_ok();
+}
+
+/// The service with tenants, with its books in this folder, and its address.
+async fn orders_over_http(folder: &tempfile::TempDir) -> (Engine, String) {
+    let books = tenants_service::books::Books::File(folder.path().join("books.txt"));
+    let engine = tenants_service::engine(Engine::in_memory(), books).start().await.unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = axum::serve(listener, tenants_service::routes(&engine));
+    tokio::spawn(async move { serving.await });
+    (engine, url)
+}
+
+#[tokio::test]
+async fn a_service_that_closes_is_live_and_not_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, url) = orders_over_http(&folder).await;
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let probe = async |path: &str| {
+        let answer = http.get(format!("{url}{path}")).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    assert_eq!(probe("/healthz").await.0, 200);
+    assert_eq!(probe("/readyz").await, (200, "ready".to_owned()));
+    engine.shutdown(Duration::ZERO).await;
+    let (status, reason) = probe("/readyz").await;
+    assert!(status == 503 && reason.starts_with("not ready"), "{status} {reason}");
+    assert_eq!(probe("/healthz").await.0, 200, "an orchestrator lets it end by itself");
 }
 
 #[tokio::test]

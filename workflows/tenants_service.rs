@@ -31,7 +31,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use counterfoil::flow::{EngineBuilder, RunError, SignalName};
-use counterfoil::{Ctx, Engine, Failure};
+use counterfoil::{Ctx, Engine, ErrorCode, Failure};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -73,11 +73,20 @@ impl<E: Into<RunError>> From<E> for Refused {
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let status = match self.0 {
-            RunError::UnknownKey { .. } => StatusCode::NOT_FOUND,
-            RunError::Conflict { .. } => StatusCode::CONFLICT, // the same order with another amount
+        let status = match &self.0 {
             RunError::Failed { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            _ => StatusCode::SERVICE_UNAVAILABLE, // nothing is lost: the client asks again
+            RunError::Over { .. } | RunError::Expired { .. } => StatusCode::GONE, // the order has ended
+            error => match error.code() {
+                ErrorCode::Name | ErrorCode::Payload => StatusCode::BAD_REQUEST,
+                ErrorCode::NotFound => StatusCode::NOT_FOUND,
+                ErrorCode::Conflict => StatusCode::CONFLICT, // the same order with another amount
+                // Nothing is lost: the client asks again.
+                ErrorCode::Closed
+                | ErrorCode::DatabaseAway
+                | ErrorCode::DiskFull
+                | ErrorCode::WriteRefused => StatusCode::SERVICE_UNAVAILABLE,
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            },
         };
         (status, self.0.to_string()).into_response()
     }

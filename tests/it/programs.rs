@@ -156,6 +156,27 @@ async fn a_service_that_closes_is_live_and_not_ready() {
     assert_eq!(probe("/healthz").await.0, 200, "an orchestrator lets it end by itself");
 }
 
+// A client sends again what is answered 503. Such an answer to what is refused for ever would make it do so for ever.
+#[tokio::test]
+async fn what_an_order_refuses_for_ever_is_not_answered_503() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, url) = orders_over_http(&folder).await;
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let post = async |path: &str, body: serde_json::Value| {
+        let request = http.post(format!("{url}/orders/{path}")).bearer_auth("token-of-acme");
+        request.json(&body).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(post("o-1/paid", json!("evt_1")).await, 404);
+    assert_eq!(post("o-1", json!({ "cents": 4200 })).await, 202);
+    assert_eq!(post("o-1", json!({ "cents": 1 })).await, 409);
+    assert_eq!(post("o-1/paid", json!("evt_1")).await, 202);
+    let order = engine.tenant("acme").unwrap().run_of(tenants_service::order, "o-1");
+    assert_eq!(order.result().await.unwrap(), 1);
+    assert_eq!(post("o-1/paid", json!("evt_2")).await, 410, "the order is over");
+    engine.shutdown(Duration::ZERO).await;
+    assert_eq!(post("o-2", json!({ "cents": 4200 })).await, 503, "another process takes it");
+}
+
 #[tokio::test]
 async fn the_check_of_an_upgrade_tells_by_its_exit_code_what_breaks() {
     let folder = tempfile::tempdir().unwrap();

@@ -139,6 +139,6 @@ pub(super) async fn erase(
     checked("label", name, Name::MAX_BYTES)?;
     checked("label", value, Labels::MAX_VALUE)?;
     let report = client.erase_labelled(name, value).await?;
-    write.log_with_reason("erase", name); // its value may name a person
+    write.log("erase", name); // the label's value and the reason may name the person who is to be forgotten
     Ok(Json(report))
 }

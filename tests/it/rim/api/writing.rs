@@ -191,9 +191,14 @@ async fn the_log_says_who_has_written_what_and_not_why() {
     let question = open["items"][0]["id"].as_str().unwrap().to_owned();
     let answer = json!({ "reason": "the canary sleeps", "answer": "resume" });
     assert_eq!(served.post(&format!("/questions/{question}/answer"), &token, "a", answer).await.0, 200);
+    // The reason of an erasure may name whom it makes forgotten.
+    let erasure = json!({ "reason": "the canary wants to be forgotten", "name": "person", "value": "c-7" });
+    let eraser = served.token(Role::Admin, "acme").await;
+    assert_eq!(served.post("/erase", &eraser, "e", erasure).await.0, 200);
     let lines: Vec<_> = log.lines().iter().map(ToString::to_string).collect();
     let written = lines.iter().filter(|line| line.contains("write of the API taken")).collect::<Vec<_>>();
-    let expected = [("pause", run.to_string()), ("answer", question)].map(|(action, subject)| {
+    let expected = [("pause", run.to_string()), ("answer", question), ("erase", "person".to_owned())];
+    let expected = expected.map(|(action, subject)| {
         format!("INFO write of the API taken by=ann action={action} subject={subject}")
     });
     assert_eq!(written, expected.iter().collect::<Vec<_>>());

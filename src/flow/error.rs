@@ -21,7 +21,10 @@ pub enum RunError {
         failure: Failure,
     },
     /// The run waits for a decision: see the open questions.
-    #[error("{run} was blocked: {message} [open_question]")]
+    #[error(
+        "{run} is blocked by a question; what it did stands, and nothing new is sent before the question is answered: {} [open_question]",
+        without_run(*run, message)
+    )]
     Blocked {
         /// The id of the run.
         run: RunId,
@@ -41,7 +44,9 @@ pub enum RunError {
         diff: Diff,
     },
     /// The start key was used before, and the start was [not to give the existing run](super::StartRun::reject_duplicate).
-    #[error("the start key {key:?} belongs to {run}: nothing was started [conflict]")]
+    #[error(
+        "the start key {key:?} belongs to {run}: nothing was started; use `run_of(..)` for that run, or another key for a new one [conflict]"
+    )]
     Duplicate {
         /// The start key.
         key: String,
@@ -114,7 +119,9 @@ pub enum RunError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The store refused a write.
-    #[error("{run}: {refusal} [write_refused]")]
+    #[error(
+        "{run}: this write was refused ({refusal}), and nothing of it is durable; ask again [write_refused]"
+    )]
     Refused {
         /// The id of the run.
         run: RunId,
@@ -131,7 +138,10 @@ pub enum RunError {
         run: RunId,
     },
     /// The run has ended, and receives nothing any more.
-    #[error("{run} is over: the signal was not sent [invalid]")]
+    #[error(
+        "{run} is over and receives nothing any more: the signal or command was not recorded; start another run if it is still to be acted on \
+         [invalid]"
+    )]
     Over {
         /// The id of the run.
         run: RunId,
@@ -237,3 +247,8 @@ pub enum RunError {
 }
 
 debug_in_full!(RunError);
+
+/// The text of a run's question without the run, which the text of the error names before.
+fn without_run(run: RunId, question: &str) -> &str {
+    question.strip_prefix(&format!("{run}: ")).unwrap_or(question)
+}

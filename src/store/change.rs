@@ -443,7 +443,7 @@ pub enum Refusal {
     #[error("this worker has been fenced: another process has taken its work over")]
     Fenced,
     /// A unique key is taken.
-    #[error("somebody else was first")]
+    #[error("another write has this key already, and its row stands")]
     Exists,
     /// The row has changed since the change was computed.
     #[error("the row has changed meanwhile")]

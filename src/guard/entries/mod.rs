@@ -119,7 +119,10 @@ pub enum EntryError {
         balance: Amount,
     },
     /// The entries do not add up to the balance: the rows were changed by something other than this library.
-    #[error("{account:?}: entry {number} does not follow from those before it [damaged]")]
+    #[error(
+        "the account {account:?}: its entry {number} is missing or does not follow from those before it; something other than this \
+         library has changed its rows: compare them with a backup [damaged]"
+    )]
     Broken {
         /// The name of the account.
         account: String,

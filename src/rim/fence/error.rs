@@ -81,7 +81,8 @@ pub enum FenceOnceError<E> {
     Fence(#[from] FenceError),
     /// The closure ran before, and its value is of another type.
     #[error(
-        "it was made before, but its value cannot be read: {0}; use another key for another type [mismatch]"
+        "the value of this key was made before and cannot be read, and nothing was made again: {0}; read it as the type that it was \
+         made with [mismatch]"
     )]
     Unreadable(String),
 }

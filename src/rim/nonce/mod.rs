@@ -96,11 +96,15 @@ pub enum NonceError {
     Failed(RecordedFailure),
     /// The closure ended with an unknown outcome. Nothing is made under this nonce until the question is answered.
     #[error(
-        "nobody knows whether it was made: the question {0} is open; send the same nonce again later [open_question]"
+        "nobody knows whether the value of this nonce was made: nothing is made under the nonce before {0} is answered; answer it, and \
+         send the same nonce again [open_question]"
     )]
     Unknown(QuestionId),
     /// The outcome was unknown and a person has abandoned it, or the effect was undone.
-    #[error("it was settled by hand: {0}; send another nonce to have it made once more [abandoned]")]
+    #[error(
+        "the value of this nonce was settled by hand, and nothing is made under the nonce any more: {0}; send another nonce to have it \
+         made once more [abandoned]"
+    )]
     Settled(String),
     /// It was made, and is over the limit of what is kept. Another nonce would make it once more.
     #[error(transparent)]

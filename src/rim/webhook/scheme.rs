@@ -149,7 +149,10 @@ pub enum SignatureError {
         why: &'static str,
     },
     /// No signature matches this delivery: the secret is another one, or the body was changed on its way.
-    #[error("no signature is of this body under a secret that is known here [signature]")]
+    #[error(
+        "no signature of this delivery fits its body under a secret that is known here: check that the secret is the sender's, and \
+         that the body arrives unchanged [signature]"
+    )]
     Mismatch,
     /// The delivery was signed too long ago, or the clocks differ.
     #[error("the delivery was signed {seconds} seconds ago, and {tolerance} are tolerated [signature]")]

@@ -313,6 +313,11 @@ fn refused(path: &Path, error: &std::io::Error) -> OpenError {
     let (path, detail) = (path.display().to_string(), error.to_string());
     match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => OpenError::ReadOnly { path, detail },
+        ErrorKind::NotFound => {
+            let remedy =
+                "check the path; a client opens only a file that an engine has made: start the engine first";
+            OpenError::Unusable { path, detail: format!("{detail}; {remedy}") }
+        }
         _ => OpenError::Unusable { path, detail },
     }
 }

@@ -503,7 +503,7 @@ async fn a_client_needs_a_file_that_an_engine_has_made() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("none.db");
     let refused = Client::sqlite(&path).open().await.unwrap_err().to_string();
-    assert!(refused.contains("none.db"), "{refused}");
+    assert!(refused.contains("none.db") && refused.contains("start the engine first"), "{refused}");
     assert!(!path.exists());
     std::fs::write(&path, "").unwrap();
     let refused = Client::sqlite(&path).open().await.unwrap_err().to_string();

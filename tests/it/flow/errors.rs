@@ -44,7 +44,11 @@ fn a_run_that_was_blocked_for_its_code_is_begun_again_by_a_retry() {
     let process = life(&world, code.clone());
     process.on(async {
         let run = process.acme().run(code, ()).start().await.unwrap();
-        let RunError::Blocked { message, .. } = run.result().await.unwrap_err() else { panic!() };
+        let error = run.result().await.unwrap_err();
+        let text = error.to_string();
+        assert_eq!(text.matches(&run.id().to_string()).count(), 1, "it names the run once: {text}");
+        assert!(text.contains("answered: ") && text.ends_with("[open_question]"), "{text}");
+        let RunError::Blocked { message, .. } = error else { panic!("{error}") };
         assert!(message.contains("send it as a string"), "{message}");
         run.retry("ann", "mended").await.unwrap();
         assert_eq!(run.result().await.unwrap(), 3);

@@ -44,6 +44,15 @@ pub struct OpenReview {
     pub since: Timestamp,
 }
 
+#[cfg(feature = "api")]
+impl OpenReview {
+    /// The review that a row holds. `None` if it is not open any more, or if the row cannot be read, which the list reports.
+    pub(crate) fn of_row(row: &Document, now: Timestamp) -> Option<Self> {
+        let review = read(row).ok()?.at(now);
+        review.outcome.is_none().then(|| open_review(row, review))
+    }
+}
+
 /// A decision that was counted, now or before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decided {

@@ -49,12 +49,15 @@
   const changed = () => { clearTimeout(soon); soon = setTimeout(refresh, 100); };
   const listen = () => {
     source = new EventSource(address);
-    for (const kind of ["run", "question", "answer", "call"]) source.addEventListener(kind, changed);
+    for (const kind of ["run", "question", "answer", "call", "approval", "gap"]) source.addEventListener(kind, changed);
   };
-  // A browser has few connections to a server: a page that nobody sees needs none.
+  // A browser has few connections to a server: a page that nobody sees needs none. The new stream begins with what there is
+  // then: what has ended while nobody looked is not told, so the page is loaded anew.
   document.addEventListener("visibilitychange", () => {
     source?.close();
-    if (!document.hidden) listen();
+    if (document.hidden) return;
+    listen();
+    changed();
   });
   listen();
 })();

@@ -37,13 +37,18 @@ pub(super) async fn show(
         let unknown = || Failed::of(Problem::NotFound, "This tenant has no call with that key.");
         Some(client.evidence(key).await?.ok_or_else(unknown)?)
     };
+    // The stream of a run tells of its calls. Of a call without a run, the stream of the tenant tells the questions.
+    let events = match found.as_ref().and_then(|evidence| evidence.asked_by.run) {
+        Some(run) => site.of_tenant(&format!("/runs/{run}/events")),
+        None => site.of_tenant("/events"),
+    };
     let body = html! {
         h1 { "Evidence" }
         form.filter method="get" action=(site.of_tenant("/evidence")) role="search" aria-label="Key" {
             p.grow { label for="key" { "Key of the call" } input #key name="key" value=(key) required; }
             p { button { "Show" } }
         }
-        @if let Some(evidence) = &found { div #live data-events=(site.of_tenant("/events")) { (told(&site, evidence)) } }
+        @if let Some(evidence) = &found { div #live data-events=(events) { (told(&site, evidence)) } }
         @else { p.hint { "The key stands in the question about a call, on the page of its run, and in the log." } }
     };
     Ok(page(&site, "Evidence", &body))

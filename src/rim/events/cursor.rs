@@ -12,8 +12,9 @@ use crate::payload::DigestKey;
 
 /// The length of the seal, in bytes.
 const SEAL: usize = 16;
-/// The greatest number of open questions that a cursor names.
-const OPEN: usize = 64;
+/// The greatest number of open questions that a cursor names. A look at a tenant reads as many. More would not fit into the header
+/// in which a client sends the cursor.
+pub(super) const OPEN: usize = 256;
 
 /// A place in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,11 @@ pub(super) struct Cursor {
     pub(super) at: Timestamp,
     /// A digest of the calls that were seen.
     pub(super) calls: u64,
+    /// A digest of the reviews that were seen.
+    pub(super) reviews: u64,
+    /// True if `open` has all questions that were open. Otherwise one of the others may have been answered since, and nothing
+    /// here tells which.
+    pub(super) is_whole: bool,
     /// The questions that were open, so that the stream can tell which of them were answered since.
     pub(super) open: Vec<QuestionId>,
 }
@@ -30,6 +36,8 @@ impl Cursor {
     pub(super) fn text(&self, subject: Subject, key: &DigestKey) -> String {
         let mut bytes = self.at.0.to_be_bytes().to_vec();
         bytes.extend(self.calls.to_be_bytes());
+        bytes.extend(self.reviews.to_be_bytes());
+        bytes.extend(i64::from(self.is_whole && self.open.len() <= OPEN).to_be_bytes());
         bytes.extend(self.open.iter().take(OPEN).flat_map(|id| id.0.to_be_bytes()));
         let mut sealed = seal(subject, key, &bytes).to_vec();
         sealed.extend(bytes);
@@ -46,13 +54,15 @@ impl Cursor {
         let mut numbers = bytes.chunks_exact(8).map(|part| part.try_into().map(i64::from_be_bytes));
         let mut next = || numbers.next()?.ok();
         let (at, calls) = (Timestamp(next()?), next()?.cast_unsigned());
+        let (reviews, is_whole) = (next()?.cast_unsigned(), next()? == 1);
         let open = std::iter::from_fn(next).map(QuestionId).collect();
-        Some(Self { at, calls, open })
+        Some(Self { at, calls, reviews, is_whole, open })
     }
 }
 
 fn seal(subject: Subject, key: &DigestKey, bytes: &[u8]) -> [u8; SEAL] {
-    let mut sealed = format!("events of {subject}: ").into_bytes();
+    // The number is that of the form: a cursor of another form is refused, and not read as what it is not.
+    let mut sealed = format!("events 2 of {subject}: ").into_bytes();
     sealed.extend(bytes);
     let digest = key.digest(&sealed);
     std::array::from_fn(|at| digest[at])
@@ -63,11 +73,15 @@ mod tests {
     use super::*;
     use crate::id::RunId;
 
+    fn of(open: Vec<QuestionId>) -> Cursor {
+        Cursor { at: Timestamp(5), calls: u64::MAX, reviews: 7, is_whole: true, open }
+    }
+
     #[test]
     fn a_cursor_is_read_by_its_own_stream_and_by_no_other() {
         let (key, other) = (DigestKey::new([1; 32]), DigestKey::new([2; 32]));
         let run = Subject::Run(RunId(7));
-        let cursor = Cursor { at: Timestamp(5), calls: u64::MAX, open: vec![QuestionId(1), QuestionId(-2)] };
+        let cursor = of(vec![QuestionId(1), QuestionId(-2)]);
         let text = cursor.text(run, &key);
         assert_eq!(Cursor::read(&text, run, &key), Some(cursor));
         assert_eq!(Cursor::read(&text, Subject::Tenant, &key), None);
@@ -79,10 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_has_a_maximum_length() {
-        let open = (0..1000).map(QuestionId).collect();
-        let text =
-            Cursor { at: Timestamp(5), calls: 0, open }.text(Subject::Tenant, &DigestKey::new([1; 32]));
-        assert!(text.len() < 800, "{}", text.len());
+    fn a_cursor_has_a_maximum_length_and_says_that_it_does_not_name_all() {
+        let key = DigestKey::new([1; 32]);
+        for (open, is_whole) in [(OPEN, true), (1000, false)] {
+            let ids: Vec<_> = (0_i64..).map(QuestionId).take(open).collect();
+            let text = of(ids.clone()).text(Subject::Tenant, &key);
+            assert!(text.len() < 3000, "{}", text.len());
+            let read = Cursor::read(&text, Subject::Tenant, &key).unwrap();
+            assert_eq!((read.is_whole, read.open.as_slice()), (is_whole, &ids[..OPEN]));
+        }
     }
 }

@@ -7,15 +7,19 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, OPEN};
 use crate::clock::Timestamp;
-use crate::flow::{PastTurn, RunStatus, TenantClient};
+use crate::flow::{PastTurn, RunFilter, RunStatus, TenantClient};
+use crate::guard::approval::OpenReview;
 use crate::id::{QuestionId, RunId};
+use crate::ledger::Review;
 use crate::rim::api::{Failed, Listed};
-use crate::store::{Question, Store as _};
+use crate::store::{Document, Question, Store as _};
 
-/// The greatest number of open questions, and of runs of each sort, that one look reads.
-const MOST: u32 = 100;
+/// The greatest number of open reviews that one look at a tenant reads: their rows hold what is to be approved.
+const REVIEWS: usize = 100;
+/// The number of runs that one look at a tenant reads: those that were started last.
+const RUNS: u32 = 50;
 /// What was written at an instant can be read a little later. A resumed stream tells of this much once more.
 const OVERLAP: Duration = Duration::from_secs(10);
 
@@ -42,6 +46,13 @@ pub(super) struct Event {
     pub(super) data: Value,
 }
 
+impl Event {
+    /// The event by which a client knows that it must list anew: something may have changed that the stream does not name.
+    pub(super) fn gap() -> Self {
+        Self { kind: "gap", data: json!({}) }
+    }
+}
+
 /// What there was at one look.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Look {
@@ -49,6 +60,10 @@ pub(super) struct Look {
     open: BTreeMap<QuestionId, Question>,
     /// The calls of a run by their keys, as the API shows them.
     calls: BTreeMap<String, Value>,
+    /// The rows of the open reviews, by their ids.
+    reviews: BTreeMap<String, Document>,
+    /// True if there may be more open questions or reviews than one look reads.
+    is_cut: bool,
 }
 
 impl Look {
@@ -70,24 +85,46 @@ impl Look {
             runs: BTreeMap::from([(run, status)]),
             open: open.into_iter().map(|asked| (asked.id, asked)).collect(),
             calls: turns.iter().flat_map(calls).collect(),
+            ..Self::default()
         })
     }
 
     async fn at_tenant(client: &TenantClient) -> Result<Self, Failed> {
-        let open = client.questions().limit(MOST).await?;
-        Ok(Self { open: open.into_iter().map(|asked| (asked.id, asked)).collect(), ..Self::default() })
+        let open = client.questions().limit(rows(OPEN)).await?;
+        let (core, tenant) = client.core();
+        let reviews = core.group.document_open(&tenant, Review::KIND, "", rows(REVIEWS)).await?;
+        let runs = client.list_runs(&RunFilter::new().newest_first(), None, RUNS).await?.runs;
+        Ok(Self {
+            is_cut: open.len() >= OPEN || reviews.len() >= REVIEWS,
+            runs: runs.into_iter().map(|run| (run.id, run)).collect(),
+            open: open.into_iter().map(|asked| (asked.id, asked)).collect(),
+            reviews: reviews.into_iter().map(|row| (row.id.clone(), row)).collect(),
+            ..Self::default()
+        })
     }
 
     /// The place in the stream after this look.
     pub(super) fn cursor(&self, at: Timestamp) -> Cursor {
-        Cursor { at, calls: self.calls_digest(), open: self.open.keys().copied().collect() }
+        Cursor {
+            at,
+            calls: self.calls_digest(),
+            reviews: self.reviews_digest(),
+            is_whole: !self.is_cut,
+            open: self.open.keys().copied().collect(),
+        }
     }
 
     fn calls_digest(&self) -> u64 {
-        let mut hasher = Sha256::new();
-        self.calls.values().for_each(|call| hasher.update(call.to_string()));
-        let digest = hasher.finalize();
-        u64::from_be_bytes(std::array::from_fn(|at| digest[at]))
+        digest(self.calls.values().map(Value::to_string))
+    }
+
+    fn reviews_digest(&self) -> u64 {
+        digest(self.reviews.values().map(|row| format!("{}/{}", row.revision, row.id)))
+    }
+
+    /// True if there may be more open questions or reviews than one look reads: those are not told of.
+    pub(super) const fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// What has changed since the look before.
@@ -102,8 +139,15 @@ impl Look {
         for id in gone {
             events.extend(answered(client, *id).await?);
         }
-        for run in before.runs.keys().filter(|run| !self.runs.contains_key(*run)) {
-            events.extend(client.handle::<Value>(*run).status().await.ok().as_ref().map(changed));
+        let now = client.core().0.now();
+        let is_new = |row: &&Document| before.reviews.get(&row.id) != Some(*row);
+        events.extend(self.reviews.values().filter(is_new).filter_map(|row| reviewed(row, now)));
+        let gone: Vec<_> = before.reviews.keys().filter(|id| !self.reviews.contains_key(*id)).collect();
+        for id in gone {
+            events.extend(decided(client, id).await?);
+        }
+        if self.is_cut && !before.is_cut {
+            events.push(Event::gap());
         }
         Ok(events)
     }
@@ -125,6 +169,15 @@ impl Look {
         for id in cursor.open.iter().filter(|id| !self.open.contains_key(*id)) {
             events.extend(answered(client, *id).await?);
         }
+        // A digest does not tell which reviews were decided.
+        let reviews_changed = cursor.reviews != self.reviews_digest();
+        if reviews_changed {
+            let now = client.core().0.now();
+            events.extend(self.reviews.values().filter_map(|row| reviewed(row, now)));
+        }
+        if reviews_changed || self.is_cut || !cursor.is_whole {
+            events.push(Event::gap());
+        }
         Ok(events)
     }
 
@@ -134,6 +187,18 @@ impl Look {
             && self.open.is_empty()
             && self.runs.values().all(|run| run.state.is_final())
     }
+}
+
+/// The number of rows that a look reads of a sort.
+fn rows(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn digest(texts: impl Iterator<Item = String>) -> u64 {
+    let mut hasher = Sha256::new();
+    texts.for_each(|text| hasher.update(text));
+    let digest = hasher.finalize();
+    u64::from_be_bytes(std::array::from_fn(|at| digest[at]))
 }
 
 /// The calls of a turn, by their keys.
@@ -153,4 +218,15 @@ fn opened(asked: &Question) -> Event {
 async fn answered(client: &TenantClient, id: QuestionId) -> Result<Option<Event>, Failed> {
     let view = client.question(id).await?.filter(|view| view.answer.is_some());
     Ok(view.map(|view| Event { kind: "answer", data: json!(view) }))
+}
+
+/// A review that is open.
+fn reviewed(row: &Document, now: Timestamp) -> Option<Event> {
+    OpenReview::of_row(row, now).map(|open| Event { kind: "approval", data: json!(open) })
+}
+
+/// A review that is open no more: decided, withdrawn, or no longer kept.
+async fn decided(client: &TenantClient, id: &str) -> Result<Option<Event>, Failed> {
+    let review = client.review(id).await?.filter(|review| review.review.outcome.is_some());
+    Ok(review.map(|review| Event { kind: "approval", data: json!(review) }))
 }

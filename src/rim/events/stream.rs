@@ -146,7 +146,7 @@ struct Teller {
 impl Teller {
     async fn tell(self, first: String, mut before: Look) {
         let clock = self.core.clock.clone();
-        let (began, mut told) = (clock.boot(), clock.boot());
+        let (began, mut told, mut listed) = (clock.boot(), clock.boot(), clock.boot());
         if !self.send(first).await {
             return;
         }
@@ -160,7 +160,12 @@ impl Teller {
             let Watch { client, subject, .. } = &self.watch;
             let at = self.core.now();
             let Ok(look) = Look::at(client, *subject).await else { return };
-            let Ok(events) = look.since(&before, client).await else { return };
+            let Ok(mut events) = look.since(&before, client).await else { return };
+            // What one look does not read changes without an event.
+            if look.is_cut() && listed.until(clock.boot()) >= HEARTBEAT {
+                events.push(Event::gap());
+                listed = clock.boot();
+            }
             let is_over = look.is_over(*subject);
             let text = if !events.is_empty() {
                 written(&events, &look.cursor(at).text(*subject, &self.key), "seen")

@@ -1,6 +1,10 @@
 //! Streams of events: what they tell, and how they are resumed.
 
+use std::collections::BTreeSet;
+
+use counterfoil::ApprovalSubject;
 use counterfoil::api::{Api, Role};
+use counterfoil::ledger::ReviewPolicy;
 use reqwest::Response;
 use serde_json::{Value, json};
 
@@ -116,6 +120,75 @@ on_both_stores! {
             assert_eq!(Reader::open(&served, path, token, last).await.err(), Some(400), "{last}");
         }
         assert_eq!(Reader::open(&served, &format!("/runs/{run}/events"), &other, "").await.err(), Some(404));
+        served.end().await;
+    }
+
+    async fn the_stream_of_a_tenant_tells_of_the_last_of_many_questions_and_of_its_answer_while_nobody_reads(place) {
+        const OPEN: usize = 101;
+        let served = Served::on(&place).await;
+        let token = served.token(Role::Operate, "acme").await;
+        for number in 0..OPEN {
+            let run = served.waiting(&format!("w{number}")).await;
+            let paused = json!({ "reason": "down" });
+            served.post(&format!("/runs/{run}/pause"), &token, &format!("p{number}"), paused).await;
+        }
+        let mut reader = Reader::open(&served, "/events", &token, "").await.unwrap();
+        let mut told = BTreeSet::new();
+        while told.len() < OPEN {
+            told.insert(reader.until("question").await["id"].to_string());
+        }
+        drop(reader);
+        // A new stream tells of all of them, in the order of their ids.
+        let mut reader = Reader::open(&served, "/events", &token, "").await.unwrap();
+        let mut last = json!(null);
+        loop {
+            match reader.next().await.unwrap() {
+                (kind, asked) if kind == "question" => last = asked["id"].clone(),
+                (kind, _) if kind == "open" => break,
+                (kind, _) => assert_eq!(kind, "run", "each question has its event, so nothing is left out"),
+            }
+        }
+        let cursor = reader.last.clone();
+        drop(reader);
+        let answer = json!({ "reason": "it is up", "answer": "resume" });
+        served.post(&format!("/questions/{}/answer", last.as_str().unwrap()), &token, "a", answer).await;
+        let mut reader = Reader::open(&served, "/events", &token, &cursor).await.unwrap();
+        assert_eq!(reader.until("answer").await["id"], last);
+        served.end().await;
+    }
+
+    async fn the_stream_of_a_tenant_tells_of_runs_and_of_approvals(place) {
+        let served = Served::on(&place).await;
+        let token = served.token(Role::Read, "acme").await;
+        let mut reader = Reader::open(&served, "/events", &token, "").await.unwrap();
+        reader.until("open").await;
+        let run = served.waiting("w").await;
+        assert_eq!(reader.until("run").await["id"], run.to_string());
+        let approvals = served.client.tenant("acme").unwrap().approvals();
+        let refund = ApprovalSubject::of("refund", &json!({ "cents": 4200 }));
+        let asked = approvals.ask("r", refund, ReviewPolicy::by(["ann"])).await.unwrap();
+        let told = reader.until("approval").await;
+        assert_eq!((&told["id"], &told["outcome"]), (&json!(asked.id), &json!(null)), "{told}");
+        reader.until("seen").await;
+        let cursor = reader.last.clone();
+        approvals.decide(&asked.id, asked.version).approve("ann").await.unwrap();
+        let told = reader.until("approval").await;
+        assert_eq!(told["id"], json!(asked.id));
+        assert!(!told["outcome"].is_null(), "{told}");
+        drop(reader);
+        // A cursor does not name the approvals: who resumes behind it is told to list them anew.
+        let mut reader = Reader::open(&served, "/events", &token, &cursor).await.unwrap();
+        reader.until("gap").await;
+        reader.until("open").await;
+        let unchanged = reader.last.clone();
+        let mut reader = Reader::open(&served, "/events", &token, &unchanged).await.unwrap();
+        loop {
+            let (kind, _) = reader.next().await.unwrap();
+            assert_ne!(kind, "gap", "no approval has changed since");
+            if kind == "open" {
+                break;
+            }
+        }
         served.end().await;
     }
 }

@@ -35,6 +35,7 @@ mod figures;
 mod gate;
 #[cfg(feature = "guard-service")]
 mod guard;
+mod history;
 mod inspect;
 mod kept;
 mod ledger;

@@ -33,6 +33,11 @@ impl Window {
         Ok(self.after.as_deref())
     }
 
+    /// The same, as the text of a cursor with a form of its own, in which no length is too great.
+    pub(super) fn place(&self) -> Option<&str> {
+        self.after.as_deref()
+    }
+
     /// The same, as an id or a cursor.
     pub(super) fn after_id<I: std::str::FromStr<Err: ToString>>(&self) -> Result<Option<I>, Failed> {
         self.after.as_deref().map(str::parse).transpose().map_err(Failed::malformed)
@@ -57,18 +62,8 @@ pub(super) type Paged<T> = Result<Json<Page<T>>, Failed>;
 
 impl<T> Page<T> {
     /// A page of a list whose source returns fewer items than the limit at its end alone.
-    pub(super) fn cut(items: Vec<T>, limit: u32, id: impl Fn(&T) -> String) -> Json<Self> {
+    pub(super) fn cut(mut items: Vec<T>, limit: u32, id: impl Fn(&T) -> String) -> Json<Self> {
         let is_more = items.len() >= limit as usize;
-        Self::first(items, limit, is_more, id)
-    }
-
-    /// A page of a list of which more items than the limit were read, if there are more.
-    pub(super) fn cut_of_more(items: Vec<T>, limit: u32, id: impl Fn(&T) -> String) -> Json<Self> {
-        let is_more = items.len() > limit as usize;
-        Self::first(items, limit, is_more, id)
-    }
-
-    fn first(mut items: Vec<T>, limit: u32, is_more: bool, id: impl Fn(&T) -> String) -> Json<Self> {
         items.truncate(limit as usize);
         let next = items.last().filter(|_| is_more).map(id);
         Json(Self { items, next })

@@ -6,6 +6,7 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::history::{self, After};
 use super::page::{Asked, At, Page, Paged, Window};
 use super::problem::Failed;
 use crate::flow::{PastTurn, RunCursor, RunHandle, RunStatus, TenantClient};
@@ -57,7 +58,8 @@ pub(super) async fn history(
     At(run): At<OfRun>,
     Asked(window): Asked<Window>,
 ) -> Paged<PastTurn> {
-    let after = window.after()?.map(str::parse).transpose().map_err(Failed::malformed)?;
-    let turns = run.handle(&client)?.turns(after, window.limit() as usize + 1).await?;
-    Ok(Page::cut_of_more(turns, window.limit(), |turn| turn.turn.to_string()))
+    let after = window.place().map(After::read).transpose()?;
+    let (behind, wanted) = (after.as_ref().and_then(After::turn), history::wanted(window.limit()));
+    let turns = run.handle(&client)?.turns(behind, wanted).await?;
+    Ok(Json(history::page(turns, after.as_ref(), window.limit())))
 }

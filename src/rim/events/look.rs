@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use crate::guard::approval::OpenReview;
 use crate::id::{QuestionId, RunId};
 use crate::ledger::Review;
 use crate::rim::api::{Failed, Listed};
-use crate::store::{Document, Question, Store as _};
+use crate::store::{Document, Question, QuestionKind, RunState, Store as _};
 
 /// The greatest number of open reviews that one look at a tenant reads: their rows hold what is to be approved.
 const REVIEWS: usize = 100;
@@ -59,7 +60,9 @@ pub(super) struct Look {
     runs: BTreeMap<RunId, RunStatus>,
     open: BTreeMap<QuestionId, Question>,
     /// The calls of a run by their keys, as the API shows them.
-    calls: BTreeMap<String, Value>,
+    calls: Arc<BTreeMap<String, Value>>,
+    /// The revision of the run's row, if nothing about its calls changes before the row does: nobody carries the run out.
+    at_rest: Option<u32>,
     /// The rows of the open reviews, by their ids.
     reviews: BTreeMap<String, Document>,
     /// True if there may be more open questions or reviews than one look reads.
@@ -67,26 +70,40 @@ pub(super) struct Look {
 }
 
 impl Look {
-    pub(super) async fn at(client: &TenantClient, subject: Subject) -> Result<Self, Failed> {
+    /// Looks at the subject. `before`: the look before, of which a look at a run takes over what cannot have changed.
+    pub(super) async fn at(
+        client: &TenantClient,
+        subject: Subject,
+        before: Option<&Self>,
+    ) -> Result<Self, Failed> {
         match subject {
-            Subject::Run(run) => Self::at_run(client, run).await,
+            Subject::Run(run) => Self::at_run(client, run, before).await,
             Subject::Tenant => Self::at_tenant(client).await,
         }
     }
 
-    async fn at_run(client: &TenantClient, run: RunId) -> Result<Self, Failed> {
+    async fn at_run(client: &TenantClient, run: RunId, before: Option<&Self>) -> Result<Self, Failed> {
         let handle = client.handle::<Value>(run);
-        let status = handle.status().await?;
+        let row = handle.row().await?;
+        let is_at_rest = !matches!(row.state, RunState::Active) && !row.unsettled;
+        let at_rest = is_at_rest.then_some(row.revision);
+        let status = RunStatus::from(row);
         let (core, tenant) = client.core();
-        let open = core.group.escalation_about(&tenant, run).await?;
-        // The turn before the present one, whose calls may have been settled since the last look.
-        let turns = handle.history(status.turn.checked_sub(2)).await?;
-        Ok(Self {
-            runs: BTreeMap::from([(run, status)]),
-            open: open.into_iter().map(|asked| (asked.id, asked)).collect(),
-            calls: turns.iter().flat_map(calls).collect(),
-            ..Self::default()
-        })
+        let mut open = core.group.escalation_about(&tenant, run).await?;
+        open.retain(|asked| asked.kind != QuestionKind::Pending); // that is no question yet
+        let open: BTreeMap<_, _> = open.into_iter().map(|asked| (asked.id, asked)).collect();
+        let same =
+            before.filter(|before| at_rest.is_some() && before.at_rest == at_rest && before.open == open);
+        let calls = match same {
+            Some(before) => before.calls.clone(),
+            None => {
+                // The turn before the present one, whose calls may have been settled since the last look. A run without loops
+                // is one turn, however long it is.
+                let turns = handle.history(status.turn.checked_sub(2)).await?;
+                Arc::new(turns.iter().flat_map(calls).collect())
+            }
+        };
+        Ok(Self { runs: BTreeMap::from([(run, status)]), open, calls, at_rest, ..Self::default() })
     }
 
     async fn at_tenant(client: &TenantClient) -> Result<Self, Failed> {

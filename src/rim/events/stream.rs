@@ -22,8 +22,11 @@ use crate::flow::TenantClient;
 use crate::payload::DigestKey;
 use crate::rim::api::{Caller, Failed, Shared};
 
-/// The pause between two looks.
+/// The shortest pause between two looks.
 const POLL: Duration = Duration::from_millis(500);
+/// A pause is at least so many times as long as the look before it: however much there is to read, a stream uses a small share
+/// of a connection to the database.
+const SHARE: u32 = 20;
 /// The time without events after which a comment is sent, so that nobody between takes the connection for dead. The caller's
 /// token is checked as often.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -96,7 +99,7 @@ impl Watch {
         let (core, tenant) = self.client.core();
         let key = core.tenant_key(&tenant).await?;
         let cursor = self.cursor(&key)?;
-        let (at, look) = (core.now(), Look::at(&self.client, self.subject).await?);
+        let (at, look) = (core.now(), Look::at(&self.client, self.subject, None).await?);
         let first = match &cursor {
             Some(cursor) => look.since_cursor(cursor, &self.client).await?,
             None => look.since(&Look::default(), &self.client).await?,
@@ -147,6 +150,7 @@ impl Teller {
     async fn tell(self, first: String, mut before: Look) {
         let clock = self.core.clock.clone();
         let (began, mut told, mut listed) = (clock.boot(), clock.boot(), clock.boot());
+        let mut pause = POLL;
         if !self.send(first).await {
             return;
         }
@@ -155,11 +159,12 @@ impl Teller {
                 biased;
                 () = self.watch.shared.streams.over.cancelled() => return,
                 () = self.sender.closed() => return,
-                () = clock.sleep(POLL) => {}
+                () = clock.sleep(pause) => {}
             }
             let Watch { client, subject, .. } = &self.watch;
-            let at = self.core.now();
-            let Ok(look) = Look::at(client, *subject).await else { return };
+            let (at, looked) = (self.core.now(), clock.boot());
+            let Ok(look) = Look::at(client, *subject, Some(&before)).await else { return };
+            pause = looked.until(clock.boot()).saturating_mul(SHARE).clamp(POLL, HEARTBEAT);
             let Ok(mut events) = look.since(&before, client).await else { return };
             // What one look does not read changes without an event.
             if look.is_cut() && listed.until(clock.boot()) >= HEARTBEAT {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use counterfoil::ApprovalSubject;
 use counterfoil::api::Role;
 use counterfoil::ledger::ReviewPolicy;
+use counterfoil::{Ctx, Failure};
 use serde_json::{Value, json};
 
 use super::operating::escaped;
@@ -25,7 +26,43 @@ async fn walked(served: &Served, token: &str, list: &str, limit: usize) -> Vec<V
     }
 }
 
+/// A run without loops, with so many steps of ten kilobytes.
+async fn fills(ctx: Ctx, steps: u32) -> Result<u32, Failure> {
+    for step in 0..steps {
+        ctx.step("fill", &step, |step| format!("{step:010000}")).await?;
+    }
+    Ok(steps)
+}
+
 on_both_stores! {
+    async fn a_turn_that_does_not_fit_on_a_page_is_continued_on_the_next_one(place) {
+        const STEPS: u32 = 400;
+        let served = Served::beside(&place, place.engine().workflow("fills", 1, fills)).await;
+        let token = served.token(Role::Read, "acme").await;
+        let run = served.engine.tenant("acme").unwrap().run(fills, STEPS).key("f").start().await.unwrap();
+        assert_eq!(run.result().await.unwrap(), STEPS);
+        let path = format!("/runs/{}/history?limit=50", run.id());
+        let (mut pages, mut seen, mut after) = (0, Vec::new(), String::new());
+        loop {
+            let (status, page) = served.get(&format!("{path}{after}"), &token).await;
+            assert_eq!(status.as_u16(), 200, "{page}");
+            assert!(page.to_string().len() < 1_200_000, "{}", page.to_string().len());
+            let turns = page["items"].as_array().unwrap();
+            assert!(turns.iter().all(|turn| turn["turn"] == 0), "there are no loops");
+            let steps = turns.iter().flat_map(|turn| turn["steps"].as_array().unwrap());
+            seen.extend(steps.map(|step| step["value"].to_string()));
+            pages += 1;
+            let Some(next) = page["next"].as_str() else { break };
+            after = format!("&after={}", escaped(next));
+        }
+        assert!(pages >= 4, "{pages}");
+        assert_eq!(seen.len(), STEPS as usize);
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), STEPS as usize, "each step is on one page");
+        served.end().await;
+    }
+
     async fn a_history_ends_with_the_last_turn_whatever_the_limit(place) {
         let served = Served::on(&place).await;
         let token = served.token(Role::Read, "acme").await;

@@ -1,0 +1,123 @@
+//! Pages of a run's history. A run without loops is one turn, with any number of checkpoints and calls. So a page has a maximum size,
+//! and a turn that does not fit is continued on the next page.
+
+use serde::{Deserialize, Serialize};
+
+use super::page::Page;
+use super::problem::Failed;
+use crate::flow::{PastCall, PastStep, PastTurn, PastUse};
+
+/// The maximum size of the entries of a page, as JSON. One entry is always shown.
+const BYTES: usize = 1 << 20;
+
+/// The place of an entry in its turn: the sort of the entry, the kind of a checkpoint, and the names that are unique among those.
+type Place = (u8, i64, String, String);
+
+/// The place behind which a page begins. A forged one is another place in the same run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum After {
+    /// A whole turn.
+    Turn(u32),
+    /// An entry of a turn.
+    Entry(u32, Place),
+}
+
+impl After {
+    pub(super) fn read(text: &str) -> Result<Self, Failed> {
+        serde_json::from_str(text).map_err(|_| Failed::malformed("This is no cursor of a run's history."))
+    }
+
+    fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|_| unreachable!("numbers and texts have a JSON form"))
+    }
+
+    /// The turn behind which the turns of the page are read.
+    pub(super) const fn turn(&self) -> Option<u32> {
+        match self {
+            Self::Turn(turn) => Some(*turn),
+            Self::Entry(turn, _) => turn.checked_sub(1),
+        }
+    }
+}
+
+/// The number of turns to be read for a page: one more shows that there is a next page, and of the first one the page before may
+/// have had all.
+pub(super) const fn wanted(limit: u32) -> usize {
+    limit as usize + 2
+}
+
+/// A page of these turns, which begin with the turn in which `after` is, or behind it.
+pub(super) fn page(turns: Vec<PastTurn>, after: Option<&After>, limit: u32) -> Page<PastTurn> {
+    let mut room = Room { bytes: BYTES, last: None, is_full: false };
+    let mut items: Vec<PastTurn> = Vec::new();
+    for mut turn in turns {
+        let behind = match after {
+            Some(After::Entry(of, place)) if *of == turn.turn => Some(place),
+            _ => None,
+        };
+        if items.len() >= limit as usize {
+            let next = items.last().map(|last| After::Turn(last.turn).text());
+            return Page { items, next };
+        }
+        let number = turn.turn;
+        room.fill(number, &mut turn.steps, of_step, behind);
+        room.fill(number, &mut turn.calls, of_call, behind);
+        room.fill(number, &mut turn.uses, of_use, behind);
+        if !(turn.steps.is_empty() && turn.calls.is_empty() && turn.uses.is_empty()) {
+            items.push(turn);
+        }
+        if room.is_full {
+            return Page { items, next: room.last.map(|last| last.text()) };
+        }
+    }
+    Page { items, next: None }
+}
+
+fn of_step(step: &PastStep) -> Place {
+    (0, step.kind.code(), step.name.clone(), step.id.clone())
+}
+
+fn of_call(call: &PastCall) -> Place {
+    (1, 0, call.key.as_str().to_owned(), call.step.clone())
+}
+
+fn of_use(used: &PastUse) -> Place {
+    (2, 0, used.key.as_str().to_owned(), used.step.clone())
+}
+
+/// What is left of a page.
+struct Room {
+    bytes: usize,
+    /// The last entry of the page.
+    last: Option<After>,
+    is_full: bool,
+}
+
+impl Room {
+    /// Leaves those entries of a turn that are behind a place and have room on the page, in the order of their places.
+    fn fill<T: Serialize>(
+        &mut self,
+        turn: u32,
+        entries: &mut Vec<T>,
+        place: fn(&T) -> Place,
+        behind: Option<&Place>,
+    ) {
+        entries.retain(|entry| behind.is_none_or(|behind| place(entry) > *behind));
+        entries.sort_by_cached_key(place);
+        let fitting = entries.iter().take_while(|entry| self.takes(entry)).count();
+        entries.truncate(fitting);
+        if let Some(last) = entries.last() {
+            self.last = Some(After::Entry(turn, place(last)));
+        }
+    }
+
+    fn takes(&mut self, entry: &impl Serialize) -> bool {
+        let size = serde_json::to_string(entry).map_or(0, |text| text.len());
+        // The page after an empty one would begin at the same place.
+        let is_first = self.bytes == BYTES;
+        self.is_full |= size > self.bytes && !is_first;
+        self.bytes = self.bytes.saturating_sub(size);
+        !self.is_full
+    }
+}

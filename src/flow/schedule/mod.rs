@@ -62,6 +62,30 @@ impl TenantClient {
             all.extend(there.filter_map(ScheduleStatus::of));
         }
     }
+
+    /// A page of the schedules by their names, from behind `after` on, and the name behind which the next page begins. Deleted ones
+    /// have rows: a page looks at a bounded number of rows, so it may be short and have a next page.
+    #[cfg(feature = "api")]
+    pub(crate) async fn schedule_page(
+        &self,
+        after: &str,
+        limit: u32,
+    ) -> Result<(Vec<ScheduleStatus>, Option<String>), RunError> {
+        let (inner, tenant) = self.parts();
+        let rows = PAGE.max(limit);
+        let page = inner.core.group.schedule_list(&tenant, after, rows).await?;
+        let (mut found, mut last) = (Vec::new(), None);
+        for schedule in &page {
+            if found.len() == limit as usize {
+                return Ok((found, last));
+            }
+            last = Some(schedule.name.as_str().to_owned());
+            if schedule.state != ScheduleState::Deleted {
+                found.extend(ScheduleStatus::of(schedule));
+            }
+        }
+        Ok((found, last.filter(|_| page.len() >= rows as usize)))
+    }
 }
 
 /// A schedule by its name.

@@ -1,9 +1,9 @@
 //! The figures of a tenant, day by day, as the charts of the dashboard show them.
 
-use axum::{Extension, Json};
+use axum::Extension;
 use serde::Serialize;
 
-use super::page::{Page, Paged};
+use super::page::{Asked, Page, Paged, Window};
 use crate::flow::TenantClient;
 use crate::rim::figures::{date, figures};
 
@@ -26,7 +26,11 @@ pub(super) struct DayFigures {
 }
 
 /// The figures of the last days, the last day first.
-pub(super) async fn list(Extension(client): Extension<TenantClient>) -> Paged<DayFigures> {
+pub(super) async fn list(
+    Extension(client): Extension<TenantClient>,
+    Asked(window): Asked<Window>,
+) -> Paged<DayFigures> {
+    let after = window.after()?;
     let now = client.core().0.now();
     let figures = figures(&client, now).await?;
     let days = figures.days.starts().zip(figures.avoided()).zip(&figures.twice);
@@ -39,5 +43,6 @@ pub(super) async fn list(Extension(client): Extension<TenantClient>) -> Paged<Da
         open_questions: open.number,
         is_complete: [avoided, *twice, *conflicts, *open].iter().all(|count| count.is_all),
     });
-    Ok(Json(Page { items: items.collect(), next: None }))
+    let is_behind = |figures: &DayFigures| after.is_none_or(|after| figures.day.as_str() < after);
+    Ok(Page::of_all(items.collect(), window.limit(), |figures| figures.day.clone(), is_behind))
 }

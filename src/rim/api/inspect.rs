@@ -1,4 +1,4 @@
-//! Questions, approvals and schedules, as they are read.
+//! Questions and approvals, as they are read.
 
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -110,23 +110,4 @@ pub(super) async fn approval(
 ) -> Result<Json<OpenReview>, Failed> {
     let unknown = || Failed::of(Problem::NotFound, "There is no such review of this tenant.");
     Ok(Json(client.review(of.id()?).await?.ok_or_else(unknown)?))
-}
-
-#[cfg(feature = "schedule")]
-pub(super) async fn schedules(
-    Extension(client): Extension<TenantClient>,
-) -> Result<Json<serde_json::Value>, Failed> {
-    let shown = client.schedules().await?.into_iter().map(|schedule| {
-        serde_json::json!({
-            "name": schedule.name,
-            "workflow": schedule.workflow,
-            "when": schedule.when,
-            "paused": schedule.paused,
-            "next": schedule.next.map(|at| at.to_string()),
-            "last": schedule.last.map(|at| at.to_string()),
-            "last_run": schedule.last_run,
-            "missed": schedule.missed,
-        })
-    });
-    Ok(Json(serde_json::json!({ "items": shown.collect::<Vec<_>>(), "next": null })))
 }

@@ -9,9 +9,11 @@ use super::page::{Asked, At, Page, Paged, Window};
 use super::problem::{Failed, Problem};
 use super::token::{IssuedToken, Tokens};
 use super::write::{Bare, Write};
+use crate::clock::Timestamp;
+use crate::exec::{BreakerState, ThrottleReport};
 use crate::flow::TenantClient;
-use crate::id::{QuestionId, Tenant};
-use crate::store::Store as _;
+use crate::id::{QuestionId, Tenant, some_text, text};
+use crate::store::{QueueLoad, Store as _, Worker};
 
 /// The token that a path names.
 #[derive(Deserialize)]
@@ -35,6 +37,90 @@ pub(super) struct Stuck {
     tenant: Tenant,
     #[serde(flatten)]
     question: Listed,
+}
+
+/// The limits of a tool or a provider in a list.
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(super) struct ListedThrottle {
+    /// The name of the tool or of the provider
+    name: String,
+    /// True if the limits are a provider's, shared by all tools that name it
+    is_provider: bool,
+    /// The state of the breaker
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    state: BreakerState,
+    /// The instant of the last change of the state (UTC)
+    #[serde(serialize_with = "text")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    since: Timestamp,
+    /// The instant at which the next call may go ahead (UTC), if the breaker is open
+    #[serde(serialize_with = "some_text")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    until: Option<Timestamp>,
+    /// The number of failures that the breaker remembers
+    failures: u32,
+    /// The number of waiting calls
+    waiting: usize,
+}
+
+impl ListedThrottle {
+    /// The place in the list: a tool and a provider may have the same name.
+    fn place(&self) -> String {
+        format!("{}:{}", self.name, if self.is_provider { "provider" } else { "tool" })
+    }
+}
+
+impl From<ThrottleReport> for ListedThrottle {
+    fn from(report: ThrottleReport) -> Self {
+        let ThrottleReport { name, is_provider, state, since, until, failures, waiting } = report;
+        Self { name, is_provider, state, since, until, failures, waiting }
+    }
+}
+
+/// A queue in a list.
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(super) struct ListedQueue {
+    name: String,
+    /// The number of runs that wait for a place
+    queued: u64,
+    /// The number of runs that have a place
+    running: u64,
+}
+
+impl From<QueueLoad> for ListedQueue {
+    fn from(QueueLoad { queue, queued, running }: QueueLoad) -> Self {
+        Self { name: queue, queued, running }
+    }
+}
+
+/// A worker in a list.
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub(super) struct ListedWorker {
+    number: i64,
+    name: String,
+    /// The version of counterfoil that the worker runs
+    version: Option<String>,
+    #[serde(serialize_with = "text")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    enrolled_at: Timestamp,
+    /// The end of the lease (UTC), if the worker has one
+    #[serde(serialize_with = "some_text")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    lease_until: Option<Timestamp>,
+    /// The instant since which the writes of the worker are void (UTC)
+    #[serde(serialize_with = "some_text")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    ended_at: Option<Timestamp>,
+}
+
+impl From<Worker> for ListedWorker {
+    fn from(worker: Worker) -> Self {
+        let Worker { fence, name, enrolled_at, lease_until, ended_at, version, .. } = worker;
+        Self { number: fence.0, name, version, enrolled_at, lease_until, ended_at }
+    }
 }
 
 /// The tenants that have rows, by their names, without the ledger's own rows.
@@ -64,43 +150,40 @@ pub(super) async fn stuck(
     Ok(Page::cut(stuck.collect(), window.limit(), |stuck| stuck.question.id.to_string()))
 }
 
-/// The limits of tools and providers, as the engine beside this API has them.
-pub(super) async fn throttles(Extension(client): Extension<TenantClient>) -> Paged<Value> {
-    let shown = client.core().0.throttles().into_iter().map(|throttle| {
-        json!({
-            "name": throttle.name,
-            "is_provider": throttle.is_provider,
-            "state": throttle.state,
-            "since": throttle.since.to_string(),
-            "until": throttle.until.map(|at| at.to_string()),
-            "failures": throttle.failures,
-            "waiting": throttle.waiting,
-        })
-    });
-    Ok(Json(Page { items: shown.collect(), next: None }))
+/// The limits of tools and providers, as the engine beside this API has them, by name.
+pub(super) async fn throttles(
+    Extension(client): Extension<TenantClient>,
+    Asked(window): Asked<Window>,
+) -> Paged<ListedThrottle> {
+    let after = window.after()?.unwrap_or_default();
+    let reports = client.core().0.throttles().into_iter();
+    let mut all: Vec<_> = reports.map(ListedThrottle::from).collect();
+    all.sort_by_cached_key(ListedThrottle::place);
+    Ok(Page::of_all(all, window.limit(), ListedThrottle::place, |listed| listed.place().as_str() > after))
 }
 
-/// The queues in which runs wait or have a place.
-pub(super) async fn queues(Extension(client): Extension<TenantClient>) -> Paged<Value> {
+/// The queues in which runs wait or have a place, by name.
+pub(super) async fn queues(
+    Extension(client): Extension<TenantClient>,
+    Asked(window): Asked<Window>,
+) -> Paged<ListedQueue> {
+    let after = window.after()?.unwrap_or_default();
     let loads = client.core().0.group.queue_load().await?.into_iter();
-    let shown =
-        loads.map(|load| json!({ "name": load.queue, "queued": load.queued, "running": load.running }));
-    Ok(Json(Page { items: shown.collect(), next: None }))
+    let mut all: Vec<_> = loads.map(ListedQueue::from).collect();
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(Page::of_all(all, window.limit(), |queue| queue.name.clone(), |queue| queue.name.as_str() > after))
 }
 
-/// The workers that work, and those whose work is still to be taken over.
-pub(super) async fn workers(Extension(client): Extension<TenantClient>) -> Paged<Value> {
-    let shown = client.core().0.group.pulse().await?.workers.into_iter().map(|worker| {
-        json!({
-            "number": worker.fence,
-            "name": worker.name,
-            "version": worker.version,
-            "enrolled_at": worker.enrolled_at.to_string(),
-            "lease_until": worker.lease_until.map(|at| at.to_string()),
-            "ended_at": worker.ended_at.map(|at| at.to_string()),
-        })
-    });
-    Ok(Json(Page { items: shown.collect(), next: None }))
+/// The workers that work, and those whose work is still to be taken over, by number.
+pub(super) async fn workers(
+    Extension(client): Extension<TenantClient>,
+    Asked(window): Asked<Window>,
+) -> Paged<ListedWorker> {
+    let after = window.after_id::<i64>()?.unwrap_or(i64::MIN);
+    let workers = client.core().0.group.pulse().await?.workers.into_iter();
+    let mut all: Vec<_> = workers.map(ListedWorker::from).collect();
+    all.sort_by_key(|worker| worker.number);
+    Ok(Page::of_all(all, window.limit(), |worker| worker.number.to_string(), |worker| worker.number > after))
 }
 
 pub(super) async fn tokens(

@@ -48,6 +48,8 @@ mod rates;
 mod records;
 mod routes;
 mod runs;
+#[cfg(feature = "schedule")]
+mod schedules;
 mod token;
 mod verdicts;
 mod workflows;

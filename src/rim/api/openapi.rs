@@ -17,6 +17,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::page::Window;
 use super::routes::{ROUTES, Reach, Route};
+#[cfg(feature = "schedule")]
+use super::schedules;
 use super::{commands, figures, inspect, kept, ledger, records, verdicts, workflows, write};
 use crate::rim::record_list::{ListedRecord, RecordConditions};
 use crate::rim::run_filter::RunConditions;
@@ -115,11 +117,9 @@ fn operation(route: &Route, path: &str, schemas: &mut Schemas) -> Operation {
 
 /// The parameters, the body and the answer of a route.
 fn told(route: &Route, schemas: &mut Schemas) -> Told {
-    let list = |query: Vec<Parameter>, items| Told {
-        query: query_of::<Window>().into_iter().chain(query).collect(),
-        answer: Answer::Json("200", Box::new(page(items))),
-        ..Told::default()
-    };
+    if let Some(list) = list(route, schemas) {
+        return list;
+    }
     let shown = |what| Told { answer: Answer::Json("200", Box::new(view(what))), ..Told::default() };
     let mut write = |body: fn(&mut Schemas) -> RefOr<Schema>, status, what| Told {
         body: Some((body(schemas), true)),
@@ -127,43 +127,18 @@ fn told(route: &Route, schemas: &mut Schemas) -> Told {
         ..Told::default()
     };
     match (route.method, route.path) {
-        ("GET", "/runs") => list(query_of::<RunConditions>(), view("A run.")),
         ("GET", "/runs/{run}") => shown("The run."),
-        ("GET", "/runs/{run}/history") => list(Vec::new(), view("A turn with its checkpoints and calls.")),
         ("GET", "/runs/{run}/events" | "/events") => Told { answer: Answer::Events, ..Told::default() },
-        ("GET", "/questions") => list(query_of::<inspect::Which>(), put::<inspect::Listed>(schemas)),
         ("GET", "/questions/{question}") => shown("The question."),
-        ("GET", "/approvals") => list(Vec::new(), view("An open approval.")),
         ("GET", "/approvals/{approval}") => shown("The approval."),
-        ("GET", "/records") => {
-            let query = query_of::<records::Beginning>().into_iter().chain(query_of::<RecordConditions>());
-            list(query.collect(), put::<ListedRecord>(schemas))
-        }
         ("GET", "/records/{key}") => shown("The record."),
         ("GET", "/records/{key}/evidence") => shown("The evidence."),
-        ("GET", "/artifacts") => list(query_of::<kept::OfKind>(), view("An artifact without its content.")),
         ("GET", "/artifacts/{kind}/{id}") => Told {
             query: query_of::<kept::OfVersion>(),
             answer: Answer::Json("200", Box::new(put::<kept::ShownArtifact>(schemas))),
             ..Told::default()
         },
-        #[cfg(feature = "memory")]
-        ("GET", "/memories") => list(query_of::<kept::About>(), put::<kept::ListedMemory>(schemas)),
-        ("GET", "/outbox") => list(Vec::new(), put::<SetAside>(schemas)),
-        ("GET", "/figures") => Told {
-            answer: Answer::Json("200", Box::new(page(put::<figures::DayFigures>(schemas)))),
-            ..Told::default()
-        },
-        ("GET", "/workflows") => list(Vec::new(), put::<workflows::ListedWorkflow>(schemas)),
-        ("GET", "/tenants") => list(Vec::new(), put::<ledger::ListedTenant>(schemas)),
-        ("GET", "/stuck") => {
-            put::<inspect::Listed>(schemas);
-            list(Vec::new(), put::<ledger::Stuck>(schemas))
-        }
-        ("GET", "/tokens") => list(Vec::new(), view("A token without its secret.")),
-        ("GET", _) => {
-            Told { answer: Answer::Json("200", Box::new(page(view("An item.")))), ..Told::default() }
-        }
+        ("GET", _) => shown("An object."),
         ("POST", "/runs") => write(put::<commands::Start>, "201", "The run."),
         ("POST", "/runs/{run}/signals") => {
             write(put::<commands::Signal>, "200", "`sent` is `new` or `before`.")
@@ -184,6 +159,45 @@ fn told(route: &Route, schemas: &mut Schemas) -> Told {
         },
         _ => write(put::<write::Bare>, "200", "What was done."),
     }
+}
+
+/// The parameters and the answer of a route that answers with a page. `None` for another route.
+fn list(route: &Route, schemas: &mut Schemas) -> Option<Told> {
+    let (query, items) = match (route.method, route.path) {
+        ("GET", "/runs") => (query_of::<RunConditions>(), view("A run.")),
+        ("GET", "/runs/{run}/history") => {
+            (Vec::new(), view("A turn, or a part of one, with its checkpoints and calls."))
+        }
+        ("GET", "/questions") => (query_of::<inspect::Which>(), put::<inspect::Listed>(schemas)),
+        ("GET", "/approvals") => (Vec::new(), view("An open approval.")),
+        ("GET", "/records") => {
+            let query = query_of::<records::Beginning>().into_iter().chain(query_of::<RecordConditions>());
+            (query.collect(), put::<ListedRecord>(schemas))
+        }
+        ("GET", "/artifacts") => (query_of::<kept::OfKind>(), view("An artifact without its content.")),
+        #[cfg(feature = "memory")]
+        ("GET", "/memories") => (query_of::<kept::About>(), put::<kept::ListedMemory>(schemas)),
+        ("GET", "/outbox") => (Vec::new(), put::<SetAside>(schemas)),
+        #[cfg(feature = "schedule")]
+        ("GET", "/schedules") => (Vec::new(), put::<schedules::ListedSchedule>(schemas)),
+        ("GET", "/figures") => (Vec::new(), put::<figures::DayFigures>(schemas)),
+        ("GET", "/workflows") => (Vec::new(), put::<workflows::ListedWorkflow>(schemas)),
+        ("GET", "/tenants") => (Vec::new(), put::<ledger::ListedTenant>(schemas)),
+        ("GET", "/stuck") => {
+            put::<inspect::Listed>(schemas);
+            (Vec::new(), put::<ledger::Stuck>(schemas))
+        }
+        ("GET", "/throttles") => (Vec::new(), put::<ledger::ListedThrottle>(schemas)),
+        ("GET", "/queues") => (Vec::new(), put::<ledger::ListedQueue>(schemas)),
+        ("GET", "/workers") => (Vec::new(), put::<ledger::ListedWorker>(schemas)),
+        ("GET", "/tokens") => (Vec::new(), view("A token without its secret.")),
+        _ => return None,
+    };
+    Some(Told {
+        query: query_of::<Window>().into_iter().chain(query).collect(),
+        answer: Answer::Json("200", Box::new(page(items))),
+        ..Told::default()
+    })
 }
 
 /// An id of the operation that no other one has.

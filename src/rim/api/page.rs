@@ -68,6 +68,20 @@ impl<T> Page<T> {
         let next = items.last().filter(|_| is_more).map(id);
         Json(Self { items, next })
     }
+
+    /// A page of a list that was read as a whole. `is_behind`: true of the items behind the page before.
+    pub(super) fn of_all(
+        mut items: Vec<T>,
+        limit: u32,
+        id: impl Fn(&T) -> String,
+        is_behind: impl Fn(&T) -> bool,
+    ) -> Json<Self> {
+        items.retain(is_behind);
+        let is_more = items.len() > limit as usize;
+        items.truncate(limit as usize);
+        let next = items.last().filter(|_| is_more).map(id);
+        Json(Self { items, next })
+    }
 }
 
 /// The query of a request.

@@ -8,6 +8,8 @@ use super::caller::Role::Call;
 use super::caller::Role::{self, Admin, Decide, Operate, Read};
 #[cfg(feature = "guard-service")]
 use super::guard;
+#[cfg(feature = "schedule")]
+use super::schedules;
 use super::{commands, events, figures, inspect, kept, ledger, outbox, records, runs, verdicts, workflows};
 
 /// The rows that a route reads or writes.
@@ -125,7 +127,7 @@ pub(super) static ROUTES: &[Route] = &[
     route!(GET "/memories", Read, Tenant, kept::memories, list ["subject", "kind"]),
     route!(GET "/outbox", Read, Tenant, outbox::list, list []),
     #[cfg(feature = "schedule")]
-    route!(GET "/schedules", Read, Tenant, inspect::schedules, list []),
+    route!(GET "/schedules", Read, Tenant, schedules::list, list []),
     route!(GET "/figures", Read, Tenant, figures::list, list []),
     route!(GET "/workflows", Read, Tenant, workflows::list, list []),
     route!(GET "/tenants", Read, Ledger, ledger::tenants, list []),

@@ -9,7 +9,7 @@ use counterfoil::{Ctx, Failure};
 use serde_json::{Value, json};
 
 use super::operating::escaped;
-use super::{Served, count};
+use super::{Served, count, operating, wait};
 use crate::on_both_stores;
 
 /// The items of all pages of a list, each page with at most so many.
@@ -78,6 +78,32 @@ on_both_stores! {
         assert_eq!(first["items"].as_array().unwrap().len(), 120);
         let (_, last) = served.get(&format!("{path}?limit=30&after=100"), &token).await;
         assert_eq!((last["items"].as_array().unwrap().len(), &last["next"]), (30, &json!(null)), "nothing is behind it");
+        served.end().await;
+    }
+
+    async fn lists_that_are_read_as_a_whole_are_answered_in_pages(place) {
+        let served = operating::served(&place).await;
+        let token = served.token(Role::Admin, "*").await;
+        let acme = served.engine.tenant("acme").unwrap();
+        for name in ["a", "b", "c"] {
+            acme.schedule(name).cron("0 3 * * *").run(wait, json!(null)).await.unwrap();
+        }
+        acme.schedule("b").delete().await.unwrap();
+        for (list, name, expected) in [
+            ("/throttles", "name", vec![json!("fax"), json!("post")]),
+            ("/tenants/acme/schedules", "name", vec![json!("a"), json!("c")]),
+        ] {
+            for limit in [1, 2, 200] {
+                let seen = walked(&served, &token, list, limit).await;
+                let seen: Vec<_> = seen.into_iter().map(|item| item[name].clone()).collect();
+                assert_eq!(seen, expected, "{list} with limit {limit}");
+            }
+        }
+        for (list, name) in [("/workers", "number"), ("/queues", "name"), ("/tenants/acme/figures", "day")] {
+            let named = |page: Vec<Value>| page.into_iter().map(|item| item[name].clone()).collect::<Vec<_>>();
+            let all = named(walked(&served, &token, list, 200).await);
+            assert_eq!(named(walked(&served, &token, list, 1).await), all, "{list}");
+        }
         served.end().await;
     }
 

@@ -142,6 +142,15 @@ async fn the_description_of_the_api_has_exactly_the_routes_of_the_router() {
             };
             let known = Api::routes().iter().find(is_meant).unwrap().query.unwrap_or_default();
             assert!(of("query").iter().all(|name| known.contains(&name.as_str())), "{what}");
+            let answer = &operation["responses"]["200"]["content"]["application/json"]["schema"];
+            if method == "get" && answer["properties"]["items"].is_object() {
+                let given = of("query");
+                assert!(
+                    ["after", "limit"].iter().all(|name| given.iter().any(|given| given == name)),
+                    "{what}"
+                );
+                assert!(["after", "limit"].iter().all(|name| known.contains(name)), "{what}");
+            }
             assert_eq!(of("path"), parts.map(str::to_owned).collect::<Vec<_>>(), "{what}");
             let is_write = method == "post" && !path.contains("/guard/");
             assert_eq!(of("header") == ["Idempotency-Key"], is_write, "{what}");

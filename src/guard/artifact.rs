@@ -290,9 +290,9 @@ pub(crate) struct ListedArtifact {
     pub(crate) row: String,
     /// The last version.
     #[serde(flatten)]
-    artifact: Artifact,
+    pub(crate) artifact: Artifact,
     /// The run that made the last version.
-    run: RunId,
+    pub(crate) run: RunId,
     #[serde(serialize_with = "crate::id::text")]
     at: Timestamp,
 }

@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use crate::exec::Core;
 use crate::id::{QuestionId, RunId, Tenant, some_text, text};
 use crate::ledger::Record;
-use crate::rim::run_filter::Labelled;
+use crate::rim::run_filter::{Labelled, Start};
 use crate::store::{Store as _, StoreError};
 
 /// The number of records that one page looks at, if not each of them is listed.
@@ -28,6 +28,18 @@ pub(super) struct RecordConditions {
     #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME=VALUE"))]
     label: Option<Labelled>,
+    /// Only records that this run asked for first
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "cli", arg(long))]
+    run: Option<RunId>,
+    /// Only records that were made at this time (UTC) or later: `2026-11-26T09:30` or a beginning of it
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "cli", arg(long))]
+    since: Option<Start>,
+    /// Only records that were made before this time (UTC)
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "cli", arg(long))]
+    before: Option<Start>,
 }
 
 /// The state of a record without its details.
@@ -116,12 +128,19 @@ pub(super) struct Keys<'a> {
 
 impl RecordConditions {
     const fn is_narrow(&self) -> bool {
-        self.state.is_some() || self.tool.is_some()
+        self.state.is_some()
+            || self.tool.is_some()
+            || self.run.is_some()
+            || self.since.is_some()
+            || self.before.is_some()
     }
 
     fn takes(&self, record: &Record) -> bool {
         self.state.is_none_or(|state| state.name() == record.state.name())
             && self.tool.as_ref().is_none_or(|tool| record.operation.as_str() == tool)
+            && self.run.is_none_or(|run| record.owner.run == Some(run))
+            && self.since.is_none_or(|since| record.created_at >= since.0)
+            && self.before.is_none_or(|before| record.created_at < before.0)
     }
 
     /// A page in the order of the keys, and the key behind which the next one begins. A page of a list with a condition looks at

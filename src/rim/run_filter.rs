@@ -94,10 +94,11 @@ impl FromStr for Labelled {
     }
 }
 
-/// The start of a run: a time in RFC 3339 and UTC, of which a beginning is enough. It is the first instant that begins so.
+/// The start of a run, or of something else: a time in RFC 3339 and UTC, of which a beginning is enough. It is the first instant that
+/// begins so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-struct Start(Timestamp);
+pub(super) struct Start(pub(super) Timestamp);
 
 impl TryFrom<String> for Start {
     type Error = String;

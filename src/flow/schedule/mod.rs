@@ -63,13 +63,14 @@ impl TenantClient {
         }
     }
 
-    /// A page of the schedules by their names, from behind `after` on, and the name behind which the next page begins. Deleted ones
-    /// have rows: a page looks at a bounded number of rows, so it may be short and have a next page.
+    /// A page of the schedules that a condition takes, by their names from behind `after` on, and the name behind which the next page
+    /// begins. Deleted ones have rows: a page looks at a bounded number of rows, so it may be short and have a next page.
     #[cfg(feature = "api")]
     pub(crate) async fn schedule_page(
         &self,
         after: &str,
         limit: u32,
+        takes: &(dyn Fn(&ScheduleStatus) -> bool + Sync),
     ) -> Result<(Vec<ScheduleStatus>, Option<String>), RunError> {
         let (inner, tenant) = self.parts();
         let rows = PAGE.max(limit);
@@ -81,7 +82,7 @@ impl TenantClient {
             }
             last = Some(schedule.name.as_str().to_owned());
             if schedule.state != ScheduleState::Deleted {
-                found.extend(ScheduleStatus::of(schedule));
+                found.extend(ScheduleStatus::of(schedule).filter(takes));
             }
         }
         Ok((found, last.filter(|_| page.len() >= rows as usize)))

@@ -191,16 +191,33 @@ impl Approvals {
         after: Option<&str>,
         limit: u32,
     ) -> Result<(Vec<OpenReview>, Option<String>), StoreError> {
+        self.page_of(after, limit, false, &|_| true).await
+    }
+
+    /// The same of the reviews that a condition takes: of the open ones, or of those that are open no more.
+    pub(crate) async fn page_of(
+        &self,
+        after: Option<&str>,
+        limit: u32,
+        decided: bool,
+        takes: &(dyn Fn(&OpenReview) -> bool + Sync),
+    ) -> Result<(Vec<OpenReview>, Option<String>), StoreError> {
+        let group = &self.core.group;
         let (mut reviews, mut last) = (Vec::new(), after.unwrap_or_default().to_owned());
         // One row more than fits shows that there is a next page.
         for size in [limit.saturating_add(1), PAGE, PAGE, PAGE] {
-            let rows = self.core.group.document_open(&self.tenant, Review::KIND, &last, size).await?;
+            let rows = if decided {
+                group.document_list(&self.tenant, Review::KIND, &last, size).await?
+            } else {
+                group.document_open(&self.tenant, Review::KIND, &last, size).await?
+            };
             if rows.is_empty() {
                 return Ok((reviews, None));
             }
             let now = self.core.now();
             for row in rows {
-                let open = readable(&row, now).filter(|open| open.review.outcome.is_none());
+                let open = readable(&row, now)
+                    .filter(|review| review.review.outcome.is_some() == decided && takes(review));
                 if open.is_some() && reviews.len() == limit as usize {
                     return Ok((reviews, Some(last)));
                 }

@@ -3,14 +3,14 @@
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 
-use super::page::{Asked, At, Page, Paged, Window};
+use super::page::{Asked, At, Page, Paged, Times, Window};
 use super::problem::{Failed, Problem};
 use crate::clock::Timestamp;
 use crate::exec::QuestionView;
 use crate::flow::TenantClient;
 use crate::guard::approval::OpenReview;
 use crate::id::{QuestionId, RunId, checked};
-use crate::ledger::Key;
+use crate::ledger::{Key, Review};
 use crate::store::{PossibleAnswer, Question, QuestionKind};
 
 /// A question in a list.
@@ -47,6 +47,37 @@ pub(super) struct Which {
     /// The answered questions, in place of the open ones
     #[serde(default)]
     answered: bool,
+    /// Only questions of this kind, such as `ambiguous` or `unknown_tool`
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    kind: Option<QuestionKind>,
+    /// Only questions about this run
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    run: Option<RunId>,
+}
+
+/// The reviews to be listed: the open ones, unless the decided ones are asked for.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+pub(super) struct WhichReviews {
+    /// The approvals that were decided, have expired or were withdrawn, in place of the open ones
+    #[serde(default)]
+    decided: bool,
+    /// Only approvals of this action
+    what: Option<String>,
+    /// Only approvals that this person may decide: those that name the person, or nobody
+    reviewer: Option<String>,
+    /// Only approvals that this run asked for
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    run: Option<RunId>,
+}
+
+impl WhichReviews {
+    fn take(&self, open: &OpenReview) -> bool {
+        let Review { what, reviewers, run, .. } = &open.review;
+        self.what.as_ref().is_none_or(|wanted| wanted == what)
+            && self.reviewer.as_ref().is_none_or(|name| reviewers.is_empty() || reviewers.contains(name))
+            && self.run.is_none_or(|wanted| *run == Some(wanted))
+    }
 }
 
 /// The question that a path names.
@@ -74,16 +105,24 @@ impl OfApproval {
     }
 }
 
+/// The open or the answered questions. A page with a condition may be short and have a next page.
 pub(super) async fn questions(
     Extension(client): Extension<TenantClient>,
     Asked(window): Asked<Window>,
     Asked(which): Asked<Which>,
+    Asked(times): Asked<Times>,
 ) -> Paged<Listed> {
     let all = if which.answered { client.answered_questions() } else { client.questions() };
     let after = window.after_id()?.unwrap_or(QuestionId(i64::MIN));
-    let page = all.after(after).limit(window.limit()).await?;
-    let listed = page.into_iter().map(Listed::from).collect();
-    Ok(Page::cut(listed, window.limit(), |asked: &Listed| asked.id.to_string()))
+    let looked_at = window.looked_at(which.kind.is_some() || which.run.is_some() || times.is_narrow());
+    let rows = all.after(after).limit(looked_at).await?;
+    let takes = |asked: &Question| {
+        which.kind.is_none_or(|kind| asked.kind == kind)
+            && which.run.is_none_or(|run| asked.run == Some(run))
+            && times.take(asked.opened_at)
+    };
+    let page = Page::sifted(rows, (looked_at, window.limit()), |asked| asked.id.to_string(), takes);
+    Ok(Json(page.map(Listed::from)))
 }
 
 pub(super) async fn question(
@@ -95,12 +134,15 @@ pub(super) async fn question(
     Ok(Json(client.question(id).await?.ok_or_else(unknown)?))
 }
 
-/// The open reviews, each with the content that is to be approved. A page may be short and have a next page.
+/// The reviews, each with the content that is to be approved. A page may be short and have a next page.
 pub(super) async fn approvals(
     Extension(client): Extension<TenantClient>,
     Asked(window): Asked<Window>,
+    Asked(which): Asked<WhichReviews>,
 ) -> Paged<OpenReview> {
-    let (items, next) = client.approvals().page(window.after()?, window.limit()).await?;
+    let (after, limit) = (window.after()?, window.limit());
+    let takes = |open: &OpenReview| which.take(open);
+    let (items, next) = client.approvals().page_of(after, limit, which.decided, &takes).await?;
     Ok(Json(Page { items, next }))
 }
 

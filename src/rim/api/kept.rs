@@ -13,12 +13,17 @@ use crate::guard::memory::Known;
 use crate::id::{RunId, checked};
 use crate::ledger::Key;
 
-/// The kind of the artifacts to be listed.
+/// The artifacts to be listed.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 pub(super) struct OfKind {
     /// Only artifacts of this kind
     kind: Option<String>,
+    /// Only artifacts whose ids begin so
+    id: Option<String>,
+    /// Only artifacts whose last version this run has made
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    run: Option<RunId>,
 }
 
 /// The artifact that a path names.
@@ -54,7 +59,8 @@ pub(super) struct ShownArtifact {
     at: Timestamp,
 }
 
-/// The artifacts, in the order of their kinds and ids, each with its last version.
+/// The artifacts, in the order of their kinds and ids, each with its last version. A page with a condition beside the kind may be short
+/// and have a next page.
 pub(super) async fn artifacts(
     Extension(client): Extension<TenantClient>,
     Asked(window): Asked<Window>,
@@ -64,8 +70,13 @@ pub(super) async fn artifacts(
         checked("kind", kind, Key::MAX_BYTES)?;
     }
     let after = window.after()?.unwrap_or_default();
-    let page = client.artifacts(of.kind.as_deref(), after, window.limit()).await?;
-    Ok(Page::cut(page, window.limit(), |listed| listed.row.clone()))
+    let looked_at = window.looked_at(of.id.is_some() || of.run.is_some());
+    let rows = client.artifacts(of.kind.as_deref(), after, looked_at).await?;
+    let takes = |listed: &ListedArtifact| {
+        of.id.as_ref().is_none_or(|beginning| listed.artifact.id.starts_with(beginning))
+            && of.run.is_none_or(|run| listed.run == run)
+    };
+    Ok(Json(Page::sifted(rows, (looked_at, window.limit()), |listed| listed.row.clone(), takes)))
 }
 
 pub(super) async fn artifact(

@@ -4,8 +4,9 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::caller::{Caller, Role, TenantScope};
 use super::inspect::Listed;
-use super::page::{Asked, At, Page, Paged, Window};
+use super::page::{Asked, At, Page, Paged, Prefix, Window};
 use super::problem::{Failed, Problem};
 use super::token::{IssuedToken, Tokens};
 use super::write::{Bare, Write};
@@ -13,7 +14,7 @@ use crate::clock::Timestamp;
 use crate::exec::{BreakerState, ThrottleReport};
 use crate::flow::TenantClient;
 use crate::id::{QuestionId, Tenant, some_text, text};
-use crate::store::{QueueLoad, Store as _, Worker};
+use crate::store::{Question, QuestionKind, QueueLoad, Store as _, Worker};
 
 /// The token that a path names.
 #[derive(Deserialize)]
@@ -123,31 +124,68 @@ impl From<Worker> for ListedWorker {
     }
 }
 
+/// The open questions of all tenants to be listed.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+pub(super) struct WhichStuck {
+    /// Only questions of this tenant
+    tenant: Option<String>,
+    /// Only questions of this kind, such as `ambiguous` or `unknown_tool`
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    kind: Option<QuestionKind>,
+}
+
+/// The tokens to be listed.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+pub(super) struct WhichTokens {
+    /// Only tokens of callers of this tenant; `*`: of callers for all tenants
+    tenant: Option<String>,
+    /// Only tokens of this role
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    role: Option<Role>,
+}
+
+impl WhichTokens {
+    fn take(&self, caller: &Caller) -> bool {
+        let of = match &caller.tenants {
+            TenantScope::One(tenant) => tenant.as_str(),
+            TenantScope::All => "*",
+        };
+        self.tenant.as_ref().is_none_or(|tenant| tenant == of)
+            && self.role.is_none_or(|role| caller.role == role)
+    }
+}
+
 /// The tenants that have rows, by their names, without the ledger's own rows.
 pub(super) async fn tenants(
     Extension(client): Extension<TenantClient>,
     Asked(window): Asked<Window>,
+    Asked(beginning): Asked<Prefix>,
 ) -> Paged<ListedTenant> {
     let after = window.after()?.unwrap_or_default();
-    let page = client.core().0.group.tenant_list(after, window.limit()).await?;
-    let Json(mut page) = Page::cut(page, window.limit(), |tenant| tenant.as_str().to_owned());
-    page.items.retain(|tenant| *tenant != Tenant::ledger());
-    Ok(Json(Page {
-        items: page.items.into_iter().map(|name| ListedTenant { name }).collect(),
-        next: page.next,
-    }))
+    let looked_at = window.looked_at(beginning.is_narrow());
+    let rows = client.core().0.group.tenant_list(after, looked_at).await?;
+    let takes = |name: &Tenant| *name != Tenant::ledger() && beginning.takes(name.as_str());
+    let page = Page::sifted(rows, (looked_at, window.limit()), |tenant| tenant.as_str().to_owned(), takes);
+    Ok(Json(page.map(|name| ListedTenant { name })))
 }
 
 /// The open questions of all tenants, the oldest first. Each run that is blocked has one.
 pub(super) async fn stuck(
     Extension(client): Extension<TenantClient>,
     Asked(window): Asked<Window>,
+    Asked(which): Asked<WhichStuck>,
 ) -> Paged<Stuck> {
     let after = window.after_id()?.unwrap_or(QuestionId(i64::MIN));
-    let page = client.core().0.group.escalation_open_everywhere(after, window.limit()).await?;
-    let stuck =
-        page.into_iter().map(|asked| Stuck { tenant: asked.tenant.clone(), question: Listed::from(asked) });
-    Ok(Page::cut(stuck.collect(), window.limit(), |stuck| stuck.question.id.to_string()))
+    let looked_at = window.looked_at(which.tenant.is_some() || which.kind.is_some());
+    let rows = client.core().0.group.escalation_open_everywhere(after, looked_at).await?;
+    let takes = |asked: &Question| {
+        which.tenant.as_ref().is_none_or(|tenant| asked.tenant.as_str() == tenant)
+            && which.kind.is_none_or(|kind| asked.kind == kind)
+    };
+    let page = Page::sifted(rows, (looked_at, window.limit()), |asked| asked.id.to_string(), takes);
+    Ok(Json(page.map(|asked| Stuck { tenant: asked.tenant.clone(), question: Listed::from(asked) })))
 }
 
 /// The limits of tools and providers, as the engine beside this API has them, by name.
@@ -189,9 +227,12 @@ pub(super) async fn workers(
 pub(super) async fn tokens(
     Extension(tokens): Extension<Tokens>,
     Asked(window): Asked<Window>,
+    Asked(which): Asked<WhichTokens>,
 ) -> Paged<IssuedToken> {
-    let page = tokens.list(window.after()?, window.limit()).await?;
-    Ok(Page::cut(page, window.limit(), |token| token.id.clone()))
+    let looked_at = window.looked_at(which.tenant.is_some() || which.role.is_some());
+    let rows = tokens.list(window.after()?, looked_at).await?;
+    let takes = |token: &IssuedToken| which.take(&token.caller);
+    Ok(Json(Page::sifted(rows, (looked_at, window.limit()), |token| token.id.clone(), takes)))
 }
 
 pub(super) async fn revoke(

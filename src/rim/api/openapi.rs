@@ -15,11 +15,11 @@ use utoipa::openapi::{
 };
 use utoipa::{IntoParams, ToSchema};
 
-use super::page::Window;
+use super::page::{Prefix, Times, Window};
 use super::routes::{ROUTES, Reach, Route};
 #[cfg(feature = "schedule")]
 use super::schedules;
-use super::{commands, figures, inspect, kept, ledger, records, verdicts, workflows, write};
+use super::{commands, figures, inspect, kept, ledger, outbox, records, verdicts, workflows, write};
 use crate::rim::record_list::{ListedRecord, RecordConditions};
 use crate::rim::run_filter::RunConditions;
 use crate::rim::set_aside::SetAside;
@@ -168,8 +168,11 @@ fn list(route: &Route, schemas: &mut Schemas) -> Option<Told> {
         ("GET", "/runs/{run}/history") => {
             (Vec::new(), view("A turn, or a part of one, with its checkpoints and calls."))
         }
-        ("GET", "/questions") => (query_of::<inspect::Which>(), put::<inspect::Listed>(schemas)),
-        ("GET", "/approvals") => (Vec::new(), view("An open approval.")),
+        ("GET", "/questions") => {
+            let query = query_of::<inspect::Which>().into_iter().chain(query_of::<Times>());
+            (query.collect(), put::<inspect::Listed>(schemas))
+        }
+        ("GET", "/approvals") => (query_of::<inspect::WhichReviews>(), view("An approval.")),
         ("GET", "/records") => {
             let query = query_of::<records::Beginning>().into_iter().chain(query_of::<RecordConditions>());
             (query.collect(), put::<ListedRecord>(schemas))
@@ -177,20 +180,25 @@ fn list(route: &Route, schemas: &mut Schemas) -> Option<Told> {
         ("GET", "/artifacts") => (query_of::<kept::OfKind>(), view("An artifact without its content.")),
         #[cfg(feature = "memory")]
         ("GET", "/memories") => (query_of::<kept::About>(), put::<kept::ListedMemory>(schemas)),
-        ("GET", "/outbox") => (Vec::new(), put::<SetAside>(schemas)),
+        ("GET", "/outbox") => {
+            let query = query_of::<outbox::WhichEvents>().into_iter().chain(query_of::<Times>());
+            (query.collect(), put::<SetAside>(schemas))
+        }
         #[cfg(feature = "schedule")]
-        ("GET", "/schedules") => (Vec::new(), put::<schedules::ListedSchedule>(schemas)),
+        ("GET", "/schedules") => {
+            (query_of::<schedules::WhichSchedules>(), put::<schedules::ListedSchedule>(schemas))
+        }
         ("GET", "/figures") => (Vec::new(), put::<figures::DayFigures>(schemas)),
-        ("GET", "/workflows") => (Vec::new(), put::<workflows::ListedWorkflow>(schemas)),
-        ("GET", "/tenants") => (Vec::new(), put::<ledger::ListedTenant>(schemas)),
+        ("GET", "/workflows") => (query_of::<Prefix>(), put::<workflows::ListedWorkflow>(schemas)),
+        ("GET", "/tenants") => (query_of::<Prefix>(), put::<ledger::ListedTenant>(schemas)),
         ("GET", "/stuck") => {
             put::<inspect::Listed>(schemas);
-            (Vec::new(), put::<ledger::Stuck>(schemas))
+            (query_of::<ledger::WhichStuck>(), put::<ledger::Stuck>(schemas))
         }
         ("GET", "/throttles") => (Vec::new(), put::<ledger::ListedThrottle>(schemas)),
         ("GET", "/queues") => (Vec::new(), put::<ledger::ListedQueue>(schemas)),
         ("GET", "/workers") => (Vec::new(), put::<ledger::ListedWorker>(schemas)),
-        ("GET", "/tokens") => (Vec::new(), view("A token without its secret.")),
+        ("GET", "/tokens") => (query_of::<ledger::WhichTokens>(), view("A token without its secret.")),
         _ => return None,
     };
     Some(Told {

@@ -2,9 +2,10 @@
 //! decisions are its answers.
 
 use axum::{Extension, Json};
+use serde::Deserialize;
 
 use super::inspect::OfQuestion;
-use super::page::{Asked, At, Page, Paged, Window};
+use super::page::{Asked, At, MOST, Page, Paged, Times, Window};
 use super::problem::{Failed, Problem};
 use super::verdicts::answered;
 use super::write::{Bare, Write};
@@ -14,14 +15,37 @@ use crate::id::QuestionId;
 use crate::rim::set_aside::{SetAside, set_aside};
 use crate::store::{QuestionKind, Resolution};
 
+/// The events to be listed.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+pub(super) struct WhichEvents {
+    /// Only events of this aggregate
+    aggregate: Option<String>,
+    /// Only events of this kind
+    kind: Option<String>,
+}
+
+/// The events that are set aside. A page with a condition may be short and have a next page. `since` and `before` are about the
+/// instants at which the events were written.
 pub(super) async fn list(
     Extension(client): Extension<TenantClient>,
     Asked(window): Asked<Window>,
+    Asked(which): Asked<WhichEvents>,
+    Asked(times): Asked<Times>,
 ) -> Paged<SetAside> {
     let (core, tenant) = client.core();
     let after = window.after_id()?.unwrap_or(QuestionId(i64::MIN));
-    let page = set_aside(&core, &tenant, after, window.limit()).await?;
-    Ok(Page::cut(page, window.limit(), |aside| aside.question.to_string()))
+    let is_narrow = which.aggregate.is_some() || which.kind.is_some() || times.is_narrow();
+    // Each row takes a read of its own.
+    let looked_at = if is_narrow { MOST } else { window.limit() };
+    let rows = set_aside(&core, &tenant, after, looked_at).await?;
+    let takes = |aside: &SetAside| {
+        which.aggregate.as_ref().is_none_or(|aggregate| aside.aggregate == *aggregate)
+            && which.kind.as_ref().is_none_or(|kind| aside.kind.as_ref() == Some(kind))
+            && (!times.is_narrow() || aside.created_at.is_some_and(|at| times.take(at)))
+    };
+    let id = |aside: &SetAside| aside.question.to_string();
+    Ok(Json(Page::sifted(rows, (looked_at, window.limit()), id, takes)))
 }
 
 /// Publishes an event once more.

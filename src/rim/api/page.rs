@@ -7,12 +7,16 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::problem::Failed;
+use crate::clock::Timestamp;
 use crate::id::checked;
 use crate::ledger::Key;
+use crate::rim::run_filter::Start;
 
 /// The maximum number of items on a page.
-const MOST: u32 = 200;
+pub(super) const MOST: u32 = 200;
 const DEFAULT: u32 = 50;
+/// The number of rows that a page of a list with a condition looks at.
+const LOOKED_AT: u32 = 1000;
 
 /// The place and the size of a page.
 #[derive(Deserialize)]
@@ -47,6 +51,52 @@ impl Window {
     pub(super) fn limit(&self) -> u32 {
         self.limit.unwrap_or(DEFAULT).clamp(1, MOST)
     }
+
+    /// The number of rows to be read for a page: more than the limit if a condition leaves rows out.
+    pub(super) fn looked_at(&self, is_narrow: bool) -> u32 {
+        if is_narrow { LOOKED_AT } else { self.limit() }
+    }
+}
+
+/// The times between which the items of a list were opened or made.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+pub(super) struct Times {
+    /// Only what is of this time (UTC) or later: `2026-11-26T09:30` or a beginning of it
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    since: Option<Start>,
+    /// Only what is of a time before this one (UTC)
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    before: Option<Start>,
+}
+
+impl Times {
+    pub(super) const fn is_narrow(&self) -> bool {
+        self.since.is_some() || self.before.is_some()
+    }
+
+    pub(super) fn take(&self, at: Timestamp) -> bool {
+        self.since.is_none_or(|since| at >= since.0) && self.before.is_none_or(|before| at < before.0)
+    }
+}
+
+/// The beginning of the names to be listed.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+pub(super) struct Prefix {
+    /// Only names that begin so
+    #[serde(default)]
+    prefix: String,
+}
+
+impl Prefix {
+    pub(super) const fn is_narrow(&self) -> bool {
+        !self.prefix.is_empty()
+    }
+
+    pub(super) fn takes(&self, name: &str) -> bool {
+        name.starts_with(&self.prefix)
+    }
 }
 
 /// One page of a list.
@@ -61,12 +111,25 @@ pub(super) struct Page<T> {
 pub(super) type Paged<T> = Result<Json<Page<T>>, Failed>;
 
 impl<T> Page<T> {
-    /// A page of a list whose source returns fewer items than the limit at its end alone.
-    pub(super) fn cut(mut items: Vec<T>, limit: u32, id: impl Fn(&T) -> String) -> Json<Self> {
-        let is_more = items.len() >= limit as usize;
+    /// A page of the rows that a condition takes. `looked_at`: the number of rows that were asked for; fewer are the end. The page
+    /// looks at no more rows, so it may be short and have a next page.
+    pub(super) fn sifted(
+        rows: Vec<T>,
+        (looked_at, limit): (u32, u32),
+        id: impl Fn(&T) -> String,
+        takes: impl Fn(&T) -> bool,
+    ) -> Self {
+        let end = rows.last().filter(|_| rows.len() >= looked_at as usize).map(&id);
+        let mut items: Vec<T> = rows.into_iter().filter(|row| takes(row)).collect();
+        let is_cut = items.len() > limit as usize;
         items.truncate(limit as usize);
-        let next = items.last().filter(|_| is_more).map(id);
-        Json(Self { items, next })
+        let next = if is_cut { items.last().map(&id) } else { end };
+        Self { items, next }
+    }
+
+    /// The page with each item in another form.
+    pub(super) fn map<V>(self, view: impl FnMut(T) -> V) -> Page<V> {
+        Page { items: self.items.into_iter().map(view).collect(), next: self.next }
     }
 
     /// A page of a list that was read as a whole. `is_behind`: true of the items behind the page before.

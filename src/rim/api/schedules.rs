@@ -1,7 +1,7 @@
 //! The schedules of a tenant, as they are listed.
 
 use axum::{Extension, Json};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::page::{Asked, Page, Paged, Window};
 use crate::clock::Timestamp;
@@ -41,12 +41,36 @@ impl From<ScheduleStatus> for ListedSchedule {
     }
 }
 
-/// The schedules by name.
+/// The schedules to be listed.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+pub(super) struct WhichSchedules {
+    /// Only schedules in this state: active or paused
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    state: Option<StateName>,
+    /// Only schedules of this workflow
+    workflow: Option<String>,
+}
+
+/// The state of a schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StateName {
+    Active,
+    Paused,
+}
+
+/// The schedules by name. A page may be short and have a next page.
 pub(super) async fn list(
     Extension(client): Extension<TenantClient>,
     Asked(window): Asked<Window>,
+    Asked(which): Asked<WhichSchedules>,
 ) -> Paged<ListedSchedule> {
     let after = window.after()?.unwrap_or_default();
-    let (schedules, next) = client.schedule_page(after, window.limit()).await?;
+    let takes = |schedule: &ScheduleStatus| {
+        which.state.is_none_or(|state| schedule.paused == (state == StateName::Paused))
+            && which.workflow.as_ref().is_none_or(|workflow| schedule.workflow == *workflow)
+    };
+    let (schedules, next) = client.schedule_page(after, window.limit(), &takes).await?;
     Ok(Json(Page { items: schedules.into_iter().map(ListedSchedule::from).collect(), next }))
 }

@@ -1,10 +1,10 @@
 //! The workflows that engines have published, and the check of an input against the schema of its workflow.
 
-use axum::Extension;
+use axum::{Extension, Json};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::page::{Asked, Page, Paged, Window};
+use super::page::{Asked, Page, Paged, Prefix, Window};
 use super::problem::{Failed, Problem};
 use crate::clock::Timestamp;
 use crate::errors::ErrorCode;
@@ -36,11 +36,14 @@ impl From<PublishedWorkflow> for ListedWorkflow {
 pub(super) async fn list(
     Extension(client): Extension<TenantClient>,
     Asked(window): Asked<Window>,
+    Asked(beginning): Asked<Prefix>,
 ) -> Paged<ListedWorkflow> {
     let (core, after) = (client.core().0, window.after()?.unwrap_or_default());
-    let page = list_workflows(&core, after, window.limit()).await?;
-    let listed = page.into_iter().map(ListedWorkflow::from).collect();
-    Ok(Page::cut(listed, window.limit(), |workflow: &ListedWorkflow| workflow.name.clone()))
+    let looked_at = window.looked_at(beginning.is_narrow());
+    let rows = list_workflows(&core, after, looked_at).await?;
+    let takes = |published: &PublishedWorkflow| beginning.takes(&published.name);
+    let page = Page::sifted(rows, (looked_at, window.limit()), |published| published.name.clone(), takes);
+    Ok(Json(page.map(ListedWorkflow::from)))
 }
 
 /// Refuses an input that does not fit the schema of its workflow, before a run is started. A start that is repeated is no new one: its

@@ -1,6 +1,7 @@
 //! The HTTP API: served by a client beside an engine, and called over a real connection.
 
 mod events;
+mod filters;
 mod hostile;
 mod labels;
 mod operating;

@@ -68,6 +68,17 @@ impl RecordStateName {
     }
 }
 
+/// The names of the states.
+#[cfg(feature = "openapi")]
+pub(super) const STATES: [&str; 6] = [
+    RecordStateName::Started.name(),
+    RecordStateName::Committed.name(),
+    RecordStateName::Failed.name(),
+    RecordStateName::Compensated.name(),
+    RecordStateName::Abandoned.name(),
+    RecordStateName::Gone.name(),
+];
+
 /// A record in a list: without its request and its result.
 #[derive(Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -1,6 +1,8 @@
 //! The API in the words of `OpenAPI`. The operations come from the table of the routes, what they mean from the table of the
 //! guide, and the schemas from the types that the handlers read and write.
 
+mod values;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -66,6 +68,7 @@ fn document() -> utoipa::openapi::OpenApi {
             paths = paths.path(path, PathItem::new(method, operation));
         }
     }
+    values::limit(&mut schemas);
     let bearer =
         HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("A token of the ledger."));
     let components = ComponentsBuilder::new()
@@ -92,26 +95,35 @@ fn operation(route: &Route, path: &str, schemas: &mut Schemas) -> Operation {
         .summary(Some(meaning(route)))
         .description(Some(format!("The caller needs the role `{}`. {reach}", route.role)))
         .parameters(Some(of_path.map(|name| text(name, ParameterIn::Path))))
-        .parameters(Some(query));
+        .parameters(Some(query.into_iter().map(|parameter| values::limited(route.path, parameter))))
+        .parameters(Some(values::headers(route.method, route.path)));
+    let (status, media, schema) = match answer {
+        Answer::Json(status, schema) => (status, "application/json", *schema),
+        Answer::Events => {
+            let over = ResponseBuilder::new().description("Nothing of the run can change any more.");
+            operation = operation.response("204", over.build());
+            ("200", "text/event-stream", ObjectBuilder::new().schema_type(Type::String).into())
+        }
+    };
+    let answer = ContentBuilder::new().schema(Some(schema)).build();
+    let mut answer = ResponseBuilder::new().description("The answer.").content(media, answer);
     if let Some((body, has_key)) = body {
         let content = ContentBuilder::new().schema(Some(body)).build();
         let body =
             RequestBodyBuilder::new().content("application/json", content).required(Some(Required::True));
         operation = operation.request_body(Some(body.build()));
         if has_key {
-            operation = operation.parameter(text("Idempotency-Key", ParameterIn::Header));
+            operation = operation.parameter(values::idempotency_key());
+            let replayed = "`true` on the answer to a command or signal that was given before.";
+            answer = answer.header("Idempotent-Replayed", values::told(replayed));
         }
     }
-    let (status, media, schema) = match answer {
-        Answer::Json(status, schema) => (status, "application/json", *schema),
-        Answer::Events => ("200", "text/event-stream", ObjectBuilder::new().schema_type(Type::String).into()),
-    };
-    let answer = ContentBuilder::new().schema(Some(schema)).build();
-    let answer = ResponseBuilder::new().description("The answer.").content(media, answer);
     let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
     let problem = ResponseBuilder::new()
         .description("The request was refused, or failed.")
-        .content("application/problem+json", problem);
+        .content("application/problem+json", problem)
+        .header("Retry-After", values::told("With 429: the seconds after which the caller may try again."))
+        .header("WWW-Authenticate", values::told("With 401: `Bearer`."));
     operation.response(status, answer.build()).response("default", problem.build()).build()
 }
 

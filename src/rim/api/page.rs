@@ -14,7 +14,7 @@ use crate::rim::run_filter::Start;
 
 /// The maximum number of items on a page.
 pub(super) const MOST: u32 = 200;
-const DEFAULT: u32 = 50;
+pub(super) const DEFAULT: u32 = 50;
 /// The number of rows that a page of a list with a condition looks at.
 const LOOKED_AT: u32 = 1000;
 

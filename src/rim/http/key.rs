@@ -5,7 +5,7 @@ use http::HeaderMap;
 /// The name of the header.
 pub(super) const HEADER: &str = "idempotency-key";
 /// The maximum length of a key, in characters.
-pub(super) const LONGEST: usize = 255;
+pub(in crate::rim) const LONGEST: usize = 255;
 
 /// The reason why a header is not a key. Nothing was recorded, and the handler was not called.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -47,6 +47,8 @@ pub use super::body::BoxError;
 pub(in crate::rim) use config::SettledBy;
 pub use config::{ConfigError, Idempotency, KeyFate, RequestScope};
 pub use handling::{NothingHappened, TookEffect};
+#[cfg(feature = "openapi")]
+pub(in crate::rim) use key::LONGEST as LONGEST_KEY;
 pub use key::{KeyHeaderError, idempotency_key};
 pub use layer::{Handler, IdempotencyLayer, IdempotencyService, RequestBody, ResponseBody};
 pub use problem::Problem;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use counterfoil::api::{Api, Reach, Role};
+use counterfoil::store::QuestionKind;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -153,7 +154,12 @@ async fn the_description_of_the_api_has_exactly_the_routes_of_the_router() {
             }
             assert_eq!(of("path"), parts.map(str::to_owned).collect::<Vec<_>>(), "{what}");
             let is_write = method == "post" && !path.contains("/guard/");
-            assert_eq!(of("header") == ["Idempotency-Key"], is_write, "{what}");
+            assert_eq!(of("header").iter().any(|name| name == "Idempotency-Key"), is_write, "{what}");
+            let is_stream = path.ends_with("/events");
+            assert_eq!(of("header") == ["Last-Event-ID"], is_stream, "{what}");
+            assert_eq!(operation["responses"]["204"].is_object(), is_stream, "{what}");
+            let limit = parameters.iter().find(|parameter| parameter["name"] == "limit");
+            assert!(limit.is_none_or(|limit| limit["schema"]["maximum"] == 200), "{what}");
             assert_eq!(
                 operation["requestBody"]["content"]["application/json"].is_object(),
                 method == "post",
@@ -182,5 +188,29 @@ async fn the_description_of_the_api_has_exactly_the_routes_of_the_router() {
         "{given:?}"
     );
     assert_eq!(described["components"]["securitySchemes"]["token"]["scheme"], "bearer");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn the_description_of_the_api_says_what_values_may_be() {
+    let served = Served::on(&Place::sqlite()).await;
+    let (_, described) = served.get("/openapi.json", "").await;
+    // Each answer that a question takes is one of those that are described.
+    let answer = &described["components"]["schemas"]["Answer"]["properties"]["answer"]["oneOf"];
+    let described_as = |name: &str| {
+        let is_it = |form: &Value| {
+            form["enum"].as_array().is_some_and(|names| names.contains(&json!(name)))
+                || !form["properties"][name].is_null()
+        };
+        answer.as_array().unwrap().iter().any(is_it)
+    };
+    for kind in QuestionKind::ALL {
+        for possible in kind.answers() {
+            assert!(described_as(possible.name), "{possible}");
+        }
+    }
+    let kinds = &described["paths"]["/questions"]["get"]["parameters"];
+    let kinds = kinds.as_array().unwrap().iter().find(|parameter| parameter["name"] == "kind").unwrap();
+    assert!(kinds["schema"]["enum"].as_array().unwrap().contains(&json!("unknown_tool")), "{kinds}");
     served.end().await;
 }

@@ -8,7 +8,8 @@ use crate::clock::Timestamp;
 use crate::ledger::{Event, Record, apply};
 use crate::payload::Payload;
 use crate::store::{
-    Answer, Change, Evidence, Question, QuestionKind, Refusal, Resolution, Run, Store as _, StoreError, Verdict,
+    Answer, Change, Evidence, Question, QuestionKind, Refusal, Resolution, Run, Store as _, StoreError,
+    Verdict,
 };
 
 /// The reason that is given to a person whose answer came after another one.

@@ -345,9 +345,14 @@ fn an_answer_of_a_client_does_not_wait_for_the_other_answers() {
         let acme = place.acme(&world, &process);
         process.on(async {
             let run = acme.run_named(NAME, ()).start().await.unwrap();
+            let open = loop {
+                let open = acme.questions().await.unwrap();
+                if open.len() == 2 {
+                    break open;
+                }
+                tokio::task::yield_now().await;
+            };
             until_state(&acme, run.id(), "waiting").await;
-            let open = acme.questions().await.unwrap();
-            assert_eq!(open.len(), 2, "{open:#?}");
             acme.answer(open[0].id, Resolution::Undo, "ann").await.unwrap();
             while world.effects("unbook").is_empty() {
                 tokio::task::yield_now().await;

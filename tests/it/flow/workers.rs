@@ -463,9 +463,9 @@ async fn called_back(process: &Process) -> Completed {
     executor.complete(&tenant, Completion::done("render", "job-1", json!(7))).await.unwrap()
 }
 
-/// The first write after the intent, the acceptance and the end of the wait.
+/// The write that records the call as done.
 fn settles(change: &counterfoil::store::Change) -> bool {
-    change.record.as_ref().is_some_and(|record| record.revision == 4)
+    change.record.as_ref().is_some_and(|record| matches!(record.state, State::Committed { .. }))
 }
 
 /// Resolves when the call is recorded as done.

@@ -9,7 +9,8 @@ use counterfoil::ledger::{Basis, ErrorKind, OperationKey, Record, RecordedFailur
 use counterfoil::payload::{Payload, Stored};
 use counterfoil::sim::{Failing, Offer, Rule, Service, SimClock, Simulation, truthful};
 use counterfoil::store::{
-    Change, History, QuestionKind, Run, Store, StoreError, StoreFuture, Turns, Verdict, WorkerChange,
+    Change, History, QuestionKind, Run, RunState, Store, StoreError, StoreFuture, Turns, Verdict,
+    WorkerChange,
 };
 use counterfoil::tool::{Tool, effect};
 use counterfoil::{Boot, Clock};
@@ -292,6 +293,12 @@ impl Store for Mutant {
     ) -> StoreFuture<'a, Vec<Run>> {
         match self.mutation {
             M::NoTimers => nothing(),
+            // An answer makes its run due, too.
+            M::NoAnswered => Box::pin(async move {
+                let mut runs = self.store.run_due(until, after, limit).await?;
+                runs.retain(|run| !matches!(run.state, RunState::Waiting { on, .. } if on.answer));
+                Ok(runs)
+            }),
             _ => self.store.run_due(until, after, limit),
         }
     }

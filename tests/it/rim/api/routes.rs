@@ -78,7 +78,8 @@ async fn each_route_is_open_to_the_roles_and_tenants_of_the_table_and_to_no_othe
 // With a mistyped filter a list would be that of everything.
 #[tokio::test]
 async fn a_query_parameter_that_a_route_does_not_know_is_refused() {
-    let served = Served::on(&Place::sqlite()).await;
+    let place = Place::sqlite();
+    let served = Served::on(&place).await;
     let token = served.token(Role::Admin, "*").await;
     for route in Api::routes().iter().filter(|route| route.method == "GET") {
         let path = route.path.replace(['{', '}'], "");

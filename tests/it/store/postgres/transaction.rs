@@ -258,12 +258,9 @@ async fn a_message_whose_commit_is_still_under_way_is_not_taken_for_rolled_back(
     .await;
     let executor = ExecutorBuilder::postgres_with(proxy.url(), schema.options()).open().await.unwrap();
     let (tenant, inbox) = (acme(), executor.clone());
-    let mut delivery =
-        pin!(inbox.process_once(&tenant, "billing", "m", |connection: &mut PgConnection| {
-            Box::pin(
-                async move { connection.execute("INSERT INTO account VALUES (12)").await.map(|_| 7_i64) },
-            )
-        }));
+    let mut delivery = pin!(inbox.process_once(&tenant, "billing", "m", |connection: &mut PgConnection| {
+        Box::pin(async move { connection.execute("INSERT INTO account VALUES (12)").await.map(|_| 7_i64) })
+    }));
     let cut_off = async {
         let at_commit = "SELECT coalesce(max(pid), 0)::bigint FROM pg_locks \
                          WHERE locktype = 'advisory' AND objid = 240717 AND NOT granted";

@@ -151,6 +151,7 @@ async fn a_file_is_moved_once() {
     std::fs::create_dir(&files).unwrap();
     let lookup = json!({
         "tool": "get_file_info", "arguments": { "path": "{/destination}" }, "errors": "not_found",
+        "contains": "isFile: true",
     });
     let mut server = npm("server-filesystem", &json!([files]));
     server["tools"] = json!({

@@ -266,7 +266,7 @@ impl Begin {
         let class = self.contract.unwrap_or(default);
         let settle = self.settle_ms.map(Duration::from_millis);
         let key_window = self.key_window_ms.map(Duration::from_millis);
-        let mut contract = Contract { settle, key_window, ..Contract::new(class).lookup(offer) };
+        let mut contract = Contract { key_window, settle, ..Contract::new(class).lookup(offer) };
         contract.key_max_len = self.key_max_len.unwrap_or(contract.key_max_len);
         contract.scope.clone_from(&self.scope);
         contract.confirm = Some(self.confirm.unwrap_or(Confirm::AfterDoubt));

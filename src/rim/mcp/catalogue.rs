@@ -221,10 +221,10 @@ impl Listing {
 
 /// The names that clients see: the server's own, and with the server's name in front where several servers have it, or have had it. No
 /// two have one name, so that no call reaches the tool of another server.
-fn visible<'k>(
-    known: &'k BTreeMap<usize, Names>,
+fn visible(
+    known: &BTreeMap<usize, Names>,
     of: fn(&Names) -> &BTreeSet<String>,
-) -> HashMap<(usize, &'k str), String> {
+) -> HashMap<(usize, &str), String> {
     let all: Vec<_> = known
         .iter()
         .flat_map(|(number, names)| of(names).iter().map(move |own| (*number, names, own.as_str())))

@@ -125,12 +125,14 @@ impl Replay {
         inputs.values().flat_map(HashMap::values).map(|input| &input.step).next()
     }
 
-    /// The checkpoints of this name that were made while the run was undone.
+    /// The checkpoints of this name that were made while the run was undone, each with the id that it was made with:
+    /// the id of its row may be marked as that of a run which was begun again.
     pub(super) fn undoing(&self, base: u32, name: &str) -> Vec<PastStep> {
         let Some(steps) = self.turns.get(&base).and_then(|turn| turn.steps.get(&StepKind::Undoing)) else {
             return Vec::new();
         };
-        steps.get(name).into_iter().flat_map(HashMap::values).map(|past| past.step.clone()).collect()
+        let named = steps.get(name).into_iter().flatten();
+        named.map(|(id, past)| PastStep { id: id.clone(), ..past.step.clone() }).collect()
     }
 
     /// The last command to cancel the run that the run received in a turn, or under an earlier input.

@@ -19,7 +19,7 @@ use crate::id::{QuestionId, RecordId, RunId};
 use crate::ledger::{Due, FinalState, Record, State, Undone};
 use crate::payload::{Payload, Stored};
 use crate::store::{
-    Change, Question, Resolution, Run, RunState, Step, StepKind, Store as _, StoreError, WaitsOn,
+    Change, PastStep, Question, Resolution, Run, RunState, Step, StepKind, Store as _, StoreError, WaitsOn,
 };
 
 /// The name of the checkpoint which says that a run is being undone.
@@ -106,7 +106,11 @@ impl Activation<'_> {
     /// Each compensation has a record, and each record that is undone says so: a worker that comes here again goes on
     /// with the rest.
     pub(super) async fn undo(self, failure: &Stored) -> End {
-        match Box::pin(Saga::of(self).undo(failure)).await {
+        let saga = match Saga::of(self) {
+            Ok(saga) => saga,
+            Err(error) => return End::Failed(error),
+        };
+        match Box::pin(saga.undo(failure)).await {
             Ok(end) => end,
             Err(error) => End::Failed(error),
         }
@@ -136,21 +140,19 @@ enum Stands {
 }
 
 impl<'a> Saga<'a> {
-    fn of(activation: Activation<'a>) -> Self {
+    fn of(activation: Activation<'a>) -> Result<Self, ExecError> {
         let live = activation.live;
         let asked = live.with_replay(|replay| replay.undoing(live.base, ASKED));
-        let asked = asked.iter().filter_map(|step| {
-            let question = step.value.as_ref()?.inline()?.decode().ok()?;
-            Some((RecordId(step.id.parse().ok()?), QuestionId(question)))
-        });
-        Self {
+        let asked: Result<HashMap<_, _>, StoreError> = asked.iter().map(question_about).collect();
+        let asked = asked.map_err(|source| ExecError::Store { key: live.id.to_string(), source })?;
+        Ok(Self {
             activation,
             live,
             stands: HashMap::new(),
-            asked: asked.collect(),
+            asked,
             asks_for_child: false,
             waited_for_far: false,
-        }
+        })
     }
 
     async fn undo(mut self, failure: &Stored) -> Result<End, ExecError> {
@@ -332,6 +334,21 @@ impl<'a> Saga<'a> {
         let change = change.escalation(question);
         live.written(core.group.commit_one(change).await)?;
         Ok(Stands::Asked)
+    }
+}
+
+/// The effect and the question of a checkpoint which says that a person was asked about the effect.
+///
+/// A checkpoint that cannot be read is damage. If it were passed over, the person would be asked again, and the second
+/// checkpoint would be refused as often as the run is carried on.
+fn question_about(step: &PastStep) -> Result<(RecordId, QuestionId), StoreError> {
+    let question = step.value.as_ref().and_then(|value| value.inline()?.decode::<i64>().ok());
+    match (step.id.parse::<i64>(), question) {
+        (Ok(record), Some(question)) => Ok((RecordId(record), QuestionId(question))),
+        _ => Err(StoreError::Corrupt {
+            row: "step (asked)".into(),
+            detail: format!("its id is {:?}", step.id),
+        }),
     }
 }
 

@@ -498,6 +498,40 @@ fn what_is_undone_after_approval_waits_for_it() {
     });
 }
 
+// SAGA-2: a run that was retried and fails again asks once more. It obeys the answer to the new question, also after a crash.
+#[test]
+fn what_is_undone_after_a_retry_waits_for_an_approval_of_its_own() {
+    for crashes in [false, true] {
+        let world = World::new();
+        let mut process = start(&world, Way::by(Compensation::Approved));
+        let run = process.on(async {
+            let acme = process.acme();
+            let run = acme.run(trip, stops(&["hotel", "sold out"])).key("r").start().await.unwrap();
+            process.state(run.id(), "waiting").await;
+            let first = process.question(QuestionKind::Compensation).await;
+            acme.answer(first.id, Resolution::Keep, "ann").await.unwrap();
+            let kept = failure(run.result().await.unwrap_err());
+            assert_eq!(told(&kept), [("book:hotel", &stands("ann decided to leave it"))]);
+            run.retry("ann", "once more").await.unwrap();
+            process.state(run.id(), "waiting").await;
+            run.id()
+        });
+        if crashes {
+            process.crash();
+            process = start(&world, Way::by(Compensation::Approved));
+        }
+        process.on(async {
+            let acme = process.acme();
+            let second = process.question(QuestionKind::Compensation).await;
+            acme.answer(second.id, Resolution::Undo, "ann").await.unwrap();
+            let undone = failure(acme.handle::<u32>(run).result().await.unwrap_err());
+            assert_eq!(told(&undone), [("book:hotel", &EffectOutcome::Undone)], "crash: {crashes}");
+            assert_eq!(world.effects("unbook"), ["hotel 1 b1"]);
+            assert_eq!(acme.questions().await.unwrap(), []);
+        });
+    }
+}
+
 // The process dies between the answer and the wake-up of the run, which has another open question.
 #[test]
 fn an_answer_is_carried_out_by_the_next_process_while_another_question_is_open() {

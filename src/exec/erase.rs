@@ -152,7 +152,7 @@ pub(super) async fn erase_after(
     let Some(slot) = slot else { return Err(EraseError::StillNeeded { key: key.to_string() }) };
     if let Some(record) = core.find(tenant, key).await?
         && let State::Compensated { .. } = record.state
-        && let Some(compensation) = undo::key_of(core, &record).await?
+        && let Some(compensation) = undo::key_of(&record)
     {
         Box::pin(erase_one(core, tenant, &compensation)).await?;
     }

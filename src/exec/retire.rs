@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::core::Core;
 use super::operation::Operation;
 use super::outcome::{ExecError, admitted};
+use super::undo;
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Name, Tenant};
 use crate::ledger::{Record, Retention, RetentionMode, State};
@@ -259,17 +260,43 @@ async fn retire(core: &Core, page: &[Record], now: Timestamp) -> Result<Change, 
         let key = digest_key(core, &record.tenant).await?;
         let tool = core.registry.known(record.operation.as_str());
         // For a tool that is not registered it is unknown if its keys may be taken for new.
-        let (retention, horizon) = tool.map_or_else(Default::default, |tool| {
+        let (retention, horizon) = tool.as_ref().map_or_else(Default::default, |tool| {
             let spec = tool.spec();
             // Nothing is retired inside a key's window: the provider answers for the key, and the record for the first
             // answer.
             (spec.retention, spec.retry.horizon().max(spec.contract.key_window.unwrap_or_default()))
         });
-        let left = retention.left(record, horizon, &key, now);
+        let mut left = retention.left(record, horizon, &key, now);
+        if left.is_none() && tool.is_some_and(|tool| tool.spec().compensation.is_some()) {
+            left = kept_beside_compensation(core, record, retention.keep_for, now).await?;
+        }
         log_record!(debug, record, left = left.is_some(), "record expired");
         change.retired.push(Retired::of(record, left));
     }
     Ok(change)
+}
+
+/// A record whose key would count as new, kept for longer because the record of its compensation is there. `None` if
+/// there is no such record.
+///
+/// The key of a compensation is made of the tool and the key of the call. An undoing of a later call under the forgotten
+/// key would be answered from the record of the earlier undoing, and nothing would be sent.
+async fn kept_beside_compensation(
+    core: &Core,
+    record: &Record,
+    window: Duration,
+    now: Timestamp,
+) -> Result<Option<Record>, Stop> {
+    let Some(key) = undo::key_of(record) else { return Ok(None) };
+    let undoing = core.find(&record.tenant, &key).await.map_err(Stop::Failed)?;
+    Ok(undoing.map(|undoing| {
+        let until = match undoing.kept_until {
+            Some(over) if over > now => over.after(AT_MOST),
+            // Its time is over: it goes with this sweep, or is needed for longer.
+            _ => now.after(window.clamp(AT_MOST, OFTEN)),
+        };
+        Retention::kept(record, until)
+    }))
 }
 
 /// Removes a settled record that no longer binds its key, for a new request under the key. True if the record may have

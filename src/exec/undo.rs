@@ -16,7 +16,7 @@ use crate::ledger::{
 };
 use crate::payload::Payload;
 use crate::store::{Question, Refusal, RunState, Store as _, Verdict};
-use crate::tool::{Undoing, stable_key};
+use crate::tool::{Undoing, compensation_key, stable_key};
 
 /// The result of undoing an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,9 +177,10 @@ async fn compensation(
     Ok(Some(Requested::of(core, &record.tenant, prepared).await?.under(key.render()?, asker)))
 }
 
-/// The key of the operation that undoes the effect.
-pub(super) async fn key_of(core: &Arc<Core>, record: &Record) -> Result<Option<OperationKey>, ExecError> {
-    Ok(compensation(core, record, None).await?.map(|op| op.key.clone()))
+/// The key of the operation that undoes the effect, also where its tool is not registered. `None` if no operation can
+/// have such a key.
+pub(super) fn key_of(record: &Record) -> Option<OperationKey> {
+    compensation_key(record.operation.as_str(), &record.key).render().ok()
 }
 
 /// The request of the compensation. Its key is bound to the forward key, which is always known: a second lookup of the

@@ -111,6 +111,11 @@ impl Retention {
         (until > kept.after(self.keep_for / 10)).then(|| kept_until(record, Some(until)))
     }
 
+    /// The record, kept whole until this instant.
+    pub(crate) fn kept(record: &Record, until: Timestamp) -> Record {
+        kept_until(record, Some(until))
+    }
+
     /// The tombstone of a record that is erased on demand, so that its effect is not repeated; `None` if it had no
     /// effect.
     pub(crate) fn erased(record: &Record, key: &DigestKey) -> Option<Record> {

@@ -185,12 +185,11 @@ impl Undoing {
 
     /// The key of the compensation, which names the effect that it undoes.
     fn own_key(&self, tool: &str) -> Key {
-        let key = Key::of(tool).target(&self.key);
+        let key = undoing_key(tool, &self.key);
         match &self.external_ref {
             Some(effect) if self.surplus => key.operation(effect),
             _ => key,
         }
-        .hashed()
     }
 
     fn forward<I: DeserializeOwned, O: DeserializeOwned>(&self) -> OriginalCall<I, O> {
@@ -203,6 +202,16 @@ impl Undoing {
             output: self.output.as_ref().and_then(|value| O::deserialize(value).ok()),
         }
     }
+}
+
+/// The key of the compensation of a call. It is known also where the tool is not registered.
+pub(crate) fn compensation_key(tool: &str, forward: &OperationKey) -> Key {
+    undoing_key(&Undo::name(tool), forward.as_str())
+}
+
+/// The key of an operation of this undoing tool, by the key of the call that it undoes.
+fn undoing_key(undo: &str, forward: &str) -> Key {
+    Key::of(undo).target(forward).hashed()
 }
 
 /// The code that undoes, with its types erased.

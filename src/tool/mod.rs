@@ -37,7 +37,7 @@ use serde::de::DeserializeOwned;
 
 pub use call::Call;
 pub(crate) use call::Noting;
-pub(crate) use compensate::Undoing;
+pub(crate) use compensate::{Undoing, compensation_key};
 pub use compensate::{Compensate, OriginalCall};
 #[cfg(any(feature = "tool-http", feature = "tool-command", all(feature = "mcp", feature = "sqlite")))]
 pub use declared::Meaning;

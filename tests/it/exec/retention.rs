@@ -1,21 +1,24 @@
 //! Records whose time is over (REC-6, REC-8, DESIGN 4.10; HAZARDS G15): what is left of them, and what a late retry is told.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use counterfoil::Clock as _;
-use counterfoil::exec::ExecutorBuilder;
+use counterfoil::exec::{Compensated, ExecutorBuilder};
 use counterfoil::ledger::{
-    Contract, ContractClass, EffectClass, ErrorKind, FinalState, OperationKey, Record, Retention,
-    RetryPolicy, State,
+    Contract, ContractClass, EffectClass, ErrorKind, FinalState, LookupResult, OperationKey, Record,
+    Retention, RetryPolicy, State, Undone,
 };
 use counterfoil::store::Resolution;
-use counterfoil::tool::{DynamicTool, Registry};
+use counterfoil::tool::{
+    Call, Compensate, Done, DynamicTool, OriginalCall, Registry, Tool, ToolError, contract, effect,
+};
 use counterfoil::{Executor, Key, Outcome, Tenant, ToolRequest};
 use serde_json::json;
 
 use crate::store::postgres::{Schema, url};
-use crate::world::{Keys, Log, Look, Reply, TestClock, World, acme, brief, executor, request, soon};
+use crate::world::{Keys, Log, Look, Reply, TestClock, World, acme, brief, executor, request, soon, until};
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -169,6 +172,76 @@ async fn a_forgotten_key_is_new() {
     scene.until(&executor, &key("pay"), |record| record.is_none()).await;
     assert!(first(&executor.execute(request("pay")).await.unwrap()));
     assert_eq!(scene.world.count(), 2);
+}
+
+/// Holds a seat, and gives it back.
+struct Seat(Arc<AtomicUsize>);
+
+impl Tool for Seat {
+    const NAME: &'static str = "seat";
+    type Effect = effect::Undoable<effect::InternalMutation>;
+    type Contract = contract::ReplaysKey;
+    type Input = ();
+    type Output = ();
+
+    fn key(&self, (): &()) -> Option<Key> {
+        Some(Key::of(Self::NAME).target("c1"))
+    }
+
+    fn retry(&self) -> RetryPolicy {
+        brief()
+    }
+
+    fn retention(&self) -> Retention {
+        Retention::forget_after(HOUR)
+    }
+
+    async fn call(&self, _: &Call, (): &()) -> Result<Done<()>, ToolError> {
+        Ok(Done::new(()))
+    }
+}
+
+impl Compensate for Seat {
+    async fn compensate(&self, _: &Call, _: &OriginalCall<(), ()>) -> Result<Done<Undone>, ToolError> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(Undone::whole().into())
+    }
+
+    async fn find_compensation(
+        &self,
+        _: &Call,
+        _: &OriginalCall<(), ()>,
+    ) -> Result<LookupResult<Undone>, ToolError> {
+        Ok(LookupResult::Unknown)
+    }
+}
+
+// R-REC-6: an undoing is newer than its call. The key of the call is not new before the record of the undoing has gone, or
+// the undoing of a later call would be answered from it.
+#[tokio::test]
+async fn a_forgotten_key_is_new_only_when_its_undoing_is_forgotten() {
+    let (scene, given_back) = (Scene::new(), Arc::new(AtomicUsize::new(0)));
+    let builder = scene.tools(Retention::keep()).tool(Seat(given_back.clone()));
+    let executor = builder.open().await.unwrap();
+    let hold = async || executor.call::<Seat>(&acme(), (), None).await.unwrap();
+    assert!(first(&hold().await));
+    assert!(first(&executor.execute(request("bell")).await.unwrap()));
+    scene.clock.slept(HOUR).await;
+    scene.clock.advance(Duration::from_mins(50));
+    let undone = executor.compensate(&acme(), &key("seat")).await.unwrap();
+    assert_eq!(undone, Compensated::Undone(Undone::whole()));
+
+    // The bell is as old as the seat, and its key is new again.
+    scene.clock.advance(Duration::from_mins(11));
+    until("the sweep", async || record(&executor, &key("bell")).await.is_none()).await;
+    let taken = hold().await;
+    assert!(matches!(taken, Outcome::Compensated { .. }), "{taken:?}");
+
+    scene.until(&executor, &key("seat"), |record| record.is_none()).await;
+    assert!(first(&hold().await));
+    let undone = executor.compensate(&acme(), &key("seat")).await.unwrap();
+    assert_eq!(undone, Compensated::Undone(Undone::whole()));
+    assert_eq!(given_back.load(Ordering::SeqCst), 2, "each seat was given back");
 }
 
 // R-REC-6: kept is kept, and without anybody who sweeps everything is.

@@ -19,7 +19,8 @@ use crate::clock::{Boot, Timestamp};
 use crate::id::{Fence, QuestionId, Tenant};
 use crate::ledger::{Origin, Record, Restored, first_sent, looks_first};
 use crate::store::{
-    Change, Document, LEDGER_ID, LEDGER_KIND, Question, QuestionKind, Store as _, StoreError, Verdict,
+    Change, Document, LEDGER_ID, LEDGER_KIND, Question, QuestionKind, Refusal, Store as _, StoreError,
+    Verdict,
 };
 
 /// The shortest interval between two marks of the file by effects.
@@ -71,8 +72,34 @@ impl Core {
     /// # Crash
     /// The note and the question are one transaction. A file is marked after that: a crash in between leaves the file
     /// in doubt.
+    ///
+    /// # Race
+    /// Another worker may write the note at the same moment, perhaps without a restore. The note is then read again, and
+    /// a restore that is not in force by then is written all the same: nobody else was told of it.
     pub(super) async fn recognise(&self, declared: Option<Declared>) -> Result<(), StoreError> {
-        let read = self.read_note().await?;
+        let mut seen = None;
+        loop {
+            let read = self.read_note().await?;
+            match self.recognise_from(read, declared, &mut seen).await? {
+                Verdict::Admitted => break,
+                verdict if is_overtaken(&verdict) => {}
+                Verdict::Refused(refusal) => return Err(StoreError::Io { detail: refusal.to_string() }),
+            }
+        }
+        match &self.database {
+            Some(database) => database.mark(false).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The same on the note as it was read. `seen`: the sign that the database showed at an earlier attempt. The other
+    /// worker may have noted the origin that showed it.
+    async fn recognise_from(
+        &self,
+        read: Read,
+        declared: Option<Declared>,
+        seen: &mut Option<&'static str>,
+    ) -> Result<Verdict, StoreError> {
         let (restored, as_of, told) = match declared {
             Some(Declared::Restored { as_of }) => (true, as_of, None),
             Some(Declared::Replaced { as_of }) => (false, as_of, Some("a copy was put into its place")),
@@ -82,32 +109,37 @@ impl Core {
         let noted = read.note.restored.map(|noted| noted.as_of);
         // Declared before with this instant, and perhaps lifted since.
         let said = restored && !(as_of.is_some() && noted == Some(as_of.map(|at| at.0)));
-        let (doubt, origin) = match &self.database {
+        let (shown, origin) = match &self.database {
             Some(database) => database.continuity(read.note.origin.as_ref()).await?,
             None => (None, None),
         };
-        let doubt = told.or(doubt);
+        let doubt = told.or(shown).or(seen.filter(|_| read.in_force().is_none()));
+        *seen = doubt;
         let why = if said { Some("`restored` was said when it was opened") } else { doubt };
         let is_on = read.in_force().is_some() || why.is_some();
         let why = why.filter(|_| read.in_force().is_none() || doubt.is_some());
-        if why.is_some() || (origin.is_some() && origin != read.note.origin) {
-            self.write_note(read, origin, why, as_of).await?;
-        }
-        if is_on {
+        let verdict = if why.is_some() || (origin.is_some() && origin != read.note.origin) {
+            self.write_note(read, origin, why, as_of).await?
+        } else {
+            Verdict::Admitted // the note stands as it is
+        };
+        if is_on && verdict.is_admitted() {
             self.note_restored();
         }
-        match &self.database {
-            Some(database) => database.mark(false).await,
-            None => Ok(()),
-        }
+        Ok(verdict)
     }
 
     /// Notes that a shared store went back to an older state: rows of this worker are older than its last writes.
     pub(super) async fn went_back(&self) -> Result<(), StoreError> {
-        let read = self.read_note().await?;
-        if read.in_force().is_none() {
-            let why = "the database went back to an older state while this worker was working on it";
-            self.write_note(read, None, Some(why), None).await?;
+        let why = "the database went back to an older state while this worker was working on it";
+        loop {
+            let read = self.read_note().await?;
+            // A worker that is fenced finds that out with its next beat.
+            if read.in_force().is_some()
+                || !is_overtaken(&self.write_note(read, None, Some(why), None).await?)
+            {
+                break;
+            }
         }
         self.note_restored();
         Ok(())
@@ -144,14 +176,14 @@ impl Core {
     }
 
     /// Writes the ledger's origin. With `why`, also writes that the ledger is older than the world, and opens the
-    /// question about it, unless it is open.
+    /// question about it, unless it is open. Refused if another worker has written the note since it was read.
     async fn write_note(
         &self,
         read: Read,
         origin: Option<Origin>,
         why: Option<&str>,
         as_of: Option<Timestamp>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Verdict, StoreError> {
         let (now, tenant) = (self.now(), Tenant::ledger());
         let in_force = read.in_force();
         let mut note = Note { origin: origin.or(read.note.origin), ..read.note };
@@ -174,10 +206,11 @@ impl Core {
         let (revision, created_at) = read.row.map_or((1, now), |row| (row.revision + 1, row.created_at));
         let first = Document::first(&tenant, LEDGER_KIND, LEDGER_ID.to_owned(), &note, now);
         change.documents.push(Document { revision, open, created_at, ..first });
-        if let Verdict::Refused(refusal) = self.group.commit_one(change).await? {
-            tracing::debug!(%refusal, "restore noted by another worker");
+        let verdict = self.group.commit_one(change).await?;
+        if let Verdict::Refused(refusal) = &verdict {
+            tracing::debug!(%refusal, "note about the ledger not written, another worker was first");
         }
-        Ok(())
+        Ok(verdict)
     }
 
     /// True if the first send of this operation's key has to be preceded by its lookup.
@@ -251,6 +284,11 @@ impl Core {
             }
         });
     }
+}
+
+/// True if another worker has written the note since it was read, so that it is to be read again.
+const fn is_overtaken(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Refused(Refusal::Exists | Refusal::Stale))
 }
 
 fn asked(id: QuestionId, why: &str, now: Timestamp) -> Question {

@@ -8,6 +8,7 @@ use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, Key};
 use counterfoil::store::QuestionKind;
 use counterfoil::{Executor, Tenant, ToolRequest};
 
+use crate::flow::store::Tap;
 use crate::own_server::Server;
 use crate::store::postgres::Schema;
 use crate::world::{Chance, Keys, SETTLE, TestClock, World, brief, request, soon};
@@ -221,6 +222,31 @@ async fn a_restore_that_one_worker_was_told_of_is_known_to_the_others() {
         () = looks => {}
     }
     for executor in [first, second] {
+        executor.shutdown(Duration::ZERO).await;
+    }
+}
+
+/// The note of another worker, which was told nothing, comes between the read and the write of the one that was.
+#[tokio::test]
+async fn a_restore_is_noted_although_another_worker_writes_the_note_at_that_moment() {
+    let (world, schema, tap) = (World::new(Keys::Ignores), Schema::new(), Tap::default());
+    let builder = || ExecutorBuilder::postgres_with(crate::server::url(), schema.options());
+    let tapped = tap.clone();
+    let told = builder().restored(None).wrap_store(move |store| tapped.around(store));
+    tap.hold(|change| change.escalations.iter().any(|asked| asked.kind == QuestionKind::Restored));
+    let (told, other) = tokio::join!(open(told, &world), async {
+        tap.until(|tapped| tapped.held > 0).await;
+        let other = open(builder(), &world).await;
+        assert!(!is_asked(&other).await);
+        tap.release();
+        other
+    });
+    let open = told.questions(&Tenant::ledger()).await.unwrap();
+    assert_eq!(open.iter().filter(|asked| asked.kind == QuestionKind::Restored).count(), 1, "{open:#?}");
+    assert!(other.restored().await.unwrap().is_some());
+    assert!(told.execute(pay("c1")).await.unwrap().answer().is_some());
+    assert_eq!((world.lookups().len(), world.count()), (1, 1), "it is looked up before it is sent");
+    for executor in [told, other] {
         executor.shutdown(Duration::ZERO).await;
     }
 }

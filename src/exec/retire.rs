@@ -299,8 +299,9 @@ async fn kept_beside_compensation(
     }))
 }
 
-/// Removes a settled record that no longer binds its key, for a new request under the key. True if the record may have
-/// changed.
+/// Removes a settled record that no longer binds its key, for a new request under the key. True if the record has
+/// changed or is gone. The store leaves a record about which a question is open, or on which a run rests: the request is
+/// then answered from the record.
 ///
 /// # Crash
 /// Before: the next request finds the record. After: the key is new.
@@ -309,14 +310,21 @@ pub(super) async fn let_go(core: &Core, op: &Operation, found: &Record) -> Resul
     if !is_settled || !op.tool.outlives(found, &op.hash, core.now()) {
         return Ok(false);
     }
-    log_call!(debug, op, "record of an earlier request dropped");
     let mut change = Change { beside: true, ..core.change(None) };
     change.retired.push(Retired::of(found, None));
     match core.group.commit_one(change).await {
         // Another request has removed the record first.
-        Ok(Verdict::Refused(Refusal::Stale)) => Ok(true),
-        verdict => admitted(&op.key, verdict).map(|()| true),
+        Ok(Verdict::Refused(Refusal::Stale)) => return Ok(true),
+        verdict => admitted(&op.key, verdict)?,
     }
+    // A record that was left would be found again and again, without a pause. Boxed because this case is rare: every call
+    // would reserve its memory.
+    let left = Box::pin(core.find(&op.tenant, &op.key)).await?;
+    if left.is_some_and(|left| (left.id, left.revision) == (found.id, found.revision)) {
+        return Ok(false);
+    }
+    log_call!(debug, op, "record of an earlier request dropped");
+    Ok(true)
 }
 
 fn failed(source: StoreError) -> Stop {

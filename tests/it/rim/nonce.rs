@@ -4,15 +4,15 @@
 #[path = "../../../workflows/chat_server.rs"]
 mod chat_server;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use counterfoil::ledger::ErrorKind;
 use counterfoil::nonce::{Made, Nonce, NonceError, NonceFormError, NonceRequest, Nonces};
-use counterfoil::store::Resolution;
+use counterfoil::store::{Change, Question, QuestionKind, Resolution, Store, Verdict};
 use counterfoil::tool::ToolError;
-use counterfoil::{Executor, Tenant};
+use counterfoil::{Executor, QuestionId, Tenant, Timestamp};
 use futures_util::future::join_all;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -20,7 +20,8 @@ use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message as Frame;
 
 use self::chat_server::{Chat, Posted, app};
-use crate::world::{TestClock, acme, executor, serve};
+use crate::flow::store::Tap;
+use crate::world::{TestClock, acme, executor, serve, soon};
 
 const WINDOW: Duration = Duration::from_secs(300);
 
@@ -127,6 +128,44 @@ async fn what_failed_may_be_sent_again_and_what_nobody_knows_is_asked() {
     assert!(matches!(again, Err(NonceError::Unknown(same)) if same == question), "{again:?}");
     scene.executor.answer(&acme(), question, Resolution::DidNotHappen, "ann").await.unwrap();
     assert_eq!(messages.once(&acme(), by_ann(&nonce), || async { Ok(7) }).await.unwrap(), Made::Now(7));
+}
+
+// Its record is not dropped while a question about it is open, such as one that a late answer has raised.
+#[tokio::test]
+async fn past_its_window_a_value_that_is_asked_about_is_given_back() {
+    let (dir, clock, tap) = (tempfile::tempdir().unwrap(), TestClock::breathing(), Tap::default());
+    let store: Arc<OnceLock<Arc<dyn Store>>> = Arc::default();
+    let (kept, tapped) = (store.clone(), tap.clone());
+    let builder =
+        executor(&dir, &clock).wrap_store(move |store| tapped.around(kept.get_or_init(|| store).clone()));
+    let executor = builder.open().await.unwrap();
+    let messages = Nonces::new(&executor, "message").unwrap();
+    let scene = Scene { _dir: dir, clock, executor, messages, made: Arc::default() };
+    assert_eq!(scene.post(&acme(), "ann", "n1", true).await, Made::Now(1));
+
+    let begun = |change: &Change| Some((change.fence, change.record.as_ref()?.id));
+    let (fence, record) = tap.see(|tapped| tapped.batches.iter().flatten().find_map(begun)).unwrap();
+    let question = Question {
+        id: QuestionId(7),
+        tenant: acme(),
+        record: Some(record),
+        run: None,
+        kind: QuestionKind::Duplicated,
+        question: "It was posted once more. What about the other?".to_owned(),
+        opened_at: Timestamp(1),
+        waiting: None,
+        answer: None,
+    };
+    let opened = Change { fence, escalations: vec![question], ..Change::default() };
+    let verdicts = store.get().unwrap().commit(&[opened]).await.unwrap();
+    assert!(verdicts.iter().all(Verdict::is_admitted), "{verdicts:?}");
+
+    scene.clock.advance(WINDOW);
+    let again = async {
+        assert_eq!(scene.post(&acme(), "ann", "n1", true).await, Made::Before(1));
+        Ok::<(), std::convert::Infallible>(())
+    };
+    soon("the request finds the same record again and again".to_owned(), again).await;
 }
 
 #[tokio::test]

@@ -140,8 +140,11 @@ pub(crate) async fn erase(core: &Arc<Core>, tenant: &Tenant, key: &OperationKey)
     erase_after(core, tenant, key, Wait::ForOutcome).await
 }
 
-/// Erases the content of a record. Waits until the operation is no longer in flight in this process; if that takes too long, the
-/// record is still needed.
+/// Erases the content of a record, and of the record of its compensation, whatever became of that one. Waits until the
+/// operation is no longer in flight in this process; if that takes too long, the record is still needed.
+///
+/// # Crash
+/// The compensation goes first: with the record go its labels, by which an erasure that is made again finds it.
 pub(super) async fn erase_after(
     core: &Arc<Core>,
     tenant: &Tenant,
@@ -151,7 +154,6 @@ pub(super) async fn erase_after(
     let slot = core.in_flight.enter(tenant, key, wait, &*core.clock).await;
     let Some(slot) = slot else { return Err(EraseError::StillNeeded { key: key.to_string() }) };
     if let Some(record) = core.find(tenant, key).await?
-        && let State::Compensated { .. } = record.state
         && let Some(compensation) = undo::key_of(&record)
     {
         Box::pin(erase_one(core, tenant, &compensation)).await?;

@@ -93,8 +93,10 @@ fn with_tools(engine: EngineBuilder, world: &Arc<World>) -> EngineBuilder {
         .workflow("booking", 1, booking)
 }
 
-/// Books for somebody, and unbooks.
+/// Books for somebody, and unbooks, but not for whoever stays.
 struct Book;
+
+const STAYS: &str = "stays: ";
 
 impl Tool for Book {
     const NAME: &'static str = "book";
@@ -118,6 +120,9 @@ impl Compensate for Book {
         _: &Call,
         forward: &OriginalCall<String, String>,
     ) -> Result<Done<Undone>, ToolError> {
+        if forward.input().is_some_and(|whom| whom.starts_with(STAYS)) {
+            return Err(ToolError::new(ErrorKind::Validation, "no way back"));
+        }
         Ok(Undone::whole().detail(forward.output().cloned()).into())
     }
 
@@ -207,6 +212,31 @@ async fn its_compensation_goes_with_it() {
         assert_eq!(place.saying(IBAN).await, Vec::<String>::new());
         let again = executor.call::<Book>(&acme(), IBAN.to_owned(), None).await.unwrap();
         assert_eq!(again, Outcome::Expired { was: FinalState::Compensated });
+    }
+}
+
+// Whatever became of the compensation, and also in a program that does not know the tool.
+#[tokio::test]
+async fn its_compensation_goes_with_it_where_its_tool_is_not_registered() {
+    for is_undone in [true, false] {
+        for place in Place::both() {
+            let engine = with_tools(place.engine(), &World::new(Keys::Ignores)).start().await.unwrap();
+            let executor = engine.executor();
+            let whom = if is_undone { IBAN.to_owned() } else { format!("{STAYS}{IBAN}") };
+            let first = executor.call::<Book>(&acme(), whom, None).await.unwrap();
+            assert!(first.answer().unwrap().first);
+            let became = executor.compensate(&acme(), &room()).await.unwrap();
+            assert_eq!(matches!(became, Compensated::Undone(_)), is_undone, "{became:?}");
+            engine.shutdown(std::time::Duration::ZERO).await;
+
+            let engine = place.engine().start().await.unwrap();
+            let executor = engine.executor();
+            let undoing = Key::of("undo book").target(room()).render().unwrap();
+            assert!(executor.record(&acme(), &undoing).await.unwrap().is_some());
+            executor.erase(&acme(), &room()).await.unwrap();
+            assert_eq!(place.saying(IBAN).await, Vec::<String>::new(), "undone: {is_undone}");
+            engine.shutdown(std::time::Duration::ZERO).await;
+        }
     }
 }
 

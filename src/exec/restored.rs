@@ -35,6 +35,16 @@ struct Note {
     /// The database of a shared store in which the ledger was opened last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<Origin>,
+    /// The first restore of its question, if the store went back once more while that restore was in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first: Option<Noted>,
+}
+
+impl Note {
+    /// The first restore of this one's question.
+    fn first(&self, noted: Noted) -> Noted {
+        self.first.filter(|first| first.question == noted.question).unwrap_or(noted)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -130,18 +140,26 @@ impl Core {
     }
 
     /// Notes that a shared store went back to an older state: rows of this worker are older than its last writes.
+    ///
+    /// A restore may be in force already. Then its `since` moves on, because the rows that this worker has written since
+    /// came with the older state: without a lookup, a call that was sent again after that state would be sent once more.
+    /// Its `as_of` stays: the calls of both restores were sent after it.
     pub(super) async fn went_back(&self) -> Result<(), StoreError> {
         let why = "the database went back to an older state while this worker was working on it";
         loop {
-            let read = self.read_note().await?;
+            let mut read = self.read_note().await?;
+            if let Some(before) = read.in_force() {
+                read.note.first = Some(read.note.first(before));
+                read.note.restored = Some(Noted { since: self.now().0, ..before });
+            }
             // A worker that is fenced finds that out with its next beat.
-            if read.in_force().is_some()
-                || !is_overtaken(&self.write_note(read, None, Some(why), None).await?)
-            {
+            if !is_overtaken(&self.write_note(read, None, Some(why), None).await?) {
                 break;
             }
         }
-        self.note_restored();
+        // A lost worker of the newer state may still send for one lease from here, also if an earlier restore was known.
+        *self.restores.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clock.boot());
+        self.restores.is_on.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -232,9 +250,11 @@ impl Core {
     /// The earliest instant at which the record's key may have been sent, and `true` if a lost ledger may have sent it
     /// once more than the record says.
     pub(super) async fn sent(&self, record: &Record) -> Result<(Timestamp, bool), ExecError> {
-        let restored = if self.may_be_older() { Box::pin(self.restored()).await? } else { None };
-        let may_lack = restored.is_some_and(|restored| restored.may_lack(Some(record)));
-        Ok((first_sent(record, restored.as_ref()), may_lack))
+        let noted = if self.may_be_older() { Box::pin(self.noted()).await? } else { None };
+        let may_lack = noted.is_some_and(|(restored, _)| restored.may_lack(Some(record)));
+        // A record that was created after the first restore may be of a key that was used before it.
+        let first = noted.map(|(_, first)| first);
+        Ok((first_sent(record, first.as_ref()), may_lack))
     }
 
     /// True if the ledger may be older than the world, as far as this worker knows.
@@ -244,10 +264,15 @@ impl Core {
 
     /// Reads the restore that is in force, each time, because another worker may have lifted it.
     pub(super) async fn restored(&self) -> Result<Option<Restored>, ExecError> {
+        Ok(self.noted().await?.map(|(restored, _)| restored))
+    }
+
+    /// Reads the restore that is in force, and the first restore of its question.
+    async fn noted(&self) -> Result<Option<(Restored, Restored)>, ExecError> {
         let read = self.read_note().await;
         let read = read.map_err(|source| ExecError::Store { key: Tenant::ledger().to_string(), source })?;
         self.restores.is_on.store(read.in_force().is_some(), Ordering::Release);
-        Ok(read.in_force().map(Noted::restored))
+        Ok(read.in_force().map(|noted| (noted.restored(), read.note.first(noted).restored())))
     }
 
     /// The question about the restore that is in force.

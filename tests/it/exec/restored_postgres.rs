@@ -7,6 +7,7 @@ use counterfoil::exec::ExecutorBuilder;
 use counterfoil::ledger::{Basis, Contract, ContractClass, EffectClass, Key};
 use counterfoil::store::QuestionKind;
 use counterfoil::{Executor, Tenant, ToolRequest};
+use sqlx::postgres::PgConnection;
 
 use crate::flow::store::Tap;
 use crate::own_server::Server;
@@ -163,6 +164,42 @@ async fn a_crash_of_the_server_is_no_restore() {
     assert!(!is_recognised(&server.url(), &world).await);
 }
 
+/// Lets time pass until the living worker has renewed its lease. Returns the end of that lease.
+async fn renewed(clock: &TestClock, other: &mut PgConnection) -> i64 {
+    let mut renewed = 0;
+    for beat in 0.. {
+        clock.advance(LEASE / 2);
+        let query = sqlx::query_scalar("SELECT lease_until FROM worker WHERE ended_at IS NULL");
+        let until: i64 = query.fetch_one(&mut *other).await.unwrap();
+        if renewed != 0 && until > renewed {
+            break;
+        }
+        renewed = renewed.max(until);
+        assert!(beat < 1000, "no heartbeat comes");
+        tokio::task::yield_now().await;
+    }
+    renewed
+}
+
+/// Puts the worker's row back until the worker has noticed it.
+async fn put_back(
+    clock: &TestClock,
+    other: &mut PgConnection,
+    renewed: i64,
+    noticed: impl AsyncFn() -> bool,
+) {
+    let mut beats = 0;
+    while !noticed().await {
+        // Again and again: a heartbeat that is under way writes its row anew.
+        let back = sqlx::query("UPDATE worker SET lease_until = $1 WHERE ended_at IS NULL");
+        back.bind(renewed - 30_000_000).execute(&mut *other).await.unwrap();
+        clock.advance(LEASE / 2);
+        tokio::task::yield_now().await;
+        beats += 1;
+        assert!(beats < 1000, "it notices nothing");
+    }
+}
+
 /// As when a snapshot of the disk is put back: the server itself cannot tell.
 #[tokio::test]
 async fn a_living_worker_notices_that_its_database_went_back() {
@@ -171,30 +208,30 @@ async fn a_living_worker_notices_that_its_database_went_back() {
     let builder = || ExecutorBuilder::postgres_with(crate::server::url(), schema.options());
     let executor = equipped(builder(), &world).clock(clock.clone()).open().await.unwrap();
     let mut other = schema.plain().await;
-    let mut renewed = 0;
-    for beat in 0.. {
-        clock.advance(LEASE / 2);
-        let query = sqlx::query_scalar("SELECT lease_until FROM worker WHERE ended_at IS NULL");
-        let until: i64 = query.fetch_one(&mut other).await.unwrap();
-        if renewed != 0 && until > renewed {
-            break;
-        }
-        renewed = renewed.max(until);
-        assert!(beat < 1000, "no heartbeat comes");
-        tokio::task::yield_now().await;
-    }
+    let until = renewed(&clock, &mut other).await;
     assert_eq!(executor.restored().await.unwrap(), None);
-    let mut beats = 0;
-    while executor.restored().await.unwrap().is_none() {
-        // Again and again: a heartbeat that is under way writes its row anew.
-        let back = sqlx::query("UPDATE worker SET lease_until = $1").bind(renewed - 30_000_000);
-        back.execute(&mut other).await.unwrap();
-        clock.advance(LEASE / 2);
-        tokio::task::yield_now().await;
-        beats += 1;
-        assert!(beats < 1000, "it notices nothing");
-    }
+    put_back(&clock, &mut other, until, async || executor.restored().await.unwrap().is_some()).await;
     assert!(is_asked(&executor).await);
+    executor.shutdown(Duration::ZERO).await;
+}
+
+/// The rows that the worker has written since the first restore came with the older state.
+#[tokio::test]
+async fn a_database_that_goes_back_while_a_restore_is_in_force_is_one_more_restore() {
+    let (world, schema) = (World::new(Keys::Ignores), Schema::new());
+    let clock = TestClock::breathing();
+    let builder = || ExecutorBuilder::postgres_with(crate::server::url(), schema.options());
+    open(builder().restored(None), &world).await.shutdown(Duration::ZERO).await;
+    let executor = equipped(builder(), &world).clock(clock.clone()).open().await.unwrap();
+    let mut other = schema.plain().await;
+    let until = renewed(&clock, &mut other).await;
+    let first = executor.restored().await.unwrap().unwrap();
+    let moved = async || executor.restored().await.unwrap().unwrap().since > first.since;
+    put_back(&clock, &mut other, until, moved).await;
+    let both = executor.restored().await.unwrap().unwrap();
+    assert!(both.by > first.by, "{:?} after {:?}", both.by, first.by);
+    assert_eq!(both.as_of, first.as_of);
+    assert_eq!(executor.questions(&Tenant::ledger()).await.unwrap().len(), 1);
     executor.shutdown(Duration::ZERO).await;
 }
 

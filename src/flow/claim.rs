@@ -68,7 +68,12 @@ impl Inner {
         }
         let asked = runs.iter().filter(|run| left.contains_key(&run.id));
         let asked: Vec<_> = asked.map(|run| (run.tenant.clone(), run.id)).collect();
-        let pending = self.core.group.signal_pending(&asked).await?;
+        let pending = match self.core.group.signal_pending(&asked).await {
+            // One damaged signal must not hold up the others. All of these runs are woken, and the one that has it is
+            // blocked.
+            Err(StoreError::Corrupt { .. }) => return Ok(runs),
+            pending => pending?,
+        };
         runs.retain(|run| {
             left.get(&run.id).is_none_or(|left| pending.iter().any(|signal| is_news(run, signal, left)))
         });

@@ -104,8 +104,27 @@ impl Inner {
     /// Hands the runs that have a task here the signals that other processes have sent them.
     pub(super) async fn look_for_signals(&self) -> Result<(), StoreError> {
         for runs in self.runs.in_hand().chunks(AT_ONCE) {
-            for signal in self.core.group.signal_pending(runs).await? {
-                self.runs.deliver(signal);
+            match self.core.group.signal_pending(runs).await {
+                Err(StoreError::Corrupt { .. }) => self.look_for_readable_signals(runs).await?,
+                pending => pending?.into_iter().for_each(|signal| {
+                    self.runs.deliver(signal);
+                }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same, run by run. A run that has a damaged signal starts over, is blocked with a question, and holds up no
+    /// other run.
+    async fn look_for_readable_signals(&self, runs: &[(Tenant, RunId)]) -> Result<(), StoreError> {
+        for run in runs {
+            match self.core.group.signal_pending(std::slice::from_ref(run)).await {
+                Err(StoreError::Corrupt { .. }) => {
+                    self.runs.bounce(run.1);
+                }
+                pending => pending?.into_iter().for_each(|signal| {
+                    self.runs.deliver(signal);
+                }),
             }
         }
         Ok(())

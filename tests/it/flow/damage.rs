@@ -1,15 +1,17 @@
 //! A damaged row stops its run with a question and no other; once it is mended, the run goes on (G10).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use counterfoil::store::{QuestionKind, Resolution};
-use counterfoil::{Ctx, Failure};
+use counterfoil::{Client, Ctx, Failure};
 use sqlx::Executor as _;
 
 use crate::flow;
 use crate::flow::lives::{NAME, plain};
 use crate::flow::tools::post;
 use crate::flow::world::{Process, World, counted};
+use crate::store::postgres::Schema;
 
 async fn edit(world: &World, sql: String) {
     let mut other = plain(world).await;
@@ -109,4 +111,38 @@ fn a_damaged_run_does_not_keep_the_engine_from_starting() {
     damage("run", "outcome = '{}'", "outcome = NULL");
     damage("run", "revision = -1", "revision = 1");
     damage("run", "input = '@' || input", "input = substr(input, 2)");
+}
+
+// The heartbeat asks for the signals of all parked runs at once. One that cannot be read stopped it for all of them.
+#[test]
+fn a_damaged_signal_of_a_parked_run_blocks_that_run_alone() {
+    let (world, schema) = (World::new(), Schema::new());
+    let code = flow!(world, |ctx, name: String| {
+        world.count(&name);
+        ctx.signal::<u32>("go").await
+    });
+    let engine = world.engine_in(&schema, true).workflow(NAME, 1, code.clone());
+    let process = Process::start(&world, engine);
+    process.on(async {
+        let start = async |name: &str| {
+            let run = process.acme().run(code.clone(), name.to_owned()).start().await.unwrap();
+            process.state(run.id(), "waiting").await;
+            run.id()
+        };
+        let (hurt, sound) = (start("hurt").await, start("sound").await);
+        process.acme().handle::<u32>(hurt).signal("unwanted", 1_u32).await.unwrap();
+        world.counts("hurt", 2).await;
+        process.state(hurt, "waiting").await;
+        let mut plain = schema.plain().await;
+        let damage = sqlx::query("UPDATE signal SET body = '@' || body WHERE run = $1").bind(hurt.0);
+        assert_eq!(damage.execute(&mut plain).await.unwrap().rows_affected(), 1);
+        // A client writes the signal alone: the worker's heartbeat finds it.
+        let client = Client::postgres_with(crate::server::url(), schema.options()).open().await.unwrap();
+        client.tenant("acme").unwrap().handle::<u32>(sound).signal("go", 7_u32).await.unwrap();
+        assert_eq!(process.acme().handle::<u32>(sound).result().await.unwrap(), 7);
+        process.state(hurt, "blocked").await;
+        assert_eq!(process.question(QuestionKind::Damaged).await.run, Some(hurt));
+        client.shutdown(Duration::ZERO).await;
+    });
+    process.shut_down();
 }

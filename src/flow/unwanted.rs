@@ -11,8 +11,8 @@ use super::command::is_command;
 use crate::id::{Fence, RunId};
 use crate::store::{Run, Signal};
 
-/// The number of runs that are remembered.
-const REMEMBERED: usize = 10_000;
+/// The number of signals that are remembered, of all runs together. Those of the last run are remembered in any case.
+const REMEMBERED: usize = 100_000;
 
 /// The names and ids of signals.
 type Names = BTreeSet<(String, String)>;
@@ -22,30 +22,43 @@ type ByRun = BTreeMap<RunId, (Fence, u32, Arc<Names>)>;
 
 /// The unreceived signals of parked runs.
 #[derive(Default)]
-pub(super) struct Unwanted(Mutex<ByRun>);
+pub(super) struct Unwanted(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    runs: ByRun,
+    /// The number of signals of these runs.
+    signals: usize,
+}
 
 impl Unwanted {
-    fn by_run(&self) -> MutexGuard<'_, ByRun> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes the signals that the run leaves unreceived in this row, in which it waits.
     pub(super) fn note(&self, run: &Run, signals: Names) {
-        let mut runs = self.by_run();
+        let mut known = self.known();
+        if let Some((.., former)) = known.runs.remove(&run.id) {
+            known.signals -= former.len();
+        }
         if signals.is_empty() {
-            runs.remove(&run.id);
             return;
         }
-        if runs.len() >= REMEMBERED {
-            runs.clear();
+        // No more than is needed: each run that is forgotten here is woken once more.
+        while known.signals + signals.len() > REMEMBERED
+            && let Some((_, (.., oldest))) = known.runs.pop_first()
+        {
+            known.signals -= oldest.len();
         }
-        runs.insert(run.id, (run.fence, run.revision, Arc::new(signals)));
+        known.signals += signals.len();
+        known.runs.insert(run.id, (run.fence, run.revision, Arc::new(signals)));
     }
 
     /// The signals that the run has left unreceived in this row.
     pub(super) fn of(&self, run: &Run) -> Option<Arc<Names>> {
-        let runs = self.by_run();
-        let (fence, revision, signals) = runs.get(&run.id)?;
+        let known = self.known();
+        let (fence, revision, signals) = known.runs.get(&run.id)?;
         ((*fence, *revision) == (run.fence, run.revision)).then(|| signals.clone())
     }
 }

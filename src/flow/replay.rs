@@ -142,6 +142,12 @@ impl Replay {
         told.max_by_key(|step| step.at)?.value.as_ref()
     }
 
+    /// True if the run has received a command to cancel it, in the part of its history that is read.
+    pub(super) fn has_received_cancel(&self) -> bool {
+        let mut signals = self.turns.values().filter_map(|turn| turn.steps.get(&StepKind::Signal));
+        signals.any(|names| names.contains_key(CANCEL))
+    }
+
     /// The loop that a turn belongs to, by its name and id.
     pub(super) fn owner(&self, turn: u32) -> Option<(&str, &str)> {
         let marks = self.turns.get(&turn)?.steps.get(&StepKind::Turns)?;

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::command::is_command;
 use crate::id::{Fence, RunId};
 use crate::store::{Run, Signal};
 
@@ -63,9 +62,10 @@ impl Unwanted {
     }
 }
 
-/// True if the signal is one of this run that it has not left unreceived. A command is for whatever a run waits for.
+/// True if the signal is one of this run that it has not left unreceived. A command that the run is to obey is never
+/// left: it is for whatever a run waits for.
 pub(super) fn is_news(run: &Run, signal: &Signal, left: &Names) -> bool {
     signal.run == run.id
         && signal.tenant == run.tenant
-        && (is_command(signal) || !left.contains(&(signal.name.clone(), signal.id.clone())))
+        && !left.contains(&(signal.name.clone(), signal.id.clone()))
 }

@@ -18,7 +18,7 @@ use crate::flow::identity::Identity;
 use crate::flow::inbox::Wanted;
 use crate::flow::signal::aside::Reads;
 use crate::payload::{Payload, PayloadError, Stored};
-use crate::store::{CANCEL, DEADLINE, Signal, Step};
+use crate::store::{CANCEL, COMMAND, DEADLINE, Signal, Step};
 
 impl Live {
     /// Notes that the run knows of its cancellation, with the instant until which it may end by itself (UTC), and the
@@ -55,8 +55,7 @@ impl Live {
     pub(in crate::flow) fn commanded(&self, now: Timestamp) -> Result<Option<Timestamp>, Stop> {
         let state = self.state();
         let is_cancelled = state.inbox.first(CANCEL).is_some();
-        // A run that is to be cancelled is not paused: blocked, it would not hear of its cancellation.
-        if let Some(pause) = state.inbox.first(&Verb::Pause.signal()).filter(|_| !is_cancelled) {
+        if let Some(pause) = state.pause() {
             return Err(Stop::Paused(Box::new(pause.clone())));
         }
         if state.replaying {
@@ -71,7 +70,7 @@ impl Live {
 
     /// The command that pauses the run.
     pub(in crate::flow) fn pause_pending(&self) -> Option<Signal> {
-        self.state().inbox.first(&Verb::Pause.signal()).cloned()
+        self.state().pause().cloned()
     }
 
     /// The command that cancels the run, if the run has not received it yet.
@@ -90,9 +89,16 @@ impl Live {
         self.state().inbox.len()
     }
 
-    /// The names and ids of the signals that the run has not received. They are final once the activation has ended.
+    /// The names and ids of the signals that the run has not received, without the commands that it is to obey. They are
+    /// final once the activation has ended.
     pub(in crate::flow) fn unreceived(&self) -> BTreeSet<(String, String)> {
-        self.state().inbox.names()
+        let state = self.state();
+        let mut names = state.inbox.names();
+        // A command that comes between the body's last rest and the end of the activation is seen by the next one.
+        let ignored = Verb::Pause.signal();
+        let is_ignored = |name: &str| *name == ignored && state.pause().is_none();
+        names.retain(|(name, _)| !name.starts_with(COMMAND) || is_ignored(name));
+        names
     }
 
     /// Waits until the run has more signals than `heard`, and for `at_most`. Returns false if the time is over.

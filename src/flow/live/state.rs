@@ -7,13 +7,14 @@ use std::task::Waker;
 
 use super::stop::Stop;
 use crate::clock::Timestamp;
+use crate::flow::command::Verb;
 use crate::flow::failure::{Failure, misuse};
 use crate::flow::identity::{Identity, Kind};
 use crate::flow::inbox::{Inbox, Wanted};
 use crate::flow::replay::Replay;
 use crate::ledger::RequestHash;
 use crate::payload::Stored;
-use crate::store::{Run, WaitsOn};
+use crate::store::{CANCEL, Run, Signal, WaitsOn};
 
 /// The memory of one activation.
 pub(super) struct State {
@@ -130,6 +131,15 @@ pub(in crate::flow) enum Rest {
 }
 
 impl State {
+    /// The command that pauses the run. `None` if the run is to be cancelled, or was told so: blocked, it would neither
+    /// hear of its cancellation nor be ended when its grace is over.
+    pub(super) fn pause(&self) -> Option<&Signal> {
+        let pause = self.inbox.first(&Verb::Pause.signal())?;
+        // The replay may not have come to the receipt yet.
+        let is_told = self.told.is_some() || self.replay.has_received_cancel();
+        (!is_told && self.inbox.first(CANCEL).is_none()).then_some(pause)
+    }
+
     pub(super) fn end(&mut self, over: &AtomicBool) {
         if !std::mem::replace(&mut self.ended, true) {
             self.dropped_calls += self.open_calls;

@@ -60,7 +60,10 @@ impl Activation<'_> {
             return self.pause(signal).await;
         }
         let queue = live.run().queue;
-        match live.written(live.change_run(|run| run.state = RunState::Queued).durable().await) {
+        let ticket = live.change_run(|run| run.state = RunState::Queued);
+        // A pause that the run is not to obey any more must not make it active again.
+        self.engine.unwanted.note(&live.run(), live.unreceived());
+        match live.written(ticket.durable().await) {
             Ok(()) => {
                 if let Some(queue) = queue {
                     self.engine.admit_soon(queue.name.as_str());

@@ -288,6 +288,38 @@ fn a_run_that_was_paused_and_cancelled_while_nobody_worked_is_cancelled() {
     }
 }
 
+// Once the code has received the cancellation, only the pause is left.
+#[test]
+fn a_run_that_was_told_of_its_cancellation_is_not_paused() {
+    for place in Place::both() {
+        let world = World::new();
+        let code = flow!(world, |ctx, _input: ()| {
+            ctx.cancelled().await?;
+            ctx.step("tidy up", &(), |()| world.count("tidied")).await
+        });
+        let process = place.life(&world, code.clone());
+        let run = process.on(async {
+            let run = process.acme().run_named(NAME, ()).start().await.unwrap().id();
+            process.state(run, "waiting").await;
+            run
+        });
+        process.shut_down();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = place.client(&world).open().await.unwrap();
+            let handle = client.tenant("acme").unwrap().handle::<u32>(run);
+            handle.pause("ann", "lunch").await.unwrap();
+            handle.cancel("bob", "never mind").await.unwrap();
+            client.shutdown(Duration::ZERO).await;
+        });
+        let process = place.life(&world, code);
+        process.on(async {
+            assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1);
+        });
+        process.shut_down();
+    }
+}
+
 /// Resolves when the run has ended because Bob has cancelled it.
 async fn is_cancelled(acme: &TenantClient, run: RunId) {
     until_state(acme, run, "failed").await;

@@ -5,6 +5,8 @@ import dataclasses
 import functools
 import inspect
 import json
+import logging
+import time
 from typing import Optional
 
 from ._errors import CallFailed, GuardError, NeedsApproval, NoJson, NotRecorded, Refused, Stopped
@@ -13,6 +15,14 @@ from ._http import Http
 
 # Statuses after which the same permit may be told something else: the guard cannot record what was said.
 UNFIT = {400, 413, 422}
+
+# Statuses of a token that the guard does not take.
+NO_RIGHT = {401, 403}
+
+# The pauses in seconds after an error while lookups are served.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+
+_log = logging.getLogger("counterfoil")
 
 
 class NotFound(Exception):
@@ -103,9 +113,21 @@ class Guard:
 
     def serve_lookups(self, function):
         """Makes the lookups of a guarded function for calls whose clients are gone, and for payments that are confirmed. Never returns:
-        run it in a process or a thread of its own."""
+        run it in a process or a thread of its own.
+
+        While the guard fails, it goes on after a growing pause, and logs a warning. It raises :class:`Refused` if the token is not
+        taken (401, 403)."""
+        pause = FIRST_PAUSE
         while True:
-            self.look(function)
+            try:
+                self.look(function)
+                pause = FIRST_PAUSE
+            except GuardError as error:
+                if isinstance(error, Refused) and error.status in NO_RIGHT:
+                    raise
+                _log.warning("lookups not served for %s s: %s", pause, error)
+                time.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
 
     def look(self, function, wait=10.0):
         """Makes one lookup of a guarded function that waits for a client. False if there was none within ``wait`` seconds."""
@@ -203,7 +225,13 @@ class _Guarded:
             return False
         if asked.seconds() <= step["use_ms"] / 1000:
             given = inspect.BoundArguments(self._signature, dict(step["input"]))
-            await _told(post, "reconcile", step, "finding", await self._found(given, step))
+            finding = await self._found(given, step)
+            try:
+                await _told(post, "reconcile", step, "finding", finding)
+            except Refused as refused:
+                if refused.status != 404:
+                    raise
+                # The guard knows the permit no more: the lookup came too late, and another one follows.
         return True
 
     async def _found(self, given, step):

@@ -92,6 +92,13 @@ type Told = Next & { unfit?: Thrown };
 /** Statuses after which the same permit may be told something else: the guard cannot record what was said. */
 const UNFIT = new Set([400, 413, 422]);
 
+/** Statuses of a token that the guard does not take. */
+const NO_RIGHT = new Set([401, 403]);
+
+/** The pauses after an error while lookups are served. */
+const FIRST_PAUSE_MS = 1_000;
+const LONGEST_PAUSE_MS = 30_000;
+
 /** The guard service of a ledger. */
 export class Guard {
   private readonly http: Http;
@@ -172,18 +179,40 @@ export class Guard {
     const { lookup } = terms;
     if (asked.ms() <= step.use_ms) {
       const finding = lookup ? await found(terms, () => lookup(step.input as Input, call(step))) : "unknown";
-      await this.tell("reconcile", step, "finding", finding);
+      try {
+        await this.tell("reconcile", step, "finding", finding);
+      } catch (error) {
+        // The guard knows the permit no more: the lookup came too late, and another one follows.
+        if (!(error instanceof Refused && error.status === 404)) throw error;
+      }
     }
     return true;
   }
 
-  /** Makes the lookups of a tool that wait for a client, until `signal` says that it is enough. */
+  /**
+   * Makes the lookups of a tool that wait for a client, until `signal` says that it is enough. While the guard fails, it goes on after a
+   * growing pause, and warns on the console.
+   *
+   * @throws Refused if the token is not taken (401, 403).
+   */
   async serveLookups<Input, Output>(
     tool: string,
     terms: Pick<Terms<Input, Output>, "lookup" | "externalRef">,
     signal?: AbortSignal,
   ): Promise<void> {
-    while (!signal?.aborted) await this.look(tool, terms);
+    let pauseMs = FIRST_PAUSE_MS;
+    while (!signal?.aborted) {
+      try {
+        await this.look(tool, terms);
+        pauseMs = FIRST_PAUSE_MS;
+      } catch (error) {
+        const hasNoRight = error instanceof Refused && NO_RIGHT.has(error.status);
+        if (!(error instanceof GuardError) || hasNoRight) throw error;
+        console.warn(`counterfoil: lookups not served for ${pauseMs} ms: ${error.message}`);
+        await new Promise((resolve) => setTimeout(resolve, pauseMs));
+        pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS);
+      }
+    }
   }
 
   private async next(verb: string, body: object): Promise<Next> {

@@ -157,6 +157,7 @@ in_each_language! {
     a_guard_that_is_busy_for_a_while_takes_nothing_from_the_time_of_a_permit,
     a_seal_that_the_guard_fails_to_take_is_told_again,
     a_finding_under_a_permit_that_the_guard_does_not_know_begins_the_call_again,
+    lookups_are_served_again_when_the_guard_has_recovered,
 }
 
 /// What a script says of a permit and its time, on clocks of its own.
@@ -311,4 +312,9 @@ async fn a_seal_that_the_guard_fails_to_take_is_told_again(language: Language) {
 async fn a_finding_under_a_permit_that_the_guard_does_not_know_begins_the_call_again(language: Language) {
     let said = said_by(language, "failures", "reconcile").await;
     assert_eq!(said, json!({ "done": "by another", "asked": ["begin", "reconcile", "begin"] }));
+}
+
+async fn lookups_are_served_again_when_the_guard_has_recovered(language: Language) {
+    let said = said_by(language, "lookups", "").await;
+    assert_eq!(said, json!({ "found": ["9", "9"], "asked": ["poll", "reconcile", "poll", "reconcile"] }));
 }

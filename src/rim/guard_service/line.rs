@@ -121,7 +121,7 @@ pub(super) struct Lines {
     /// The number of the next lookup. Each has a number of its own: a finding that comes when the time of its lookup is over must not
     /// count for the next one, because "not found" may have been true only then.
     pub(super) looks: AtomicU32,
-    /// Notified when a task is offered.
+    /// Notified when a task is offered, or is left by the last client that waited for it.
     pub(super) offered: Notify,
 }
 
@@ -201,11 +201,22 @@ impl Clients {
 }
 
 /// A client that waits for the next step of a call that it has begun.
-pub(super) struct Waiting<'a>(&'a Line);
+pub(super) struct Waiting<'a> {
+    line: &'a Line,
+    offered: &'a Notify,
+}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.state().waiting -= 1;
+        let is_left = {
+            let mut state = self.line.state();
+            state.waiting -= 1;
+            state.waiting == 0 && !state.offers.is_empty()
+        };
+        // An attempt that was offered to the client is one for a poller now, and nobody offers it anew.
+        if is_left {
+            self.offered.notify_waiters();
+        }
     }
 }
 
@@ -250,10 +261,10 @@ impl Line {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a client that has begun the call, while it waits for the next step.
-    pub(super) fn wait(&self) -> Waiting<'_> {
+    /// Notes a client that has begun the call, while it waits for the next step. `offered` is notified if it leaves a task.
+    pub(super) fn wait<'a>(&'a self, offered: &'a Notify) -> Waiting<'a> {
         self.state().waiting += 1;
-        Waiting(self)
+        Waiting { line: self, offered }
     }
 
     /// The execution of this input, and whether it begins with this call.

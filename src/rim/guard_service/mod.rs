@@ -254,7 +254,7 @@ impl GuardService {
         made_here: bool,
     ) -> Result<Step, GuardError> {
         let secret = self.executor.core().tenant_key(&line.tenant).await?;
-        let _waits = (asked.taker == Taker::Caller).then(|| line.wait());
+        let _waits = (asked.taker == Taker::Caller).then(|| line.wait(&self.lines.offered));
         let mut over = self.executor.clock().sleep(asked.limit);
         loop {
             let mut changed = std::pin::pin!(line.changed.notified());

@@ -15,6 +15,7 @@ use rmcp::service::{NotificationContext, RequestContext, RoleClient};
 use rmcp::{ClientHandler, ErrorData};
 
 use super::catalogue::Catalogue;
+use super::open::Requests;
 use super::progress::Clients;
 
 /// The gateway as one of its servers sees it.
@@ -25,6 +26,7 @@ pub(super) struct FromServer {
     pub(super) clients: Arc<Clients>,
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) capabilities: ClientCapabilities,
+    pub(super) requests: Arc<Requests>,
 }
 
 type Context = NotificationContext<RoleClient>;
@@ -47,6 +49,7 @@ impl ClientHandler for FromServer {
         params: CreateMessageRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
+        self.requests.note_sign();
         let question = ServerRequest::CreateMessageRequest(CreateMessageRequest::new(params));
         match self.clients.ask(&self.server, question, &context.ct).await? {
             ClientResult::CreateMessageResult(result) => Ok(*result),
@@ -55,6 +58,7 @@ impl ClientHandler for FromServer {
     }
 
     async fn list_roots(&self, context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        self.requests.note_sign();
         let question = ServerRequest::ListRootsRequest(ListRootsRequest::default());
         match self.clients.ask(&self.server, question, &context.ct).await? {
             ClientResult::ListRootsResult(result) => Ok(result),
@@ -67,6 +71,7 @@ impl ClientHandler for FromServer {
         params: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
+        self.requests.note_sign();
         let question = ServerRequest::ElicitRequest(ElicitRequest::new(params));
         match self.clients.ask(&self.server, question, &context.ct).await? {
             ClientResult::ElicitResult(result) => Ok(result),
@@ -75,6 +80,7 @@ impl ClientHandler for FromServer {
     }
 
     async fn on_custom_notification(&self, notification: CustomNotification, _: Context) {
+        self.requests.note_sign();
         if notification.method == ELICITATION_COMPLETE {
             let CustomNotification { method, params, .. } = notification;
             let notification = CustomNotification::new(method, params);
@@ -83,27 +89,33 @@ impl ClientHandler for FromServer {
     }
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: Context) {
+        self.requests.note_sign();
         self.clients.progress(&self.server, params).await;
     }
 
     async fn on_logging_message(&self, params: LoggingMessageNotificationParam, _: Context) {
+        self.requests.note_sign();
         self.clients.tell(ServerNotification::from(LoggingMessageNotification::new(params))).await;
     }
 
     async fn on_resource_updated(&self, params: ResourceUpdatedNotificationParam, _: Context) {
+        self.requests.note_sign();
         self.clients.tell(ServerNotification::from(ResourceUpdatedNotification::new(params))).await;
     }
 
     async fn on_resource_list_changed(&self, _: Context) {
+        self.requests.note_sign();
         self.clients.tell(ServerNotification::from(ResourceListChangedNotification::default())).await;
     }
 
     async fn on_tool_list_changed(&self, _: Context) {
+        self.requests.note_sign();
         self.catalogue.forget(self.number);
         self.clients.tell(ServerNotification::from(ToolListChangedNotification::default())).await;
     }
 
     async fn on_prompt_list_changed(&self, _: Context) {
+        self.requests.note_sign();
         self.catalogue.forget(self.number);
         self.clients.tell(ServerNotification::from(PromptListChangedNotification::default())).await;
     }

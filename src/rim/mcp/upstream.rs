@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::catalogue::Catalogue;
 use super::config::ServerConfig;
 use super::file::ServerSection;
-use super::open::{Open, Ready};
+use super::open::{Open, Ready, Requests};
 use super::progress::{Clients, Heard};
 use super::remembered::Remembered;
 #[cfg(feature = "mcp-http")]
@@ -40,6 +40,7 @@ pub(super) struct Upstream {
     catalogue: Arc<Catalogue>,
     /// The settings of the clients, which the server is told again when it is started anew.
     pub(super) remembered: Remembered,
+    requests: Arc<Requests>,
     state: Mutex<State>,
 }
 
@@ -126,8 +127,8 @@ impl Upstream {
         clients: Arc<Clients>,
         catalogue: Arc<Catalogue>,
     ) -> Self {
-        let (remembered, state) = (Remembered::default(), Mutex::default());
-        Self { number, config, way, clients, catalogue, remembered, state }
+        let (remembered, requests, state) = (Remembered::default(), Arc::default(), Mutex::default());
+        Self { number, config, way, clients, catalogue, remembered, requests, state }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -173,7 +174,7 @@ impl Upstream {
 
     fn ready_of(&self, running: &Running) -> Ready {
         let (peer, end) = (running.peer().clone(), running.cancellation_token());
-        Ready { config: self.config.clone(), peer, end }
+        Ready { config: self.config.clone(), peer, end, requests: self.requests.clone() }
     }
 
     /// Tells a server that was started anew what the clients had set at it. One that does not take it is used all the same.
@@ -232,6 +233,7 @@ impl Upstream {
             clients: self.clients.clone(),
             catalogue: self.catalogue.clone(),
             capabilities: self.capabilities(),
+            requests: self.requests.clone(),
         };
         let started = match &self.way {
             Way::Program => handler.serve(self.program()?).await,

@@ -4,8 +4,8 @@ use counterfoil::Tenant;
 use counterfoil::mcp::McpConfig;
 use serde_json::json;
 
-use super::client::{first, text};
-use super::server::Notes;
+use super::client::{Client, first, text};
+use super::server::{Notes, effects};
 use super::{Bench, one_server};
 
 #[tokio::test]
@@ -118,6 +118,31 @@ async fn a_call_that_reads_and_has_no_answer_in_time_is_cancelled_at_the_server(
     assert_eq!(log["params"]["data"], "the call was cancelled");
     let next = bench.client.call("echo", json!({ "text": "next" })).await;
     assert_eq!(next["structuredContent"]["echo"]["text"], "next");
+}
+
+// It handles one message at a time: the request that is given up waits behind a write, and so does the ping.
+#[tokio::test]
+async fn a_server_that_is_busy_with_a_write_is_not_ended_when_another_request_is_given_up() {
+    let tools = "\n      write_blindly: { timeout: 60 s }\n      echo: { effect: read_only, timeout: 1 s }\n";
+    let read = |folder: &std::path::Path| {
+        let file = one_server(folder, tools).replace("ready_within: 20 s", "ready_within: 5 s");
+        McpConfig::parse(file).unwrap()
+    };
+    let mut bench = Bench::with(read, &json!({})).await;
+    let mut other = Client::of(&bench.gateway, &json!({})).await;
+    bench.fault("busy");
+    let folder = bench.folder.path();
+    let write = bench.client.call("write_blindly", json!({ "title": "Tea" }));
+    let given_up = async {
+        while effects(folder).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let call = json!({ "name": "echo", "arguments": { "text": "hello" } });
+        other.request("tools/call", call).await
+    };
+    let (written, given_up) = futures_util::future::join(write, given_up).await;
+    assert!(given_up["error"]["message"].as_str().unwrap().contains("not answered within 1s"), "{given_up}");
+    assert_eq!(written["structuredContent"]["id"], 1, "{written}");
 }
 
 #[tokio::test]

@@ -276,6 +276,7 @@ impl Server {
                 become_deaf(&structured(json!({ "id": effect["id"] })));
             }
             "hang" => return,
+            "busy" => pause(),
             "freeze" => loop {
                 std::thread::park();
             },
@@ -301,6 +302,12 @@ impl Server {
         }
         say(&structured(json!({ "id": effect["id"] })));
     }
+}
+
+/// Is busy for longer than a second and the `ready_within` of its test. It reads nothing meanwhile.
+#[allow(clippy::disallowed_methods, reason = "it is a process of its own, which does nothing else meanwhile")]
+fn pause() {
+    std::thread::sleep(std::time::Duration::from_secs(9));
 }
 
 /// Closes its end of the pipe, answers, and keeps its output open.

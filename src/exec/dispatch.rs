@@ -26,7 +26,7 @@ use super::traced;
 use crate::clock::{Boot, Timestamp};
 use crate::ledger::{ContractClass, ErrorKind, Need, Record, RetryDecision, State};
 use crate::payload::Payload;
-use crate::store::{Refusal, Store as _, Verdict};
+use crate::store::{PAUSES, Refusal, Store as _, Verdict};
 use crate::tool::{Done, ToolError};
 
 /// Carries the attempt out.
@@ -262,7 +262,9 @@ async fn failed_attempt(
     let hopeless = nothing_happened && decision != RetryDecision::Retry;
     // An earlier attempt may have been answered while this one was under way. A failure over that proof would be untrue,
     // and the next attempt a second effect.
-    let is_proven = nothing_happened && record.attempts > 1 && answered_late(settling.core, &record).await?;
+    let may_be_proven = nothing_happened && record.attempts > 1;
+    // Boxed because this case is rare: every call would reserve its memory.
+    let is_proven = may_be_proven && Box::pin(answered_late(settling.core, &record)).await?;
     if nothing_happened && !record.in_doubt && !is_proven {
         return fail(settling, &record, error).await;
     }
@@ -281,8 +283,19 @@ async fn failed_attempt(
 }
 
 /// True if a late answer proves that an earlier attempt had its effect.
+///
+/// The read is tried as often as the write that follows it: without its answer a certain failure is not recorded, and the
+/// next worker takes the attempt for one of unknown outcome.
 async fn answered_late(core: &Core, record: &Record) -> Result<bool, ExecError> {
-    let evidence = core.group.record_evidence(&record.tenant, record.id).await;
-    let evidence = evidence.map_err(|source| failed(&record.key, source))?;
-    Ok(evidence.iter().any(|late| late.tells_more(record)))
+    let mut pauses = PAUSES.iter();
+    loop {
+        let error = match core.group.record_evidence(&record.tenant, record.id).await {
+            Ok(evidence) => return Ok(evidence.iter().any(|late| late.tells_more(record))),
+            Err(error) => error,
+        };
+        let Some(pause) = pauses.next().filter(|_| error.is_transient()) else {
+            return Err(failed(&record.key, error));
+        };
+        core.clock.sleep(*pause).await;
+    }
 }

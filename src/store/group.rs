@@ -28,7 +28,7 @@ pub(super) const TICK: Duration = Duration::from_micros(1500);
 /// The queue length at which writers wait for room (back-pressure).
 const CAPACITY: usize = 1024;
 /// The pauses between attempts to write a batch that failed as a whole.
-const PAUSES: [Duration; 3] =
+pub(crate) const PAUSES: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 /// The pause between attempts to write a batch while another program has the file locked.
 const LOCKED: Duration = Duration::from_millis(250);

@@ -84,7 +84,7 @@ pub(crate) use document::whole;
 pub(crate) use document::{DECLARATION_KIND, ENCRYPTION_ID, LEDGER_ID, LEDGER_KIND, part};
 pub use error::{OpenError, StoreError};
 pub use escalation::{Answer, Question, QuestionCount, QuestionKind};
-pub(crate) use group::Held;
+pub(crate) use group::{Held, PAUSES};
 #[cfg(all(feature = "sim", feature = "sqlite"))]
 pub(crate) use inbox::Inbox;
 pub(crate) use inbox::{Aside, Counting, Delivery, Known, SetAside};

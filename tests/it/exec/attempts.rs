@@ -1,12 +1,13 @@
 //! What one attempt may do: say that it goes on, and get a new credential.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::Outcome;
 use counterfoil::ledger::{Contract, ContractClass, EffectClass, ErrorKind, RetryPolicy};
+use counterfoil::store::{Change, Evidence, Store, StoreError, StoreFuture, Verdict};
 use counterfoil::tool::{Done, DynamicTool, ToolError};
+use counterfoil::{Outcome, RecordId, Tenant};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -162,4 +163,43 @@ async fn a_refresh_that_panics_is_one_that_failed() {
     };
     assert_eq!(failure.kind, ErrorKind::Unauthorized);
     assert_eq!(process.executor().questions(&acme()).await.unwrap(), []);
+}
+
+/// A store that cannot read late answers the first time.
+#[derive(Debug)]
+struct Unreadable(Arc<dyn Store>, Arc<AtomicBool>);
+
+impl Store for Unreadable {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
+        self.0.commit(changes)
+    }
+
+    fn record_evidence<'a>(&'a self, tenant: &'a Tenant, id: RecordId) -> StoreFuture<'a, Vec<Evidence>> {
+        if self.1.swap(true, Ordering::SeqCst) {
+            return self.0.record_evidence(tenant, id);
+        }
+        Box::pin(async { Err(StoreError::Io { detail: "as told".into() }) })
+    }
+
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.0)
+    }
+}
+
+// A second attempt reads whether the first one was answered late, before it records that the call has failed.
+#[tokio::test]
+async fn a_certain_failure_is_recorded_although_late_answers_cannot_be_read_at_first() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), TestClock::breathing());
+    let charge =
+        tool("charge").call(|_, _| async { Err(ToolError::new(ErrorKind::Validation, "no such account")) });
+    let asked = Arc::new(AtomicBool::new(false));
+    let reads = asked.clone();
+    let builder = executor(&dir, &clock).dynamic_tool(charge);
+    let builder = builder.wrap_store(move |store| Arc::new(Unreadable(store, reads)));
+    let process = Process::start(builder).await.unwrap();
+    for _attempt in 0..2 {
+        let outcome = process.execute(request("charge")).await.unwrap().unwrap();
+        assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    }
+    assert!(asked.load(Ordering::SeqCst), "the second attempt has read them");
 }

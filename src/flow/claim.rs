@@ -9,7 +9,7 @@ use super::row::due;
 use super::unregistered::Unregistered;
 use super::unwanted::is_news;
 use super::workflow::UNBOUND;
-use crate::exec::withdrawn;
+use crate::exec::{ExecError, withdrawn};
 use crate::id::{QuestionId, RunId};
 use crate::store::{Question, Run, RunState, Store as _, StoreError, Verdict};
 
@@ -35,7 +35,28 @@ impl Inner {
             claimed += self.claim(runs, |run| run.deaths += killed.get(&run.fence).unwrap_or(&1)).await?;
         }
         claimed += self.take_up_known().await?;
+        self.cancel_blocked_orphans().await?;
         Ok(claimed + self.take_up_answered().await?)
+    }
+
+    /// Cancels the blocked runs that have a command which nobody has obeyed: a process died between the row that blocks
+    /// the run and its look for such a command, or between the command and its effect.
+    async fn cancel_blocked_orphans(self: &Arc<Self>) -> Result<(), StoreError> {
+        let mut after = RunId(i64::MIN);
+        loop {
+            let runs = self.core.group.run_cancelled(after, CLAIM).await?;
+            let Some(last) = runs.last() else { return Ok(()) };
+            after = last.id;
+            for Run { tenant, id, .. } in &runs {
+                // Boxed because it is rare.
+                match Box::pin(self.obey_blocked(tenant, *id)).await {
+                    Err(ExecError::Store { source, .. }) if source.is_transient() => return Err(source),
+                    // One run that cannot be ended does not hold up the others.
+                    Err(error) => log_trouble!(error, %tenant, run = %id, "blocked run not cancelled"),
+                    Ok(()) => {}
+                }
+            }
+        }
     }
 
     /// Claims the waiting runs whose question has been answered, and those that were sent a signal.

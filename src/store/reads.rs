@@ -75,6 +75,9 @@ macro_rules! reads {
             /// came, and the process died before it could wake them; or the signal is not the one that they wait for.
             /// A command wakes a queued run, too.
             run_signalled(after: RunId, limit: u32) -> Vec<Run>;
+            /// Blocked runs that have a command to cancel them which they have not received, from `after` on: a process
+            /// died before it could obey the command.
+            run_cancelled(after: RunId, limit: u32) -> Vec<Run>;
             /// The child runs of a run that end with it, from `after` on.
             run_children(tenant: &'a Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run>;
             /// Waiting runs whose timer is due, the earliest first, from behind the run `after` on. A page that is shorter

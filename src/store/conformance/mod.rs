@@ -130,7 +130,8 @@ macro_rules! conformance_cases {
             schedule: comes_back_as_it_was_written, a_tick_begins_one_run, is_due_at_its_time;
             signal: is_pending_until_it_is_received, hostile_text_is_text, are_listed_in_their_order,
                 an_id_is_taken_once, is_received_once, a_fenced_worker_says_nothing,
-                runs_that_have_one_are_found, children_are_found_by_their_parent,
+                runs_that_have_one_are_found, blocked_runs_that_are_to_be_cancelled_are_found,
+                children_are_found_by_their_parent,
                 received_ones_are_listed_by_their_time, one_that_expires_keeps_its_id, an_expired_one_lets_its_payload_go;
             step: comes_back_with_its_run, hostile_text_is_text, is_written_once,
                 is_known_by_kind_name_and_id, belongs_to_its_tenant, calls_come_back_with_their_run,

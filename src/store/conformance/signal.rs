@@ -7,7 +7,7 @@ use super::{admit, refused};
 use crate::clock::Timestamp;
 use crate::id::RunId;
 use crate::payload::{DigestKey, Stored};
-use crate::store::{COMMAND, Change, ExpiredSignal, Refusal, Run, RunState, Signal, Store, WaitsOn};
+use crate::store::{CANCEL, COMMAND, Change, ExpiredSignal, Refusal, Run, RunState, Signal, Store, WaitsOn};
 
 pub(super) fn sent(sample: &Sample, signal: &Signal) -> Change {
     Change { signal: Some(Box::new(signal.clone())), ..sample.change() }
@@ -156,6 +156,26 @@ pub async fn runs_that_have_one_are_found(store: &dyn Store) {
     );
     admit(store, &[received(&sample, &sample.signal(&asking, COMMAND, "1"))]).await;
     admit(store, &["1", "2"].map(|id| received(&sample, &sample.signal(&one, "paid", id)))).await;
+    assert_eq!(found(0, 10).await, [two]);
+}
+
+/// Blocked runs that have not received a command to cancel them are listed in the order of their ids.
+pub async fn blocked_runs_that_are_to_be_cancelled_are_found(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let in_state = |state: RunState| Run { state, ..sample.run_without_key() };
+    let blocked = || in_state(RunState::Blocked { failure: payload(&serde_json::json!("asked")) });
+    let (one, two, other) = (blocked(), blocked(), blocked());
+    let waiting = in_state(RunState::Waiting { until: None, on: WaitsOn::SIGNAL });
+    let all = [&one, &two, &other, &waiting];
+    admit(store, &all.map(|run| sample.change().run(run.clone()))).await;
+    let commands = [&one, &two, &waiting].map(|run| sent(&sample, &sample.signal(run, CANCEL, "1")));
+    admit(store, &commands).await;
+    admit(store, &[sent(&sample, &sample.signal(&other, "paid", "1"))]).await;
+    let found = async |after: i64, limit: u32| store.run_cancelled(RunId(after), limit).await.unwrap();
+    assert_eq!(found(0, 10).await, [one.clone(), two.clone()]);
+    assert_eq!(found(0, 1).await, from_ref(&one));
+    assert_eq!(found(one.id.0, 10).await, from_ref(&two));
+    admit(store, &[received(&sample, &sample.signal(&one, CANCEL, "1"))]).await;
     assert_eq!(found(0, 10).await, [two]);
 }
 

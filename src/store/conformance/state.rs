@@ -156,6 +156,7 @@ impl State {
             state.note(format!("run_orphans {after} {limit}"), &store.run_orphans(after, limit).await);
             state.note(format!("run_answered {after} {limit}"), &store.run_answered(after, limit).await);
             state.note(format!("run_signalled {after} {limit}"), &store.run_signalled(after, limit).await);
+            state.note(format!("run_cancelled {after} {limit}"), &store.run_cancelled(after, limit).await);
             let unknown = store.escalation_unknown_workflow(QuestionId(i64::MIN), limit).await;
             state.note(format!("escalation_unknown_workflow {limit}"), &unknown);
             let duplicated = store.escalation_duplicated(QuestionId(i64::MIN), limit).await;

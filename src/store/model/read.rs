@@ -207,6 +207,14 @@ impl Tables {
         first(limit, self.runs.values().filter(|run| run.id > after && wakes(run)))
     }
 
+    pub(super) fn run_cancelled(&self, after: RunId, limit: u32) -> Vec<Run> {
+        let is_cancelled = |run: &&Run| {
+            let mut pending = self.pending(&run.tenant, run.id).into_iter();
+            matches!(run.state, RunState::Blocked { .. }) && pending.any(|signal| signal.name == CANCEL)
+        };
+        first(limit, self.runs.values().filter(|run| run.id > after).filter(is_cancelled))
+    }
+
     pub(super) fn run_children(&self, tenant: &Tenant, parent: RunId, after: RunId, limit: u32) -> Vec<Run> {
         let child = |run: &&Run| run.tenant == *tenant && run.parent == Some(parent) && run.id > after;
         first(limit, self.runs.values().filter(child))

@@ -17,10 +17,11 @@ use crate::store::chain::Link;
 use crate::store::reads::reads;
 use crate::store::row::{Given, Take as _};
 use crate::store::{
-    Aggregate, AvoidedDuplicates, COMMAND, Change, Contact, Document, Due, Evidence, History, OutboxEvent,
-    PastCall, PastStep, PastUse, Published, PublishedValue, Question, QuestionCount, QuestionKind,
-    QuestionLoad, QuestionSpan, QueueLoad, RecordLabel, RetentionLoad, Run, RunCursor, RunFilter, RunLabel,
-    RunPage, Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
+    Aggregate, AvoidedDuplicates, CANCEL, COMMAND, Change, Contact, Document, Due, Evidence, History,
+    OutboxEvent, PastCall, PastStep, PastUse, Published, PublishedValue, Question, QuestionCount,
+    QuestionKind, QuestionLoad, QuestionSpan, QueueLoad, RecordLabel, RetentionLoad, Run, RunCursor,
+    RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns,
+    Verdict, Worker,
 };
 
 /// The condition of a run that has not ended and is still to be cancelled at its deadline. The first part is that of
@@ -292,6 +293,20 @@ impl<D: Reader> Queries<D> {
              ORDER BY id LIMIT $3"
         );
         self.page(&behind, after.0, &[COMMAND.into(), limit.into()]).await
+    }
+
+    /// The runs are found by their unreceived signals, too.
+    pub(super) async fn run_cancelled(&self, after: RunId, limit: u32) -> Listed<Run> {
+        let few = D::either(
+            "id IN (SELECT s.run FROM signal s INDEXED BY signal_pending WHERE NOT s.received)",
+            "(tenant, id) IN (SELECT tenant, run FROM signal WHERE NOT received)",
+        );
+        let index = D::either("INDEXED BY signal_pending ", "");
+        let behind = format!(
+            "WHERE {few} AND EXISTS (SELECT 1 FROM signal s {index}WHERE s.tenant = run.tenant AND s.run = run.id \
+             AND NOT s.received AND s.name = $2) AND state = 5 AND id > $1 ORDER BY id LIMIT $3"
+        );
+        self.page(&behind, after.0, &[CANCEL.into(), limit.into()]).await
     }
 
     pub(super) async fn run_children(

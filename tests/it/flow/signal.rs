@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use counterfoil::flow::{Failure, FailureCode, RunError, Sent, WorkflowFn};
+use counterfoil::flow::{Failure, FailureCode, RunError, RunState, Sent, WorkflowFn};
 use counterfoil::store::conformance::sample::{Sample, inline};
 use counterfoil::store::sqlite::Sqlite;
 use counterfoil::store::{Change, Run, Signal, Store, StoreFuture, Verdict};
@@ -47,13 +47,17 @@ enum Found {
 
 /// Writes a signal, and dies before its run is told.
 fn untold(world: &World, run: RunId) {
+    written(world, run, "say", "one".into());
+}
+
+/// Writes a signal from outside, and nothing else.
+fn written(world: &World, run: RunId, name: &str, body: serde_json::Value) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let store = Sqlite::open(&world.path()).await.unwrap();
         let sample = Sample::enrol(&store, "dies").await;
         let run = Run { id: run, ..sample.run("any") };
-        let signal =
-            Signal { body: inline("one".into()), tenant: acme(), ..sample.signal(&run, "say", "one") };
+        let signal = Signal { body: inline(body), tenant: acme(), ..sample.signal(&run, name, "one") };
         let change = Change { signal: Some(Box::new(signal)), ..sample.change() };
         assert_eq!(store.commit(&[change]).await.unwrap(), [Verdict::Admitted]);
         store.close().await;
@@ -88,6 +92,28 @@ fn a_signal_is_received_wherever_it_finds_its_run() {
         assert_eq!(process.on(say(&process, run, "two")), Sent::New, "{found:?}");
         assert_eq!(result(&process, run), "one two", "{found:?}");
     }
+}
+
+// Whoever gave the command died before the run was ended, or the run's process died just when it had blocked the run.
+#[test]
+fn a_blocked_run_whose_cancellation_nobody_obeyed_is_cancelled_at_the_next_start() {
+    let (world, hands) = (World::new(), TestClock::default());
+    let flow = listener(&world);
+    let process = life(&world, &hands, &flow);
+    let run = begin(&process, &flow, 1);
+    process.on(async {
+        world.counts("begun", 1).await;
+        process.acme().handle::<String>(run).pause("ann", "lunch").await.unwrap();
+        process.state(run, "blocked").await;
+    });
+    process.crash();
+    let command = serde_json::json!({ "by": "bob", "reason": "never mind" });
+    written(&world, run, "~!cancel", command);
+    let process = life(&world, &hands, &flow);
+    process.on(process.state(run, "failed"));
+    let state = process.on(process.acme().handle::<String>(run).status()).unwrap().state;
+    let RunState::Failed { failure } = state else { panic!("{state:?}") };
+    assert_eq!(failure.message, "bob cancelled the run: never mind");
 }
 
 /// A signal, and with it the run that it wakes.

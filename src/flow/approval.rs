@@ -17,9 +17,9 @@ use super::label::Label;
 use super::live::Open;
 use crate::clock::Timestamp;
 use crate::exec::approval::{next, opened, review_of};
-use crate::exec::{Core, ExecError, Operation};
+use crate::exec::{Core, ExecError, Expect, Operation};
 use crate::id::Tenant;
-use crate::ledger::{Approval, ApprovalSubject, Review, ReviewOutcome, ReviewPolicy};
+use crate::ledger::{Approval, ApprovalSubject, RequestHash, Review, ReviewOutcome, ReviewPolicy};
 use crate::payload::hex;
 use crate::store::Change;
 
@@ -214,47 +214,82 @@ impl Requester {
         Self { op, asked: 0 }
     }
 
-    /// Asks people to approve a call that has no valid approval, by the tool's own policy. The run waits meanwhile.
+    /// Asks people to approve a call that has no valid approval, by the tool's own policy. The run waits meanwhile. If the
+    /// call was `expected` to be new and its key has a record, nobody is asked yet: the record may answer the call, or
+    /// conflict with it, and then a decision would be for nothing.
     ///
     /// # Crash
     /// Each request is a row under the call's own key, and is made once, however often the process dies.
-    pub(super) async fn ask(&mut self, ctx: &Ctx, open: &Open, policy: &ReviewPolicy) -> Result<(), Failure> {
+    pub(super) async fn ask(
+        &mut self,
+        ctx: &Ctx,
+        open: &Open,
+        policy: &ReviewPolicy,
+        expected: Expect,
+    ) -> Result<(), Failure> {
+        if expected == Expect::New {
+            match ctx.live.core.find(&self.op.tenant, &self.op.key).await {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => {}
+                Err(error) => return Err(ctx.live.failure(error).await),
+            }
+        }
+        self.request(ctx, open, policy).await
+    }
+
+    async fn request(&mut self, ctx: &Ctx, open: &Open, policy: &ReviewPolicy) -> Result<(), Failure> {
         let _behind = open.behind();
         self.asked += 1;
         let package = self.op.tool.package().ok_or_else(|| misuse("the tool names no package to approve"))?;
-        let ask = ctx.approval(package).id(id_of(&self.op)).version(self.asked).single_use();
+        let ask = ctx.approval(package).id(id_of(&self.op, open)).version(self.asked).single_use();
         let approval = AskApproval { policy: policy.clone(), ..ask }.ask().await?;
         self.op = Arc::new(self.op.approved(approval));
         Ok(())
     }
 
     /// Takes the approvals that an earlier activation asked for. The call may have gone out under the last one, and
-    /// goes on under it.
+    /// goes on under it. A request about another package is passed over: a model that is asked again may propose
+    /// another one, and the decision about the first says nothing of it.
     pub(super) async fn asked_before(&mut self, ctx: &Ctx, open: &Open) -> Result<(), Failure> {
         if self.op.tool.spec().approval.is_none() {
             return Ok(());
         }
         let Some(package) = self.op.tool.package() else { return Ok(()) };
+        let name = format!("{ASKED}{}", package.what());
+        let digest = ctx.unless_mendable(package.digest().map_err(Failure::from)).await?;
+        let hash = RequestHash::of(&name, &ctx.canonical(&hex(&digest.0)).await?);
         // The people of a request that was made are recorded with it.
         let policy = ReviewPolicy::default();
-        while was_asked(ctx, &format!("{ASKED}{}", package.what()), &self.op, self.asked + 1) {
-            self.ask(ctx, open, &policy).await?;
+        let id = id_of(&self.op, open);
+        while let Some(then) = asked_about(ctx, &name, of_version(&id, self.asked + 1)) {
+            if then == hash {
+                self.request(ctx, open, &policy).await?;
+            } else {
+                self.asked += 1;
+            }
         }
         Ok(())
     }
 }
 
-fn was_asked(ctx: &Ctx, name: &str, op: &Operation, nth: u32) -> bool {
-    let id = Identity::given(of_version(&id_of(op), nth));
+/// The package that the run's request of this id is about, as the hash that its checkpoint is bound to. The request
+/// counts as asked for from now on.
+fn asked_about(ctx: &Ctx, name: &str, id: String) -> Option<RequestHash> {
+    let id = Identity::given(id);
     let asked = Identity { turn: ctx.scope(), kind: Kind::Guard, name: name.to_owned(), id };
-    ctx.live.with_replay(|replay| replay.step(&asked).is_some())
+    ctx.live.with_replay(|replay| {
+        replay.ask(&asked);
+        replay.step(&asked)?.input_hash
+    })
 }
 
-/// The id of a call's requests: the call's key, or the hash of a long one. It differs from the ids of other calls, and
-/// from those that the run's code gives.
-fn id_of(op: &Operation) -> String {
-    let key = op.key.as_str();
-    if key.len() <= LONGEST { format!("~call/{key}") } else { format!("~call/{}", hex(&Sha256::digest(key))) }
+/// The id of a call's requests: the call's key, or the hash of a long one, and which call under its key it is. It differs
+/// from the ids of other calls, and from those that the run's code gives. A later call under the same key is another
+/// question: the decision about the first one is not about it.
+fn id_of(op: &Operation, open: &Open) -> String {
+    let call = format!("{}{}", op.key, open.identity.showing());
+    let call = if call.len() <= LONGEST { call } else { hex(&Sha256::digest(call)) };
+    format!("~call/{call}")
 }
 
 fn of_version(id: &str, version: u32) -> String {

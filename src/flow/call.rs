@@ -14,7 +14,7 @@ use super::begun::{self, Begun, polled_again};
 use super::check::undecided;
 use super::ctx::Ctx;
 use super::failure::{Failure, FailureCode, misuse};
-use super::identity::Kind;
+use super::identity::{Identity, Kind};
 use super::label::Label;
 use super::live::{self, Live, Open};
 use super::oversized;
@@ -256,10 +256,7 @@ fn identify(
     if let Some(key) = key {
         let key = revised(ctx, key)?;
         // A loop may call under one key again after a failure was shown to it: each showing is one of its own.
-        let id = match ctx.live.nth_call(ctx.turn, key.as_str()) {
-            1 => key.as_str().to_owned(),
-            nth => format!("{key}:~nth:{nth}"),
-        };
+        let id = Identity::of_call(key.as_str(), ctx.live.nth_call(ctx.turn, key.as_str()));
         return Ok((ctx.live.open(ctx.turn, Kind::Call, tool, Some(id))?, key));
     }
     // Escaped, because identities of calls with a key are such keys: no id is one of them.
@@ -321,15 +318,15 @@ async fn carried_out(
     }
     loop {
         let op = requester.op.clone();
+        // Whatever comes after the first time may find a record.
+        let expected = std::mem::replace(&mut expect, Expect::Anything);
         let carried = {
             let _resting = open.rest();
-            // Whatever comes after the first time may find a record.
-            let expected = std::mem::replace(&mut expect, Expect::Anything);
             carry_out(&live.core, op.clone(), expected, Wait::ForOutcome).await
         };
         if let Some(policy) = lacks_approval(live, &op, &carried) {
             // Boxed because it is rare: every call would have to carry the room for it.
-            if let Err(failure) = Box::pin(requester.ask(ctx, &open, &policy)).await {
+            if let Err(failure) = Box::pin(requester.ask(ctx, &open, &policy, expected)).await {
                 return Err(live.shown(open, failure).await);
             }
             continue;

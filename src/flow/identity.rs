@@ -118,6 +118,9 @@ impl Kind {
     }
 }
 
+/// The text before the number of a call that is not the first under its key. No part of a key can hold this text.
+const NTH: &str = ":~nth:";
+
 /// A name as it is written in a [place](Identity::place), whose first `/` ends the name.
 fn in_place(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2F")
@@ -132,6 +135,17 @@ impl Identity {
     /// The stored id of a use whose id is given.
     pub(super) fn given(id: String) -> String {
         if id.starts_with('~') { format!("~{id}") } else { id }
+    }
+
+    /// The id of the nth call under a key: the first one has the key itself.
+    pub(super) fn of_call(key: &str, nth: u32) -> String {
+        if nth == 1 { key.to_owned() } else { format!("{key}{NTH}{nth}") }
+    }
+
+    /// Which call under its key it is: what the id has behind the key. Empty for the first one, and for anything that is
+    /// no call with a key.
+    pub(super) fn showing(&self) -> &str {
+        self.id.find(NTH).map_or("", |at| &self.id[at..])
     }
 
     /// True if a person who says `asked` may mean the use with this id: by the id that the code gives, by the ordinal

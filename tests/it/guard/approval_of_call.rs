@@ -13,6 +13,7 @@ use crate::flow::lives::NAME;
 use crate::flow::world::{Process, World};
 use crate::guard::approval::{approve, open_about};
 use crate::store::postgres::Schema;
+use crate::world::TestClock;
 
 /// A payment that two of three people have to approve.
 struct Transfer(Arc<World>);
@@ -108,5 +109,34 @@ fn who_is_refused_is_told_so_and_nothing_is_sent() {
         assert_eq!((failure.code, &failure.detail["reason"]), (FailureCode::Rejected, &"who is she".into()));
     });
     assert_eq!(world.effects("transfer"), Vec::<String>::new());
+    process.shut_down();
+}
+
+// The code calls again when nobody has decided in time: that is another question, and not the answer to the first one.
+#[test]
+fn a_call_after_an_undecided_one_is_asked_about_anew() {
+    async fn pays_again(ctx: Ctx, to: String) -> Result<u32, Failure> {
+        match pays(ctx.clone(), to.clone()).await {
+            Err(failure) if failure.code == FailureCode::Undecided => pays(ctx, to).await,
+            ended => ended,
+        }
+    }
+    let (world, hands) = (World::new(), TestClock::default());
+    let process = start(world.engine_on(hands.clone()), &world, pays_again);
+    process.on(async {
+        let run = process.acme().run(pays_again, "eve".to_owned()).start().await.unwrap();
+        let first = open_about(&process, "eve").await;
+        hands.advance(Duration::from_hours(72));
+        process
+            .until(async |acme| acme.reviews(None).await.unwrap().iter().any(|open| open.id != first.id))
+            .await;
+        let open = process.acme().reviews(None).await.unwrap();
+        let again = open.into_iter().find(|open| open.id != first.id).unwrap();
+        for by in ["ann", "bob"] {
+            approve(&process.acme(), &again, by).await.unwrap();
+        }
+        run.result().await.unwrap();
+    });
+    assert_eq!(world.effects("transfer"), ["eve"]);
     process.shut_down();
 }

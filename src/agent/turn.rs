@@ -68,8 +68,8 @@ impl<'a> Conversation<'a> {
         let asking = self.route.asking(&place, prompt)?;
         let ctx = &self.agent.ctx;
         let key = asking.key(ctx);
-        let reply =
-            ctx.call_prepared(ctx.registry().hand_out(std::sync::Arc::new(asking)), key, None).await?;
+        let asking = ctx.registry().hand_out(std::sync::Arc::new(asking));
+        let reply = ctx.call_prepared(&self.name, asking, key, None).await?;
         // The record was written by this engine, so an unreadable one is damage.
         reply
             .decode()
@@ -92,7 +92,7 @@ impl<'a> Conversation<'a> {
             Ok(ready) => ready,
             Err(told) => return Ok(Err(told)),
         };
-        match self.agent.ctx.call_prepared(tool, key, approval).await {
+        match self.agent.ctx.call_prepared(&self.name, tool, key, approval).await {
             Ok(output) => Ok(Ok(output)),
             // A mistake in the workflow's code, which no model can correct.
             Err(failure) if failure.code.is_mendable() => Err(failure),

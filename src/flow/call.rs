@@ -48,12 +48,14 @@ pub struct ToolCall<T: Tool, A = Without> {
     _approved: PhantomData<fn() -> A>,
 }
 
-/// The terms of a call that most calls do not have: an approval and labels. In a box, because the future of every call would have to
+/// The terms of a call that most calls do not have: an approval, labels and a proposer. In a box, because the future of every call would have to
 /// carry the room for them, twice, and would not stay below the 1,032 bytes up to which glibc allocates from its thread's own cache.
 #[derive(Default)]
 pub(super) struct Terms {
     pub(super) approval: Option<Approval>,
     pub(super) labels: Labels,
+    /// The name of the agent whose model proposes the call: its input is not the code's.
+    pub(super) agent: Option<String>,
 }
 
 impl Ctx {
@@ -164,8 +166,6 @@ pub(super) struct Asked {
     pub(super) key: Option<Key>,
     pub(super) id: Option<String>,
     pub(super) terms: Option<Box<Terms>>,
-    /// A model proposes it: its input is not the code's.
-    pub(super) proposed: bool,
 }
 
 impl Asked {
@@ -180,19 +180,18 @@ impl Asked {
             terms.labels.check()?;
         }
         let key = given_or_stable(key, &*tool).map_err(|error| misuse(error.to_string()))?;
-        Ok(Self { tool, key, id, terms, proposed: false })
+        Ok(Self { tool, key, id, terms })
     }
 }
 
 /// One call of the run: from its record, or carried out.
-pub(super) async fn call(
-    ctx: &Ctx,
-    Asked { tool, key, id, terms, proposed }: Asked,
-) -> Result<Answer, Failure> {
+pub(super) async fn call(ctx: &Ctx, Asked { tool, key, id, terms }: Asked) -> Result<Answer, Failure> {
     let live = &ctx.live;
     let name = tool.spec().name.clone();
     let unshared = key.is_none();
-    let (open, key) = ctx.unless_mendable(identify(ctx, name.as_str(), key, id)).await?;
+    let agent = terms.as_ref().and_then(|terms| terms.agent.as_deref());
+    let proposed = agent.is_some();
+    let (open, key) = ctx.unless_mendable(identify(ctx, name.as_str(), key, id, agent)).await?;
     let op = match Requested::of(&live.core, &live.tenant, tool).await {
         Ok(request) => {
             let asker = Asker { unshared, ..asker(live, ctx.turn, &open, terms) };
@@ -239,7 +238,7 @@ fn asker(live: &Live, turn: u32, open: &Open, terms: Option<Box<Terms>>) -> Aske
     let owner =
         Owner { run: Some(live.id), turn, step: Some(open.identity.id.as_str().into()), call_id: None };
     let over = Some(live.over.clone());
-    let Terms { approval, labels } = terms.map(|terms| *terms).unwrap_or_default();
+    let Terms { approval, labels, agent: _ } = terms.map(|terms| *terms).unwrap_or_default();
     let (purse, deadline) = (live.purse(), live.deadline());
     let (lane, trace) = (Some(live.lane), Some(live.trace.clone()));
     Asker { owner, approval, labels, lane, purse, deadline, over, trace, ..Asker::default() }
@@ -251,12 +250,15 @@ fn identify(
     tool: &str,
     key: Option<Key>,
     id: Option<String>,
+    agent: Option<&str>,
 ) -> Result<(Open, OperationKey), Failure> {
     may_call(ctx, tool)?;
     if let Some(key) = key {
         let key = revised(ctx, key)?;
         // A loop may call under one key again after a failure was shown to it: each showing is one of its own.
-        let id = Identity::of_call(key.as_str(), ctx.live.nth_call(ctx.turn, key.as_str()));
+        let id = Identity::under_key(key.as_str(), agent);
+        let nth = ctx.live.nth_call(ctx.turn, &id);
+        let id = Identity::of_call(id, nth);
         return Ok((ctx.live.open(ctx.turn, Kind::Call, tool, Some(id))?, key));
     }
     // Escaped, because identities of calls with a key are such keys: no id is one of them.

@@ -1,6 +1,9 @@
 //! The identity of each thing that a run does: its turn, kind, name and id. Pure.
 
-use crate::ledger::{RequestHash, escaped};
+use sha2::{Digest as _, Sha256};
+
+use crate::ledger::{Key, RequestHash, escaped};
+use crate::payload::hex;
 use crate::store::{PastStep, StepKind};
 
 /// The identity of something inside a run: turn, kind, name and id.
@@ -120,6 +123,10 @@ impl Kind {
 
 /// The text before the number of a call that is not the first under its key. No part of a key can hold this text.
 const NTH: &str = ":~nth:";
+/// The text before the name of the agent that proposes a call. No part of a key can hold this text.
+const OF: &str = ":~of:";
+/// The greatest length of an id in bytes that leaves room for the number of a call.
+const ROOM: usize = Key::MAX_BYTES - 24;
 
 /// A name as it is written in a [place](Identity::place), whose first `/` ends the name.
 fn in_place(name: &str) -> String {
@@ -137,21 +144,33 @@ impl Identity {
         if id.starts_with('~') { format!("~{id}") } else { id }
     }
 
-    /// The id of the nth call under a key: the first one has the key itself.
-    pub(super) fn of_call(key: &str, nth: u32) -> String {
-        if nth == 1 { key.to_owned() } else { format!("{key}{NTH}{nth}") }
+    /// The id of the calls under a key that this agent proposes, or that the run's code makes. An agent counts its own
+    /// calls: agents run beside each other, and which of them comes first to a key depends on how long their models take.
+    pub(super) fn under_key(key: &str, agent: Option<&str>) -> String {
+        let Some(agent) = agent else { return key.to_owned() };
+        let id = format!("{key}{OF}{}", escaped(agent));
+        if id.len() <= ROOM {
+            return id;
+        }
+        format!("~long:{}{OF}{}", hex(&Sha256::digest(key)), hex(&Sha256::digest(agent)))
     }
 
-    /// Which call under its key it is: what the id has behind the key. Empty for the first one, and for anything that is
-    /// no call with a key.
+    /// The id of the nth call [under a key](Self::under_key): the first one has no number.
+    pub(super) fn of_call(under_key: String, nth: u32) -> String {
+        if nth == 1 { under_key } else { format!("{under_key}{NTH}{nth}") }
+    }
+
+    /// Which call under its key it is: what the id has behind the key. Empty for the first one of the run's code, and for
+    /// anything that is no call with a key.
     pub(super) fn showing(&self) -> &str {
-        self.id.find(NTH).map_or("", |at| &self.id[at..])
+        self.id.find(OF).or_else(|| self.id.find(NTH)).map_or("", |at| &self.id[at..])
     }
 
     /// True if a person who says `asked` may mean the use with this id: by the id that the code gives, by the ordinal
     /// of a use without one, or by the key of a call.
     pub(super) fn is_called(id: &str, asked: &str) -> bool {
-        id == asked || id.strip_prefix('~') == Some(asked) || id == escaped(asked)
+        let is_key_of_agents_call = || id.split_once(OF).is_some_and(|(key, _)| key == asked);
+        id == asked || is_key_of_agents_call() || id.strip_prefix('~') == Some(asked) || id == escaped(asked)
     }
 
     /// The ordinal of a use without an id, or the given id.

@@ -23,15 +23,16 @@ impl Ctx {
         &self.live.core.registry
     }
 
-    /// Calls a tool that was built at run time, and returns its response in its recorded form.
+    /// Calls a tool that was built at run time, for this agent, and returns its response in its recorded form.
     pub(crate) async fn call_prepared(
         &self,
+        agent: &str,
         tool: Arc<dyn Prepared>,
         key: Key,
         approval: Option<Approval>,
     ) -> Result<Payload, Failure> {
-        let terms = approval.map(|approval| Box::new(Terms { approval: Some(approval), ..Terms::default() }));
-        let asked = Asked { tool, key: Some(key), id: None, terms, proposed: true };
+        let terms = Terms { approval, agent: Some(agent.to_owned()), ..Terms::default() };
+        let asked = Asked { tool, key: Some(key), id: None, terms: Some(Box::new(terms)) };
         call(self, asked).await.map(|answer| answer.response)
     }
 

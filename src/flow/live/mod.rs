@@ -130,7 +130,8 @@ impl Live {
         self.purse.get().cloned()
     }
 
-    /// Counts a call under this key in this turn, and returns the number of such calls so far, this one included.
+    /// Counts a call [under this key](Identity::under_key) in this turn, and returns the number of such calls so far, this
+    /// one included.
     pub(super) fn nth_call(&self, turn: u32, key: &str) -> u32 {
         let mut state = self.state();
         let Some(scope) = state.scope(turn, self.base) else { return 1 }; // the use is refused when it is opened

@@ -80,7 +80,7 @@ impl Wait {
 #[derive(Default)]
 pub(super) struct Scope {
     pub(super) counters: HashMap<Kind, HashMap<String, Counter>>,
-    /// The number of calls under each key.
+    /// The number of calls under each key, of the run's code and of each agent.
     pub(super) calls: HashMap<String, u32>,
     /// The patches that the code has asked about, with the answers.
     pub(super) patches: HashMap<String, bool>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use counterfoil::agent::{Agent, AgentAnswer, Message, Prompt, Reply, Usage};
+use counterfoil::agent::{Agent, AgentAnswer, Message, Model, Prompt, Reply, Usage};
 use counterfoil::flow::{EngineBuilder, FailureCode, RunError, Workflow};
 use counterfoil::ledger::{Approval, Contract, ContractClass, EffectClass, ErrorKind};
 use counterfoil::store::{QuestionKind, Resolution};
@@ -456,6 +456,54 @@ fn agents_run_beside_each_other() {
         process.on(async { process.acme().handle::<(String, String)>(run).result().await.unwrap() });
     assert_eq!(answers, ("a".to_owned(), "b".to_owned()));
     assert_eq!(world.effects("post").len(), 2);
+}
+
+/// Proposes to pay the rent: 100 cents to the agent `a`, and 101 to any other.
+struct Payer(Arc<World>);
+
+impl Model for Payer {
+    async fn complete(&self, _: &Call, prompt: &Prompt) -> Result<Reply, ToolError> {
+        let Message::User { text } = &prompt.messages[0] else { panic!() };
+        self.0.pass(&format!("reply {} to {text}", spoken(prompt))).await;
+        let cents = if text == "a" { 100 } else { 101 };
+        Ok(if spoken(prompt) == 0 { Reply::calls([call("pay", bill("rent", cents))]) } else { done() })
+    }
+}
+
+// L02, L05: which agent comes first to a key depends on the models. A resume gives each its own call again: the one that paid
+// its payment, and the other its conflict.
+#[test]
+fn agents_that_meet_at_one_key_get_their_own_results_again() {
+    async fn both(ctx: Ctx, (): ()) -> Result<(AgentAnswer, AgentAnswer), Failure> {
+        let of = |name: &str| agent(&ctx).named(("payer", name)).run([Message::user(name.to_owned())]);
+        let (a, b) = join(of("a"), of("b")).await;
+        Ok((a?, b?))
+    }
+    let world = World::new();
+    let start = || {
+        let builder = world.engine().model("m", Payer(world.clone())).workflow("both", 1, both);
+        Process::start(&world, builder)
+    };
+    world.hold("reply 0 to a");
+    world.hold("reply 1 to a");
+    let process = start();
+    let run = process.on(async {
+        let run = process.acme().run(both, ()).start().await.unwrap().id();
+        process.until(async |_| committed(&world, "pay") == 1).await;
+        world.release("reply 0 to a");
+        world.reached("reply 1 to a").await;
+        run
+    });
+    process.crash();
+    world.release("reply 1 to a");
+    let process = start();
+    let (a, b) = process
+        .on(async { process.acme().handle::<(AgentAnswer, AgentAnswer)>(run).result().await.unwrap() });
+    let (a, b) = (told(&a.messages), told(&b.messages));
+    assert!(a[0].contains("another payload"), "{a:?}");
+    assert_eq!((b, world.effects("pay")), (vec!["1".to_owned()], vec!["rent 101".to_owned()]));
+    assert!(process.on(async { process.acme().questions().await.unwrap() }).is_empty());
+    process.shut_down();
 }
 
 // What may have changed is read again, if the workflow says so; in one turn it is read once.

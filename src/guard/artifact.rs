@@ -30,12 +30,10 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::rows::part;
+use super::rows::{label, part};
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
-use crate::flow::{
-    Ctx, Failure, FailureCode, Guarded, Guess, Guessed, Label, Proposal, TenantClient, exec_in_run,
-};
+use crate::flow::{Ctx, Failure, FailureCode, Guarded, Guess, Guessed, Proposal, TenantClient, exec_in_run};
 use crate::id::{Name, RunId, Tenant, checked};
 use crate::ledger::Key;
 use crate::payload::{Payload, PayloadDigest, hex, unhex};
@@ -177,7 +175,7 @@ impl PutArtifact {
         };
         let (kind, content) = ctx.unless_mendable(fits()).await?;
         let (digest, row) = (hex(&content.digest().0), place(&kind, &id));
-        let label = Label::of(&format!("~artifact/{kind}"), None);
+        let label = label(KIND, &row);
         let wish =
             Wish { kind: kind.clone(), digest: digest.clone(), sources, run: ctx.run_id(), as_new, content };
         match ctx.guarded(label, &digest, Some(row), wish).await? {

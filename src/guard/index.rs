@@ -52,10 +52,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::rows::{Row, part, read};
+use super::rows::{Row, label, part, read};
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
-use crate::flow::{Ctx, Failure, FailureCode, Guarded, Label, Proposal, TenantClient, exec_in_run};
+use crate::flow::{Ctx, Failure, FailureCode, Guarded, Proposal, TenantClient, exec_in_run};
 use crate::id::{RunId, Tenant, checked};
 use crate::payload::{Payload, hex};
 use crate::store::{Change, Store as _, StoreError};
@@ -139,13 +139,13 @@ impl Index {
         let id = place(&self.name, &hash);
         // The lookup is recorded: a resumed run takes the same branch, even if another run has committed the build
         // since.
-        let found: Option<Built> = self.read("~index/built", BUILD, &id).await?;
+        let found: Option<Built> = self.read("index/built", BUILD, &id).await?;
         if let Some(found) = found {
             return typed(found);
         }
         let output = serde_json::to_value(build(hash.clone()).await?).map_err(|e| unread(&e))?;
         let wish = Commit { index: self.name.clone(), hash: hash.clone(), output, run: self.ctx.run_id() };
-        let label = Label::of("~index/build", None);
+        let label = label("index/build", &id);
         typed(self.ctx.guarded(label, &(&self.name, &hash), Some(id), wish).await?)
     }
 
@@ -155,7 +155,7 @@ impl Index {
     /// If the alias cannot be read.
     pub async fn alias(&self, alias: &str) -> Result<Option<Alias>, Failure> {
         self.fits("alias", alias).await?;
-        self.read("~index/alias", ALIAS, &place(&self.name, alias)).await
+        self.read("index/alias", ALIAS, &place(&self.name, alias)).await
     }
 
     /// Moves an alias to the build of this hash, if the alias still points to `former` (`None`: to no build). An
@@ -176,7 +176,8 @@ impl Index {
             former: former.map(str::to_owned),
             run: self.ctx.run_id(),
         };
-        let (label, id) = (Label::of("~index/swap", None), place(&self.name, alias));
+        let id = place(&self.name, alias);
+        let label = label("index/swap", &id);
         match self.ctx.guarded(label, &(&self.name, alias, hash, former), Some(id), wish).await? {
             Swapped::To(alias) => Ok(alias),
             Swapped::Elsewhere(now) => {
@@ -200,7 +201,7 @@ impl Index {
         self.ctx.unless_mendable(fits.map(drop).map_err(Failure::from)).await
     }
 
-    async fn read<T>(&self, label: &str, kind: &'static str, id: &str) -> Result<Option<T>, Failure>
+    async fn read<T>(&self, action: &str, kind: &'static str, id: &str) -> Result<Option<T>, Failure>
     where
         T: Serialize + DeserializeOwned,
     {
@@ -210,7 +211,7 @@ impl Index {
             let row = core.group.document_find(&tenant, kind, id).await.map_err(failed)?;
             row.as_ref().map(read).transpose().map_err(failed)
         };
-        self.ctx.guarded_read(Label::of(label, None), &id, find, exec_in_run).await
+        self.ctx.guarded_read(label(action, id), &id, find, exec_in_run).await
     }
 }
 

@@ -32,10 +32,10 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::rows::{Row, part, read};
+use super::rows::{Row, label, part, read};
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
-use crate::flow::{Ctx, Failure, FailureCode, Guarded, Label, Proposal, TenantClient, exec_in_run};
+use crate::flow::{Ctx, Failure, FailureCode, Guarded, Proposal, TenantClient, exec_in_run};
 use crate::id::{RunId, Tenant, checked};
 use crate::payload::{Payload, hex};
 use crate::store::{Change, Store as _, StoreError};
@@ -141,8 +141,8 @@ impl Ctx {
         let many = |_| Failure::coded(FailureCode::Invalid, "more than 2^32 snippets");
         let count = u32::try_from(snippets.len()).map_err(many)?;
         let digest = hex(&content.digest().0);
-        let (label, row) = (Label::of(&format!("~ingest/{collection}"), None), place(&collection, &document));
-        let bound_to = (document.clone(), digest.clone());
+        let row = place(&collection, &document);
+        let (label, bound_to) = (label(KIND, &row), digest.clone());
         let wish =
             Wish { collection, document, digest, cut: cut(snippets), snippets: count, run: self.run_id() };
         match self.guarded(label, &bound_to, Some(row), wish).await? {

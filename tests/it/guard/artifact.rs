@@ -7,10 +7,11 @@ use counterfoil::flow::{FailureCode, RunError, WorkflowFn};
 use counterfoil::guard::artifact::Artifact;
 use counterfoil::sim::{CrashPoint, Simulation};
 use counterfoil::{Ctx, Engine, Failure};
+use futures_util::future::try_join;
 use serde_json::json;
 
 use crate::flow;
-use crate::flow::lives::NAME;
+use crate::flow::lives::{NAME, died_at, life, stand};
 use crate::flow::world::{Process, World};
 use crate::sim::quick;
 use crate::store::postgres::Schema;
@@ -99,6 +100,48 @@ fn hostile_names_and_large_contents() {
         let stored =
             process.acme().artifact("report", "a/../b'; DROP TABLE document; --", None).await.unwrap();
         assert_eq!(stored.unwrap().content.as_str().map(str::len), Some(1_000_000));
+    });
+    process.shut_down();
+}
+
+// The record of the artifact that the code put before does not answer for another one.
+#[test]
+fn changed_code_puts_the_artifact_of_its_new_id() {
+    let world = World::new();
+    let puts = |id: &'static str| {
+        flow!(world, |ctx, _n: ()| {
+            let artifact = ctx.artifact("report", id).put("all is well").await?;
+            stand(&ctx, &world).await?;
+            Ok::<_, Failure>(artifact.version)
+        })
+    };
+    let run = died_at(&world, "stand", puts("a"));
+    let process = life(&world, puts("b"));
+    process.on(async {
+        assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 1);
+        for id in ["a", "b"] {
+            let stored = process.acme().artifact("report", id, None).await.unwrap();
+            assert_eq!(stored.map(|stored| stored.content), Some(json!("all is well")), "{id}");
+        }
+    });
+    process.shut_down();
+}
+
+#[test]
+fn several_artifacts_of_one_kind_are_put_at_once() {
+    let world = World::new();
+    let code = flow!(world, |ctx, _n: ()| {
+        world.count("begun");
+        let put = |id: &str| ctx.artifact("report", id).put("all is well");
+        let (a, b) = try_join(put("a"), put("b")).await?;
+        Ok::<_, Failure>(a.version + b.version)
+    });
+    let process = Process::start(&world, world.engine().workflow(NAME, 1, code.clone()));
+    process.on(async {
+        assert_eq!(process.acme().run(code, ()).await.unwrap(), 2);
+        for id in ["a", "b"] {
+            assert!(process.acme().artifact("report", id, None).await.unwrap().is_some());
+        }
     });
     process.shut_down();
 }

@@ -178,6 +178,19 @@ fn documents_and_builds_are_kept_on_postgres() {
     process.shut_down();
 }
 
+// A collection's name may be longer than the name of a checkpoint.
+#[test]
+fn a_document_of_a_collection_with_a_long_name_is_ingested() {
+    let world = World::new();
+    let code = flow!(world, |ctx, _n: ()| {
+        let ingested = ctx.ingest("c".repeat(200), "chapter 3", "one", &["one"]).await?;
+        Ok::<_, Failure>(ingested.version)
+    });
+    let process = Process::start(&world, world.engine().workflow("ingests", 1, code.clone()));
+    assert_eq!(process.on(async { process.acme().run(code, ()).await.unwrap() }), 1);
+    process.shut_down();
+}
+
 /// Ingests, builds and swaps, from wherever the alias is; again if somebody else was first.
 async fn publisher(ctx: Ctx, text: String) -> Result<u32, Failure> {
     let ingested = ctx.ingest("handbook", "chapter 3", &text, &[&text]).await?;

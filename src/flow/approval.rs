@@ -272,15 +272,26 @@ impl Requester {
     }
 }
 
-/// The package that the run's request of this id is about, as the hash that its checkpoint is bound to. The request
-/// counts as asked for from now on.
+/// Notes that the code has come to a call, and so to the requests for its approval, with the waits for the decisions. A
+/// call that is over does not ask for them again, and the run would count as behind them for ever.
+pub(super) fn note_requests(ctx: &Ctx, op: &Operation, open: &Open) {
+    if op.tool.spec().approval.is_none() {
+        return;
+    }
+    let id = id_of(op, open);
+    // The waits are named after the row, which ends with the id of the request.
+    let (own, row) = (Identity::given(id.clone()), format!("/{id}"));
+    let is_meant = |past: &str| {
+        past.rsplit_once('@').is_some_and(|(request, _version)| request == own || request.ends_with(&row))
+    };
+    ctx.live.with_replay(|replay| replay.ask_each(ctx.scope(), Review::DECIDED, is_meant));
+}
+
+/// The package that the run's request of this id is about, as the hash that its checkpoint is bound to.
 fn asked_about(ctx: &Ctx, name: &str, id: String) -> Option<RequestHash> {
     let id = Identity::given(id);
     let asked = Identity { turn: ctx.scope(), kind: Kind::Guard, name: name.to_owned(), id };
-    ctx.live.with_replay(|replay| {
-        replay.ask(&asked);
-        replay.step(&asked)?.input_hash
-    })
+    ctx.live.with_replay(|replay| replay.step(&asked)?.input_hash)
 }
 
 /// The id of a call's requests: the call's key, or the hash of a long one, and which call under its key it is. It differs

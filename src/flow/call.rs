@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::approval::Requester;
+use super::approval::{Requester, note_requests};
 use super::begun::{self, Begun, polled_again};
 use super::check::undecided;
 use super::ctx::Ctx;
@@ -203,7 +203,12 @@ pub(super) async fn call(ctx: &Ctx, Asked { tool, key, id, terms }: Asked) -> Re
         Err(error) => return Err(live.told(open, error).await),
     };
     // Boxed because only a resumed run has a past: every call would have to carry the room for it.
-    let past = if live.has_history() { Box::pin(past(live, &open, &op)).await? } else { Past::None };
+    let past = if live.has_history() {
+        note_requests(ctx, &op, &open);
+        Box::pin(past(live, &open, &op)).await?
+    } else {
+        Past::None
+    };
     let expect = match past {
         Past::None => Expect::New,
         Past::Unsettled => match &live.check {

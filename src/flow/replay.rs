@@ -249,6 +249,16 @@ impl Replay {
         }
     }
 
+    /// Notes that the code asks for these checkpoints of a turn: those whose names begin so, of whatever kind, and whose ids are
+    /// meant.
+    pub(super) fn ask_each(&mut self, turn: u32, beginning: &str, is_meant: impl Fn(&str) -> bool) {
+        let Some(past) = self.turns.get_mut(&turn) else { return };
+        let named = past.steps.values_mut().flatten().filter(|(name, _)| name.starts_with(beginning));
+        for (id, checkpoint) in named.flat_map(|(_, ids)| ids.iter_mut()) {
+            checkpoint.is_asked |= is_meant(id);
+        }
+    }
+
     /// Children, sent signals and emitted events that the code has not asked for, and that nobody decided to keep: of
     /// one turn, or of all.
     pub(super) fn unasked_deeds(&self, turn: Option<u32>) -> Vec<Identity> {

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use counterfoil::flow::{RunError, Turn, WorkflowFn};
 use counterfoil::store::{QuestionKind, Resolution};
-use counterfoil::{Ctx, Failure, RunId};
+use counterfoil::{Approval, ApprovalSubject, Ctx, Failure, RunId};
 use serde::Serialize;
 
 use crate::flow;
 use crate::flow::lives::{NAME, stand};
-use crate::flow::tools::{Bill, Pay, post};
+use crate::flow::tools::{Bill, Pay, Tell, post};
 use crate::flow::world::{Process, World, counted};
+use crate::guard::approval::{approve, open_about};
 use crate::store::postgres::Schema;
 
 /// A world on one store, and the lives of the engine in it.
@@ -287,6 +288,72 @@ fn a_deployed_patch_is_taken_back_and_deployed_again() {
         builds.comes_to_the_stand(old);
         assert_eq!(builds.ended_by(run, new), 1);
         assert_eq!((world.counted("new"), world.effects("pay").len()), (0, 1));
+    });
+}
+
+/// Sends a notice by an approval of something else, so that people are asked about it.
+async fn tell(ctx: &Ctx) -> Result<u32, Failure> {
+    let stale = Approval::of("bob", &ApprovalSubject::of("notice", "another"))?;
+    ctx.call::<Tell>("granted".to_owned()).approved_by(&stale).await
+}
+
+/// Sends the notice, and comes to the stand.
+fn notifies(world: &Arc<World>) -> impl WorkflowFn<(), u32> + Clone + use<> {
+    flow!(world, |ctx, _n: ()| {
+        tell(&ctx).await?;
+        stand(&ctx, &world).await?;
+        Ok::<_, Failure>(0)
+    })
+}
+
+// The run is behind nothing: its code has come to the call, whose approval is a matter of the past.
+#[test]
+fn a_patch_behind_a_call_that_asked_for_its_approval_is_taken() {
+    Builds::on_both(|builds| {
+        let world = &builds.world;
+        let new = flow!(world, |ctx, _n: ()| {
+            tell(&ctx).await?;
+            stand(&ctx, &world).await?;
+            Ok::<_, Failure>(u32::from(ctx.patched("added").await?))
+        });
+        world.hold("stand");
+        let process = builds.deploy(notifies(world));
+        let run = process.on(async {
+            let run = process.acme().run_named(NAME, ()).start().await.unwrap();
+            approve(&process.acme(), &open_about(&process, "granted").await, "ann").await.unwrap();
+            world.reached("stand").await;
+            run.id()
+        });
+        process.shut_down();
+        world.release("stand");
+        assert_eq!(builds.ended_by(run, new), 1);
+        assert_eq!(world.effects("tell"), ["granted"]);
+    });
+}
+
+#[test]
+fn a_patch_in_front_of_a_call_that_waits_for_its_approval_is_not_taken() {
+    Builds::on_both(|builds| {
+        let world = &builds.world;
+        let new = flow!(world, |ctx, _n: ()| {
+            let added = ctx.patched("added").await?;
+            tell(&ctx).await?;
+            stand(&ctx, &world).await?;
+            Ok::<_, Failure>(u32::from(added))
+        });
+        let process = builds.deploy(notifies(world));
+        let run = process.on(async {
+            let run = process.acme().run_named(NAME, ()).start().await.unwrap();
+            open_about(&process, "granted").await;
+            run.id()
+        });
+        process.shut_down();
+        let process = builds.deploy(new);
+        process.on(async {
+            approve(&process.acme(), &open_about(&process, "granted").await, "ann").await.unwrap();
+            assert_eq!(process.acme().handle::<u32>(run).result().await.unwrap(), 0);
+        });
+        process.shut_down();
     });
 }
 

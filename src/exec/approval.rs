@@ -4,6 +4,7 @@
 use super::core::Core;
 use super::operation::Operation;
 use super::outcome::{ExecError, failed};
+use super::request_error::RequestError;
 use crate::clock::Timestamp;
 use crate::id::{Name, Tenant};
 use crate::ledger::{Approval, ApprovalError, Record, Review, ReviewOutcome};
@@ -35,6 +36,16 @@ pub(super) async fn approved(
     }
     let used = Review { used_by: Some(key.to_owned()), ..review };
     Ok(Cleared { approval, used: Some(next(row, &used, core.now())) })
+}
+
+/// The reason why the effect may not go out now, if its approval does not count. The review's row is read: the approval itself
+/// knows neither of a later version nor of a reviewer's lost right.
+pub(crate) async fn lacking(core: &Core, op: &Operation) -> Result<Option<ApprovalError>, ExecError> {
+    match approved(core, op, None).await {
+        Ok(_) => Ok(None),
+        Err(ExecError::Request(RequestError::Approval(lacking))) => Ok(Some(lacking)),
+        Err(error) => Err(error),
+    }
 }
 
 /// The kind and the id of the document which says that a worker has a rule of its own, owned by [`Tenant::ledger`].

@@ -16,10 +16,12 @@ use super::identity::{Identity, Kind};
 use super::label::Label;
 use super::live::Open;
 use crate::clock::Timestamp;
-use crate::exec::approval::{next, opened, review_of};
+use crate::exec::approval::{lacking, next, opened, review_of};
 use crate::exec::{Core, ExecError, Expect, Operation};
 use crate::id::Tenant;
-use crate::ledger::{Approval, ApprovalSubject, RequestHash, Review, ReviewOutcome, ReviewPolicy};
+use crate::ledger::{
+    Approval, ApprovalError, ApprovalSubject, RequestHash, Review, ReviewOutcome, ReviewPolicy,
+};
 use crate::payload::hex;
 use crate::store::Change;
 
@@ -202,6 +204,16 @@ impl ApprovalQuestion {
     }
 }
 
+/// A sign that a call has no approval that counts.
+pub(super) enum Lack {
+    /// The call was refused for this reason.
+    Refused(ApprovalError),
+    /// An attempt failed for want of an approval. Between its record and its send the approval may have expired, may have
+    /// been superseded, or a reviewer may have lost the right to decide. Or the provider wants an approval of its own, which
+    /// is another matter.
+    Withheld,
+}
+
 /// A call with the approval that it has asked for.
 pub(super) struct Requester {
     pub(super) op: Arc<Operation>,
@@ -214,9 +226,9 @@ impl Requester {
         Self { op, asked: 0 }
     }
 
-    /// Asks people to approve a call that has no valid approval, by the tool's own policy. The run waits meanwhile. If the
-    /// call was `expected` to be new and its key has a record, nobody is asked yet: the record may answer the call, or
-    /// conflict with it, and then a decision would be for nothing.
+    /// Asks people to approve a call that has no valid approval, by the tool's own policy. The run waits meanwhile. Returns
+    /// false if there is nothing to ask. If the call was `expected` to be new and its key has a record, nobody is asked
+    /// yet: the record may answer the call, or conflict with it, and then a decision would be for nothing.
     ///
     /// # Crash
     /// Each request is a row under the call's own key, and is made once, however often the process dies.
@@ -224,17 +236,28 @@ impl Requester {
         &mut self,
         ctx: &Ctx,
         open: &Open,
-        policy: &ReviewPolicy,
+        lack: Lack,
         expected: Expect,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
+        let core = &ctx.live.core;
+        let lacking = match lack {
+            Lack::Refused(lacking) => Ok(Some(lacking)),
+            Lack::Withheld => lacking(core, &self.op).await,
+        };
+        let lacking = match lacking {
+            Ok(lacking) => lacking,
+            Err(error) => return Err(ctx.live.failure(error).await),
+        };
+        let Some(policy) = lacking.and_then(|lacking| self.op.reviewers(&lacking)) else { return Ok(false) };
         if expected == Expect::New {
-            match ctx.live.core.find(&self.op.tenant, &self.op.key).await {
-                Ok(Some(_)) => return Ok(()),
+            match core.find(&self.op.tenant, &self.op.key).await {
+                Ok(Some(_)) => return Ok(true),
                 Ok(None) => {}
                 Err(error) => return Err(ctx.live.failure(error).await),
             }
         }
-        self.request(ctx, open, policy).await
+        self.request(ctx, open, &policy).await?;
+        Ok(true)
     }
 
     async fn request(&mut self, ctx: &Ctx, open: &Open, policy: &ReviewPolicy) -> Result<(), Failure> {

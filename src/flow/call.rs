@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::approval::{Requester, note_requests};
+use super::approval::{Lack, Requester, note_requests};
 use super::begun::{self, Begun, polled_again};
 use super::check::undecided;
 use super::ctx::Ctx;
@@ -23,7 +23,7 @@ use super::unregistered::Unregistered;
 use crate::exec::{
     Answer, Answered, Asker, ExecError, Expect, Operation, Outcome, Requested, Wait, carry_out, note_use,
 };
-use crate::ledger::{Approval, Diff, ErrorKind, Key, OperationKey, Owner, Record, ReviewPolicy, escaped};
+use crate::ledger::{Approval, Diff, ErrorKind, Key, OperationKey, Owner, Record, escaped};
 use crate::payload::Stored;
 use crate::store::{Labels, QuestionKind};
 use crate::tool::{NeedsApproval, Prepared, Tool, effect, given_or_stable};
@@ -331,12 +331,13 @@ async fn carried_out(
             let _resting = open.rest();
             carry_out(&live.core, op.clone(), expected, Wait::ForOutcome).await
         };
-        if let Some(policy) = lacks_approval(live, &op, &carried) {
+        if let Some(lack) = lacks_approval(live, &carried) {
             // Boxed because it is rare: every call would have to carry the room for it.
-            if let Err(failure) = Box::pin(requester.ask(ctx, &open, &policy, expected)).await {
-                return Err(live.shown(open, failure).await);
+            match Box::pin(requester.ask(ctx, &open, lack, expected)).await {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(failure) => return Err(live.shown(open, failure).await),
             }
-            continue;
         }
         let Answered { outcome, found, .. } = match carried {
             Ok(answered) => answered, // its ticket needs no waiting: whatever leaves the run comes behind it
@@ -400,24 +401,17 @@ async fn given(live: &Live, open: Open, op: &Operation, failure: Failure) -> Fai
     failure
 }
 
-/// The call needs an approval and has none that counts: whom to ask for it.
-fn lacks_approval(
-    live: &Live,
-    op: &Operation,
-    carried: &Result<Answered, ExecError>,
-) -> Option<ReviewPolicy> {
+/// The sign that the call needs an approval and has none that counts, if there is one.
+fn lacks_approval(live: &Live, carried: &Result<Answered, ExecError>) -> Option<Lack> {
     if live.check.is_some() || live.has_ended() {
         return None;
     }
     match carried {
-        // It expired between the record and the send. That the provider wants an approval of its own is another matter.
-        Ok(Answered { outcome: Outcome::Failed(failure), .. })
-            if failure.kind == ErrorKind::ApprovalMissing =>
-        {
-            op.reviewers(&op.may_go_out(None, live.core.now()).err()?)
+        Ok(Answered { outcome: Outcome::Failed(failure), .. }) => {
+            (failure.kind == ErrorKind::ApprovalMissing).then_some(Lack::Withheld)
         }
-        Err(error) => op.reviewers(error.lacking_approval()?),
         Ok(_) => None,
+        Err(error) => error.lacking_approval().cloned().map(Lack::Refused),
     }
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use counterfoil::exec::Reviewers;
 use counterfoil::flow::{EngineBuilder, FailureCode, RunError, WorkflowFn};
 use counterfoil::guard::approval::ApprovalRefused;
-use counterfoil::ledger::{ReviewPolicy, VoteRefused};
+use counterfoil::ledger::{Review, ReviewPolicy, VoteRefused};
 use counterfoil::tool::{Call, Done, NeedsApproval, Tool, ToolError, approval, contract, effect};
-use counterfoil::{Approval, ApprovalSubject, Ctx, Failure, Key};
+use counterfoil::{Approval, ApprovalSubject, Ctx, Failure, Key, Tenant};
 
 use crate::flow::lives::NAME;
 use crate::flow::world::{Process, World};
@@ -88,8 +89,7 @@ fn the_people_of_the_tool_are_asked_once_and_the_call_goes_on_under_their_approv
             assert_eq!(process.acme().reviews(None).await.unwrap(), []);
             let key = Key::of("transfer").target("eve").render().unwrap();
             let executor = process.engine().executor();
-            let record =
-                executor.record(&counterfoil::Tenant::new("acme").unwrap(), &key).await.unwrap().unwrap().0;
+            let record = executor.record(&Tenant::new("acme").unwrap(), &key).await.unwrap().unwrap().0;
             assert_eq!(record.approval.unwrap().by, "ann, carl");
         });
         assert_eq!(world.effects("transfer"), ["eve"]);
@@ -133,6 +133,37 @@ fn a_call_after_an_undecided_one_is_asked_about_anew() {
         let open = process.acme().reviews(None).await.unwrap();
         let again = open.into_iter().find(|open| open.id != first.id).unwrap();
         for by in ["ann", "bob"] {
+            approve(&process.acme(), &again, by).await.unwrap();
+        }
+        run.result().await.unwrap();
+    });
+    assert_eq!(world.effects("transfer"), ["eve"]);
+    process.shut_down();
+}
+
+/// Ann's vote counts at the first check of a decided review, and at no later one.
+struct AnnLeaves(Arc<World>);
+
+impl Reviewers for AnnLeaves {
+    fn may_decide(&self, _: &Tenant, reviewer: &str, review: &Review) -> bool {
+        reviewer != "ann" || review.outcome.is_none() || self.0.count("ann checked") == 1
+    }
+}
+
+// I07: the right to decide is lost between the record of the attempt and its send.
+#[test]
+fn an_approval_that_is_lost_directly_before_the_send_is_asked_for_again() {
+    let world = World::new();
+    let process = start(world.engine().reviewers(AnnLeaves(world.clone())), &world, pays);
+    process.on(async {
+        let run = process.acme().run(pays, "eve".to_owned()).start().await.unwrap();
+        let review = open_about(&process, "eve").await;
+        for by in ["ann", "carl"] {
+            approve(&process.acme(), &review, by).await.unwrap();
+        }
+        let again = open_about(&process, "eve").await;
+        assert_eq!((again.version, world.effects("transfer").len()), (2, 0));
+        for by in ["bob", "carl"] {
             approve(&process.acme(), &again, by).await.unwrap();
         }
         run.result().await.unwrap();

@@ -1,6 +1,8 @@
 //! Limits on one reply of a model. The engine cuts the excess before it records the reply: a runaway or manipulated
 //! model costs a turn, not the run.
 
+use std::collections::HashSet;
+
 use super::message::{Proposal, Reply};
 
 /// The maximum size of a reply's text, in bytes.
@@ -34,20 +36,32 @@ pub(super) fn bounded(mut reply: Reply) -> Reply {
         }
     }
     let mut left = ALL_ARGUMENTS;
-    for (i, call) in reply.calls.iter_mut().enumerate() {
+    for call in &mut reply.calls {
         call.tool = cut(std::mem::take(&mut call.tool), NAME);
         call.id = cut(std::mem::take(&mut call.id), NAME);
-        if call.id.is_empty() {
-            call.id = format!("call_{i}"); // providers tell results apart by the call id
-        }
         let bytes = call.arguments.len();
         if bytes > ARGUMENTS.min(left) {
             refuse(call, format!("the arguments have {bytes} bytes, {} at most", ARGUMENTS.min(left)));
         }
         left -= call.arguments.len();
     }
+    tell_apart(&mut reply.calls);
     reply.usage = reply.usage.of_one_call();
     reply
+}
+
+/// Gives another id to each call whose id is empty, or that of an earlier call: providers tell results apart by the id,
+/// and refuse a conversation with two results under one id, or attach both to one call.
+fn tell_apart(calls: &mut [Proposal]) {
+    let given: HashSet<String> = calls.iter().map(|call| call.id.clone()).collect();
+    let mut used = HashSet::new();
+    let mut free = (0..).map(|n| format!("call_{n}")).filter(|id| !given.contains(id));
+    for call in calls {
+        let is_new = !call.id.is_empty() && used.insert(call.id.clone());
+        if !is_new && let Some(id) = free.next() {
+            call.id = id;
+        }
+    }
 }
 
 fn refuse(call: &mut Proposal, why: String) {
@@ -85,6 +99,19 @@ mod tests {
         assert!(reply.calls[0].refused.as_ref().unwrap().contains("at most"));
         assert!(reply.calls[CALLS - 1].refused.as_ref().unwrap().contains("1002 calls"));
         assert_eq!((reply.usage.calls, reply.usage.output_tokens), (1, 1));
+    }
+
+    #[test]
+    fn no_two_calls_of_a_reply_have_one_id() {
+        let long = |end: &str| format!("{}{end}", "p".repeat(200));
+        let given =
+            ["x".to_owned(), "x".to_owned(), String::new(), "call_0".to_owned(), long("a"), long("b")];
+        let calls = given.map(|id| Proposal::new("a", json!({})).id(id));
+        let reply = bounded(Reply::calls(calls));
+        let ids: Vec<_> = reply.calls.iter().map(|call| call.id.as_str()).collect();
+        assert_eq!((ids[0], ids[1], ids[2], ids[3]), ("x", "call_1", "call_2", "call_0"));
+        assert_eq!(ids[5], "call_3", "the first one of two that were cut to one keeps what is left of it");
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::file::{LookupErrors, LookupSection};
-use super::template::Values;
+use super::template::{Values, names_in};
 use crate::ledger::{Found, LookupResult};
-use crate::tool::declared::id_at;
+use crate::tool::declared::{Recognition, id_at};
 use crate::tool::lookup::Expected;
 
 /// The arguments of the lookup.
@@ -29,6 +29,8 @@ pub(super) struct Sought {
     pub(super) id: Option<String>,
     /// The values that our effect must have. Another one is somebody else's.
     pub(super) expected: Expected,
+    /// True if a list of candidates says which of them is ours. A list for the values of the call may hold another call's effect.
+    pub(super) tells_apart: bool,
 }
 
 impl Sought {
@@ -52,6 +54,7 @@ impl Sought {
                 .collect(),
             id: section.id.as_ref().map(|pointer| pointer.as_str().to_owned()),
             expected: Expected::new(),
+            tells_apart: recognition(section).tells_apart(),
         })
     }
 
@@ -66,10 +69,15 @@ impl Sought {
     }
 }
 
-/// False if any answer would count as our effect: the lookup names neither its place, nor a value, nor a text by which it is
-/// recognised.
-pub(super) fn recognises(at: &str, has_matches: bool, contains: Option<&str>) -> bool {
-    !at.is_empty() || has_matches || contains.is_some_and(|text| !text.is_empty())
+/// What a section of the configuration tells the effect of a call by.
+pub(super) fn recognition(section: &LookupSection) -> Recognition {
+    let asked = || section.arguments.iter().flatten().flat_map(|(_, template)| names_in(template));
+    Recognition {
+        compares: section.matches.as_ref().is_some_and(|matches| !matches.is_empty())
+            || section.contains.as_ref().is_some_and(|text| !text.is_empty()),
+        asks_by_key: asked().any(|name| name == "key"),
+        asks_for_one: asked().next().is_some(),
+    }
 }
 
 /// What an answer says about the call. `output` makes the call's output of the effect that was found.
@@ -98,6 +106,9 @@ pub(super) fn found(
     let candidates = match content.pointer(&sought.at) {
         None => return LookupResult::Unknown,
         Some(Value::Null) => Vec::new(),
+        Some(Value::Array(candidates)) if !(candidates.is_empty() || sought.tells_apart) => {
+            return LookupResult::Unknown;
+        }
         Some(Value::Array(candidates)) => candidates.iter().collect(),
         Some(candidate) => vec![candidate],
     };
@@ -200,9 +211,29 @@ mod tests {
             let answer = json!({ "content": [{ "type": "text", "text": text }] });
             assert_eq!(look("{ tool: read }", &answer), LookupResult::Unknown, "{text:?}");
         }
-        assert!(!recognises("", false, None) && !recognises("", false, Some("")));
-        assert!(recognises("/notes", false, None) && recognises("", true, None));
-        assert!(recognises("", false, Some("{key}")));
+    }
+
+    #[test]
+    fn a_lookup_without_a_mark_of_the_call_recognises_nothing() {
+        let suffices = |yaml: &str| recognition(&section(yaml)).suffices();
+        for any in
+            ["", ", at: /notes", ", at: /notes, arguments: { limit: 10 }", ", matches: {}, contains: ''"]
+        {
+            assert!(!suffices(&format!("{{ tool: list{any} }}")), "{any}");
+        }
+        for ours in ["matches: { /ref: '{key}' }", "contains: '{key}'", "arguments: { order: '{/order}' }"] {
+            assert!(suffices(&format!("{{ tool: list, {ours} }}")), "{ours}");
+        }
+    }
+
+    #[test]
+    fn a_list_for_an_argument_of_the_call_does_not_say_which_effect_is_ours() {
+        let by_title = "{ tool: list, at: /notes, arguments: { title: '{/title}' } }";
+        assert_eq!(look(by_title, &notes(&json!([{ "id": 7 }]))), LookupResult::Unknown);
+        assert_eq!(look(by_title, &notes(&json!([]))), LookupResult::NotFound);
+        assert!(matches!(look(by_title, &notes(&json!({ "id": 7 }))), LookupResult::Committed { .. }));
+        let by_key = "{ tool: list, at: /notes, arguments: { ref: '{key}' } }";
+        assert!(matches!(look(by_key, &notes(&json!([{ "id": 7 }]))), LookupResult::Committed { .. }));
     }
 
     #[test]

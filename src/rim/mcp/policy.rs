@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::arguments::{DEFAULTS, given};
 use super::check::{Check, checked_window};
 use super::file::{Errors, Hint, LookupSection, QuotaSection, ToolSection};
-use super::lookup::recognises;
+use super::lookup::recognition;
 use super::template::{names, names_in};
 use crate::ledger::{
     ApprovalSubject, BoundFields, Contract, ContractClass, EffectClass, Quota, Rate, RetryPolicy,
@@ -192,11 +192,13 @@ fn check_lookup(check: &mut Check, path: &str, (tool, redact): (&str, &[String])
         let why = "a lookup is a call of another tool, which reads";
         check.finding(&format!("{path}.tool"), why, "`tool: find_note`");
     }
-    let at = lookup.at.as_ref().map_or("", Pointer::as_str);
-    let has_matches = lookup.matches.as_ref().is_some_and(|matches| !matches.is_empty());
-    if !recognises(at, has_matches, lookup.contains.as_deref()) {
+    if !recognition(lookup).suffices() {
         let why = "any answer would count as the effect, because nothing says how it is recognised";
-        check.finding(path, why, "`at`, `matches` or `contains` in it");
+        check.finding(
+            path,
+            why,
+            "`matches` or `contains` in it, or an argument of the call in its `arguments`",
+        );
     }
     let arguments = lookup.arguments.iter().flatten().map(|(_, template)| template);
     let templates = arguments.chain(lookup.matches.iter().flatten().map(|(_, template)| template));

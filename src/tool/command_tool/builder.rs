@@ -162,16 +162,17 @@ impl CommandToolBuilder {
     /// Checks the declaration. The program is not looked for before the first call.
     ///
     /// # Errors
-    /// [`CommandToolError`] if a template or the name of a variable is malformed.
+    /// [`CommandToolError`] if a template or the name of a variable is malformed, or the lookup takes any answer for the effect.
     pub fn build(self) -> Result<CommandTool, CommandToolError> {
         let command = CommandTemplate::read(&self.parts)?;
+        let is_expected = !self.expected.is_empty();
         let expected = self.expected.iter().map(|(pointer, value)| {
             let wrong = |detail| CommandToolError::Template { part: "expected field", detail };
             Ok((pointer.clone(), Json::parse(value).map_err(wrong)?))
         });
         Ok(CommandTool(Arc::new(Declared {
             expected: expected.collect::<Result<_, CommandToolError>>()?,
-            lookup: self.lookup.map(|lookup| lookup.build(&command)).transpose()?,
+            lookup: self.lookup.map(|lookup| lookup.build(&command, is_expected)).transpose()?,
             command,
             exits: self.exits,
             limits: self.limits,

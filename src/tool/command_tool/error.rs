@@ -4,7 +4,8 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandToolError {
-    /// An argument, an environment variable, the standard input, or an expected field is no template.
+    /// An argument, an environment variable, the standard input, or an expected field is no template, or the lookup takes any answer
+    /// for the effect.
     #[error("the command tool has a wrong {part}: {detail} [declaration]")]
     Template {
         /// The part of the declaration.
@@ -25,10 +26,10 @@ pub enum CommandToolError {
         /// The name of the variable.
         name: String,
     },
-    /// The contract is that of a provider that recognises keys, and the command does not get the call's key.
+    /// The program is to recognise the call's key, or the lookup goes by it, and the command does not get it.
     #[error(
-        "the command tool {tool:?} relies on its program to recognise the key, and gives it no key: add key_env, or `{{token}}` to an \
-         argument or to its standard input [declaration]"
+        "the command tool {tool:?} relies on its program to recognise the key, or on a lookup by the key, and gives it no key: add \
+         key_env, or `{{token}}` to an argument or to its standard input [declaration]"
     )]
     KeyNotSent {
         /// The name of the tool.

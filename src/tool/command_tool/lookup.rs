@@ -12,7 +12,7 @@ use super::template::{CommandTemplate, Given, Parts};
 use crate::ledger::{ErrorKind, LookupOffer, LookupResult, Sight};
 use crate::payload::Secret;
 use crate::tool::declared::template::Values;
-use crate::tool::declared::without_secrets;
+use crate::tool::declared::{Recognition, without_secrets};
 use crate::tool::lookup::{Expected, Rules, States, Token, unclear};
 use crate::tool::{Call, ToolError};
 
@@ -22,6 +22,10 @@ use crate::tool::{Call, ToolError};
 /// exit code. Any other code, a signal, an output that is cut off or of another form leaves the call ambiguous.
 ///
 /// The command runs with the environment and in the folder of its tool, and with its own variables besides.
+///
+/// A lookup needs [`carries`](Self::carries), `{token}` in what it gives to its command by itself, or an
+/// [expected field](super::CommandToolBuilder::expects) of its tool: any answer would count as the effect otherwise. For
+/// [one thing](Self::one) a value of the input is enough.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct CommandLookup {
@@ -166,10 +170,22 @@ impl CommandLookup {
         self
     }
 
-    /// The lookup of a tool, checked.
-    pub(super) fn build(self, tool: &CommandTemplate) -> Result<Looks, CommandToolError> {
-        let template = CommandTemplate::read(&self.parts)?.beneath(tool);
-        Ok(Looks { template, shape: self.shape, rules: self.rules, limits: self.limits })
+    /// The lookup of a tool, checked. `is_expected`: the effect is recognised by fields that the tool expects.
+    pub(super) fn build(self, tool: &CommandTemplate, is_expected: bool) -> Result<Looks, CommandToolError> {
+        let own = CommandTemplate::read(&self.parts)?;
+        // The environment of the tool does not count: a lookup that ignores the key in it would take any answer.
+        let recognition = Recognition {
+            compares: self.rules.token.is_some() || is_expected,
+            asks_by_key: own.has_token(),
+            asks_for_one: matches!(self.shape, Shape::One { .. }) && own.has_holes(),
+        };
+        if !recognition.suffices() {
+            let detail = Recognition::NONE.to_owned();
+            return Err(CommandToolError::Template { part: "lookup", detail });
+        }
+        let goes_by_key = self.rules.token.is_some() || recognition.asks_by_key;
+        let Self { shape, rules, limits, .. } = self;
+        Ok(Looks { template: own.beneath(tool), shape, rules, limits, goes_by_key })
     }
 }
 
@@ -179,9 +195,15 @@ pub(super) struct Looks {
     shape: Shape,
     rules: Rules,
     limits: Limits,
+    goes_by_key: bool,
 }
 
 impl Looks {
+    /// True if the lookup finds only what carries the call's key.
+    pub(super) const fn goes_by_key(&self) -> bool {
+        self.goes_by_key
+    }
+
     pub(super) async fn find<T>(
         &self,
         call: &Call,

@@ -119,7 +119,7 @@ impl CommandTool {
     /// for a model. The declared lookup is added to the contract.
     ///
     /// # Errors
-    /// [`CommandToolError::KeyNotSent`] if the contract relies on a key that the command does not get.
+    /// [`CommandToolError::KeyNotSent`] if the contract or the lookup relies on a key that the command does not get.
     pub fn dynamic(
         &self,
         name: impl Into<String>,
@@ -127,7 +127,9 @@ impl CommandTool {
         contract: impl Into<Contract>,
     ) -> Result<DynamicTool, CommandToolError> {
         let (name, contract) = (name.into(), contract.into());
-        if relies_on_key(&contract) && !self.0.command.has_token() {
+        // A lookup by a key that was never given finds nothing, and the call would be made again.
+        let by_key = self.0.lookup.as_ref().is_some_and(Looks::goes_by_key);
+        if (relies_on_key(&contract) || by_key) && !self.0.command.has_token() {
             return Err(CommandToolError::KeyNotSent { tool: name });
         }
         Ok(dynamic(&self.0, name, effect, contract))

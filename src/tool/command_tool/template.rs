@@ -121,6 +121,13 @@ impl CommandTemplate {
         in_stdin || texts.any(Text::has_token)
     }
 
+    /// True if the process gets a value of the call.
+    pub(super) fn has_holes(&self) -> bool {
+        let in_stdin = matches!(&self.stdin, Stdin::Json(template) if template.has_holes());
+        let mut texts = self.args.iter().chain(self.env.iter().map(|(_, value)| value));
+        in_stdin || texts.any(Text::has_holes)
+    }
+
     pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
         self.secrets.iter().map(|(_, value)| value.as_str())
     }

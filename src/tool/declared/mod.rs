@@ -31,6 +31,34 @@ pub(crate) fn without_secrets<'s>(text: &str, secrets: impl Iterator<Item = &'s 
     words.fold(text.to_owned(), |text, word| text.replace(word, "…"))
 }
 
+/// What a declared lookup tells the effect of a call by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recognition {
+    /// True if a found thing is compared with the call: by its token, a match, a text or an expected field.
+    pub(crate) compares: bool,
+    /// True if the lookup asks by the call's key.
+    pub(crate) asks_by_key: bool,
+    /// True if the lookup asks for one thing, by a value of the call.
+    pub(crate) asks_for_one: bool,
+}
+
+impl Recognition {
+    /// What is wrong with a lookup that recognises nothing.
+    pub(crate) const NONE: &'static str = "any answer would count as the effect: it needs the call's key, in its request or in a found thing, or \
+                                   a value that the effect must have";
+
+    /// False if the effect of another call would count as the one that is looked for. That effect would be recorded as ours, and
+    /// ours would never be sent.
+    pub(crate) const fn suffices(self) -> bool {
+        self.tells_apart() || self.asks_for_one
+    }
+
+    /// True if the effect is recognised among several.
+    pub(crate) const fn tells_apart(self) -> bool {
+        self.compares || self.asks_by_key
+    }
+}
+
 /// The provider's id for an effect: a text or a number at this pointer.
 pub(crate) fn id_at(value: &Value, pointer: &str) -> Option<String> {
     match value.pointer(pointer)? {

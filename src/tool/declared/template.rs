@@ -106,13 +106,11 @@ impl Text {
     }
 
     /// True if the text has a hole.
-    #[cfg(any(feature = "tool-http", feature = "tool-command"))]
     pub(crate) fn has_holes(&self) -> bool {
         self.0.len() > 1
     }
 
     /// True if the call's key has a place in the text.
-    #[cfg(any(feature = "tool-http", feature = "tool-command"))]
     pub(crate) fn has_token(&self) -> bool {
         self.0.iter().any(|piece| matches!(piece, Piece::Hole(Hole::Token)))
     }
@@ -162,13 +160,24 @@ impl Json {
         })
     }
 
-    #[cfg(any(feature = "tool-http", feature = "tool-command"))]
+    /// True if the call's key has a place in the value.
     pub(crate) fn has_token(&self) -> bool {
+        self.has(&Text::has_token)
+    }
+
+    /// True if the value has a hole.
+    #[cfg(any(feature = "tool-command", all(feature = "mcp", feature = "sqlite")))]
+    pub(crate) fn has_holes(&self) -> bool {
+        self.has(&Text::has_holes)
+    }
+
+    /// True if this is so of any text in the value.
+    fn has(&self, is_so: &impl Fn(&Text) -> bool) -> bool {
         match self {
             Self::Literal(_) => false,
-            Self::Text(text) => text.has_token(),
-            Self::List(items) => items.iter().any(Self::has_token),
-            Self::Object(fields) => fields.iter().any(|(_, value)| value.has_token()),
+            Self::Text(text) => is_so(text),
+            Self::List(items) => items.iter().any(|item| item.has(is_so)),
+            Self::Object(fields) => fields.iter().any(|(_, value)| value.has(is_so)),
         }
     }
 
@@ -206,7 +215,6 @@ mod tests {
             json!({ "cents": "{/cents}", "note": "order {id}", "tags": ["{{x}}", "{token}"], "n": 1 });
         let input = json!({ "cents": 4200, "id": "\",\"cents\":\"1" });
         let body = Json::parse(&template).unwrap();
-        #[cfg(any(feature = "tool-http", feature = "tool-command"))]
         assert!(body.has_token());
         let filled = body.fill(Values { input: &input, token: "k1" }).unwrap();
         let note = "order \",\"cents\":\"1";

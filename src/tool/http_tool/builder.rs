@@ -12,8 +12,8 @@ use super::request::{Body, HeaderText, RequestTemplate};
 use super::url::UrlTemplate;
 use super::{Declared, HttpTool, HttpToolError};
 use crate::payload::Secret;
-use crate::tool::declared::Meaning;
 use crate::tool::declared::template::{Json, Text};
+use crate::tool::declared::{Meaning, Recognition};
 use crate::tool::lookup::HttpGet;
 use crate::tool::sends_once_on_new_connections;
 
@@ -135,6 +135,9 @@ impl HttpToolBuilder {
     }
 
     /// Sets the lookup. Its URL may have holes as well. What it finds is the output of the call.
+    ///
+    /// A lookup needs [`carries`](HttpGet::carries), `{token}` in its URL, or an [expected field](Self::expects): any answer would count
+    /// as the effect otherwise. For [one thing](HttpGet::one) a value of the input in its URL is enough.
     pub fn lookup(mut self, lookup: HttpGet) -> Self {
         self.lookup = Some(lookup);
         self
@@ -171,7 +174,8 @@ impl HttpToolBuilder {
     /// Checks the declaration.
     ///
     /// # Errors
-    /// [`HttpToolError`] if a template or a header is malformed, or the client cannot be built.
+    /// [`HttpToolError`] if a template or a header is malformed, the lookup takes any answer for the effect, or the client cannot be
+    /// built.
     pub fn build(self) -> Result<HttpTool, HttpToolError> {
         let wrong = |part| move |detail| HttpToolError::Template { part, detail };
         let takes_input = matches!(self.method, Method::POST | Method::PUT | Method::PATCH);
@@ -204,6 +208,14 @@ impl HttpToolBuilder {
         let lookup = match self.lookup {
             Some(get) => {
                 let url = UrlTemplate::parse(get.url()).map_err(wrong("lookup"))?;
+                let recognition = Recognition {
+                    compares: get.compares_token() || !self.expected.is_empty(),
+                    asks_by_key: url.has_token(),
+                    asks_for_one: get.is_of_one() && url.has_holes(),
+                };
+                if !recognition.suffices() {
+                    return Err(wrong("lookup")(Recognition::NONE.to_owned()));
+                }
                 Some((get.or_authorize(request.credentials()), url))
             }
             None => None,

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpToolError {
-    /// The URL, the body, or an expected field is no template.
+    /// The URL, the body, or an expected field is no template, or the lookup takes any answer for the effect.
     #[error("the HTTP tool has a wrong {part}: {detail} [declaration]")]
     Template {
         /// The part of the declaration.
@@ -18,10 +18,10 @@ pub enum HttpToolError {
         /// The name of the header.
         name: String,
     },
-    /// The contract is that of a provider that recognises keys, and the request does not carry the call's key.
+    /// The provider is to recognise the call's key, or the lookup goes by it, and the request does not carry it.
     #[error(
-        "the HTTP tool {tool:?} relies on its provider to recognise the key, and sends no key: add key_header, or `{{token}}` to its \
-         URL, body or headers [declaration]"
+        "the HTTP tool {tool:?} relies on its provider to recognise the key, or on a lookup by the key, and sends no key: add \
+         key_header, or `{{token}}` to its URL, body or headers [declaration]"
     )]
     KeyNotSent {
         /// The name of the tool.

@@ -137,7 +137,7 @@ impl HttpTool {
     /// description for a model. The declared lookup is added to the contract.
     ///
     /// # Errors
-    /// [`HttpToolError::KeyNotSent`] if the contract relies on a key that the request does not carry.
+    /// [`HttpToolError::KeyNotSent`] if the contract or the lookup relies on a key that the request does not carry.
     pub fn dynamic(
         &self,
         name: impl Into<String>,
@@ -145,7 +145,9 @@ impl HttpTool {
         contract: impl Into<Contract>,
     ) -> Result<DynamicTool, HttpToolError> {
         let (name, contract) = (name.into(), contract.into());
-        if relies_on_key(&contract) && !self.0.request.has_token() {
+        // A lookup by a key that was never sent finds nothing, and the call would be sent again.
+        let by_key = self.0.lookup.as_ref().is_some_and(|(get, url)| get.compares_token() || url.has_token());
+        if (relies_on_key(&contract) || by_key) && !self.0.request.has_token() {
             return Err(HttpToolError::KeyNotSent { tool: name });
         }
         Ok(dynamic(&self.0, name, effect, contract))

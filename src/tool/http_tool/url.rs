@@ -33,6 +33,10 @@ impl UrlTemplate {
         self.0.has_token()
     }
 
+    pub(super) fn has_holes(&self) -> bool {
+        self.0.has_holes()
+    }
+
     /// The origin, which no value changes.
     pub(super) fn sample(&self) -> String {
         self.0.sample()

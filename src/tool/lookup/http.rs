@@ -143,6 +143,18 @@ impl HttpGet {
         &self.url
     }
 
+    /// True if a found thing is ours by the call's key in it.
+    #[cfg(feature = "tool-http")]
+    pub(crate) const fn compares_token(&self) -> bool {
+        self.rules.token.is_some()
+    }
+
+    /// True if this is a lookup of one thing.
+    #[cfg(feature = "tool-http")]
+    pub(crate) const fn is_of_one(&self) -> bool {
+        matches!(self.shape, Shape::One { .. })
+    }
+
     /// The same lookup at another URL.
     #[cfg(feature = "tool-http")]
     pub(crate) fn at(&self, url: Url) -> Self {

@@ -196,6 +196,26 @@ fn each_mistake_has_its_place_and_what_to_write_instead() {
         ),
         (tool(&format!("{http}|    lookup: {{ run: [find] }}")), "tools.pay.lookup.run", 4, "no such field"),
         (
+            tool(&format!("{http}|    lookup: {{ get: 'http://pay.example/refunds', at: /data }}")),
+            "tools.pay.http",
+            3,
+            "any answer would count as the effect",
+        ),
+        (
+            tool("    command: { run: [pay], key_env: K }|    lookup: { run: [find], at: /data }"),
+            "tools.pay.command",
+            3,
+            "any answer would count as the effect",
+        ),
+        (
+            tool(
+                "    mcp: { server: n, tool: a }|    lookup: { tool: b, at: /data }|servers: { n: { command: n } }",
+            ),
+            "tools.pay.mcp",
+            3,
+            "any answer would count as the effect",
+        ),
+        (
             tool("    http:|      post: 'http://b.example/'|      secret_headers: { authorization: sk_1 }"),
             "tools.pay.http.secret_headers.authorization",
             5,

@@ -316,6 +316,13 @@ fn a_declaration_that_cannot_keep_its_promise_is_refused() {
     drop(by_argument.dynamic("refund", EffectClass::Payment, replays()).unwrap());
     let unclosed = CommandTool::new("pay").arg("{charge").build();
     assert!(matches!(unclosed, Err(CommandToolError::Template { part: "argument", .. })), "{unclosed:?}");
+    let any =
+        CommandTool::new("pay").key_env("KEY").lookup(CommandLookup::list("pay", "").arg("list")).build();
+    assert!(matches!(any, Err(CommandToolError::Template { part: "lookup", .. })), "{any:?}");
+    let by_key =
+        CommandTool::new("pay").lookup(CommandLookup::list("pay", "").carries("/key")).build().unwrap();
+    let refused = by_key.dynamic("refund", EffectClass::Payment, Contract::new(ContractClass::Lookup));
+    assert!(matches!(refused, Err(CommandToolError::KeyNotSent { .. })));
     let in_lookup = CommandTool::new("pay").lookup(CommandLookup::one("", 4)).build();
     assert!(matches!(in_lookup, Err(CommandToolError::Program { .. })), "{in_lookup:?}");
 }

@@ -329,6 +329,37 @@ async fn a_secret_that_the_provider_repeats_is_not_recorded() {
 }
 
 #[test]
+fn a_lookup_that_would_take_the_effect_of_another_call_is_refused() {
+    let bank = "http://bank.example";
+    let list = |path: &str| HttpGet::list(format!("{bank}{path}"), "/data", Duration::from_secs(5)).unwrap();
+    let one = |path: &str| HttpGet::one(format!("{bank}{path}"), Duration::from_secs(5)).unwrap();
+    for any in [list("/charges/{charge}/refunds"), list("/refunds").id("/ref"), one("/refunds/last")] {
+        let refused = refund_at(bank).lookup(any).build();
+        assert!(matches!(refused, Err(HttpToolError::Template { part: "lookup", .. })), "{refused:?}");
+    }
+    for ours in [
+        list("/refunds?ref={token}"),
+        list("/refunds").carries("/ref"),
+        list("/refunds").carries_if_any("/ref"),
+        one("/refunds/{case}"),
+    ] {
+        let _ = refund_at(bank).lookup(ours).build().unwrap();
+    }
+    let _ = refund_at(bank).lookup(list("/refunds")).expects("/case", "{case}").build().unwrap();
+}
+
+#[test]
+fn a_lookup_by_a_key_that_is_not_sent_is_refused() {
+    for url in ["http://bank.example/refunds", "http://bank.example/refunds?ref={token}"] {
+        let list = HttpGet::list(url, "/data", Duration::from_secs(5)).unwrap();
+        let list = if url.ends_with("refunds") { list.carries_if_any("/ref") } else { list };
+        let keyless = HttpTool::post("http://bank.example/refunds").lookup(list).build().unwrap();
+        let refused = keyless.dynamic("refund", EffectClass::Payment, Contract::new(ContractClass::Lookup));
+        assert!(matches!(refused, Err(HttpToolError::KeyNotSent { .. })), "{url}");
+    }
+}
+
+#[test]
 fn a_declaration_that_cannot_keep_its_promise_is_refused() {
     let keyless = HttpTool::post("http://bank.example/refunds").build().unwrap();
     let refused = keyless.dynamic("refund", EffectClass::Payment, Contract::new(ContractClass::ReplaysKey));

@@ -5,20 +5,21 @@ use serde_json::{Map, Value};
 use super::McpToolError;
 use crate::ledger::{LookupOffer, LookupResult, Sight};
 use crate::rim::mcp::call::read;
-use crate::rim::mcp::lookup::{Sought, found, recognises};
+use crate::rim::mcp::lookup::{Sought, found};
 use crate::rim::mcp::upstream::Upstream;
 use crate::tool::ToolError;
-use crate::tool::declared::holds_secret;
 use crate::tool::declared::template::{Json, Text, Values};
+use crate::tool::declared::{Recognition, holds_secret};
 use crate::tool::lookup::Expected;
 
 /// A lookup by another tool of the same server, which must only read: the `lookup` of a
 /// [gateway's policy](crate::mcp) in Rust.
 ///
 /// The answer is its structured content, or its text read as JSON. Of the candidates in it, those are ours that have all values
-/// of [`matches`](Self::matches). None is *not found*. A lookup needs [`at`](Self::at), `matches` or [`contains`](Self::contains), or a
-/// tool with [expected fields](super::McpToolBuilder::expects): any answer would count as the effect otherwise. An answer with `isError`, one in which the place of the effect is missing, or no
-/// answer leaves the call ambiguous.
+/// of [`matches`](Self::matches). None is *not found*. A lookup needs `matches`, [`contains`](Self::contains), a hole in its
+/// [arguments](Self::arguments), or a tool with [expected fields](super::McpToolBuilder::expects): any answer would count as the effect
+/// otherwise. A list of candidates needs one of these that is more than a value of the input in the arguments. An answer with `isError`,
+/// one in which the place of the effect is missing, or no answer leaves the call ambiguous.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct McpLookup {
@@ -102,13 +103,21 @@ impl McpLookup {
             return Err(McpToolError::Lookup { tool: writes.to_owned() });
         }
         let wrong = |detail| McpToolError::Template { part: "lookup", detail };
-        if !is_expected && !recognises(&self.at, !self.matches.is_empty(), self.contains.as_deref()) {
-            let detail = "any answer would count as the effect: it needs `at`, `matches` or `contains`";
-            return Err(wrong(detail.to_owned()));
+        let arguments = Json::parse(&self.arguments).map_err(wrong)?;
+        let recognition = Recognition {
+            compares: is_expected
+                || !self.matches.is_empty()
+                || self.contains.as_ref().is_some_and(|text| !text.is_empty()),
+            asks_by_key: arguments.has_token(),
+            asks_for_one: arguments.has_holes(),
+        };
+        if !recognition.suffices() {
+            return Err(wrong(Recognition::NONE.to_owned()));
         }
         let matches = self.matches.iter().map(|(pointer, value)| Ok((pointer.clone(), Json::parse(value)?)));
         Ok(Looks {
-            arguments: Json::parse(&self.arguments).map_err(wrong)?,
+            arguments,
+            tells_apart: recognition.tells_apart(),
             matches: matches.collect::<Result<_, _>>().map_err(wrong)?,
             contains: self.contains.as_deref().map(Text::parse).transpose().map_err(wrong)?,
             declared: self,
@@ -122,6 +131,7 @@ pub(super) struct Looks {
     arguments: Json,
     matches: Vec<(String, Json)>,
     contains: Option<Text>,
+    tells_apart: bool,
 }
 
 impl Looks {
@@ -140,6 +150,7 @@ impl Looks {
             matches: matches.collect::<Result<_, ToolError>>()?,
             id: id.clone(),
             expected,
+            tells_apart: self.tells_apart,
         };
         let arguments = self.arguments.fill(values)?;
         if holds_secret(&arguments) || sought.matches.iter().any(|(_, value)| holds_secret(value)) {

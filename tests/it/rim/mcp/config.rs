@@ -40,6 +40,7 @@ fn what_is_wrong_is_named_by_its_line() {
         (format!("{server}        key: []\n"), 7, "all calls one"),
         (format!("{server}        lookup: {{ at: /notes }}\n"), 7, "another tool"),
         (format!("{server}        lookup: {{ tool: list }}\n"), 7, "any answer"),
+        (format!("{server}        lookup: {{ tool: list, at: /notes }}\n"), 7, "any answer"),
         (format!("{server}        lookup: {{ tool: list, matches: {{}}, contains: '' }}\n"), 7, "any answer"),
         (format!("{secret}arguments: {{ card: '{{/card/number}}' }} }}\n"), 8, "not kept"),
         (format!("{secret}contains: 'of {{/card}}' }}\n"), 8, "not kept"),

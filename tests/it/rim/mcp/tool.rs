@@ -201,7 +201,11 @@ fn a_declaration_that_cannot_be_carried_out_is_refused() {
     let notes = McpServer::program("notes-server").build().unwrap();
     let itself = notes.tool("create").lookup(McpLookup::tool("create")).build();
     assert!(matches!(itself, Err(McpToolError::Lookup { .. })), "{itself:?}");
-    for any in [McpLookup::tool("list"), McpLookup::tool("list").contains("").id("/id")] {
+    for any in [
+        McpLookup::tool("list"),
+        McpLookup::tool("list").contains("").id("/id"),
+        McpLookup::tool("list").at("/notes"),
+    ] {
         let any = notes.tool("create").lookup(any).build();
         assert!(matches!(any, Err(McpToolError::Template { part: "lookup", .. })), "{any:?}");
     }

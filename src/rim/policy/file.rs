@@ -149,7 +149,7 @@ section! {
         preset: Preset,
         /// What makes two deliveries one; `[provider, event_id, version, action]` unless it is said.
         key: Vec<KeyPart>,
-        /// Where the version of an event's subject stands in its body: an older one is acknowledged and not applied.
+        /// Where the version of an event's subject stands in its body, for the part `version` of a key that is written down.
         version: Pointer,
         /// For senders without an id: within which time equal bodies are one delivery.
         body_window: Span,
@@ -177,7 +177,7 @@ section! {
         preset: Preset,
         /// Where the tenant is known from.
         tenant: TenantFrom,
-        /// What makes two messages one; `[topic, partition, message_key, dedupe_id]` unless it is said.
+        /// What makes two messages one; the message's id, or else the broker's sequence, unless it is said.
         key: Vec<KeyPart>,
         /// How often a message is tried before it is set aside; 10 unless it is said.
         tries: Count,

@@ -133,6 +133,18 @@ impl<B: Broker> QueueConsumer<B> {
         self
     }
 
+    /// Sets the function that makes the key of a message. If the function returns `None`, the message is set aside at
+    /// once.
+    #[cfg(feature = "policy")]
+    pub(in crate::rim) fn key_or_aside(
+        self,
+        key: impl Fn(&Incoming) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        let mut consumer = self.key(key);
+        consumer.terms.needs_key = true;
+        consumer
+    }
+
     /// Sets the function that finds the tenant of a message. If the function returns `None`, the message is set aside
     /// at once, as a question of the consumer's own tenant.
     pub fn tenant_of(mut self, tenant: impl Fn(&Incoming) -> Option<Tenant> + Send + Sync + 'static) -> Self {

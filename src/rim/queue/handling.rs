@@ -70,6 +70,8 @@ pub(super) struct Terms {
     pub(super) backoff: Backoff,
     pub(super) largest: usize,
     pub(super) key: OfMessage<String>,
+    /// True if a message without the host's key is set aside.
+    pub(super) needs_key: bool,
     pub(super) tenant_of: OfMessage<Tenant>,
     pub(super) version: OfMessage<(String, i64)>,
     pub(super) log: LogFields,
@@ -121,6 +123,7 @@ impl Terms {
             backoff: Backoff { base: Duration::ZERO, cap: Duration::ZERO },
             largest: LARGEST,
             key: None,
+            needs_key: false,
             tenant_of: None,
             version: None,
             log: LogFields::ALL,
@@ -188,6 +191,11 @@ impl Terms {
             found => found,
         };
         let why = match (&tenant, &key) {
+            (_, None) if self.needs_key => {
+                "the message lacks a part of the consumer's `key`: nobody can tell whether it comes a second time. It was not \
+                 handled. Have its sender give it that part, or change the key"
+                    .to_owned()
+            }
             (_, None) => {
                 "the message has no id, and the broker has no number for it that lasts: nobody can tell whether it comes a \
                  second time. It was not handled. Have its sender give it an id, or give the consumer a `key`"
@@ -205,6 +213,9 @@ impl Terms {
 
     fn key_of(&self, message: &Incoming) -> Option<String> {
         let made = self.key.as_ref().and_then(|key| key(message));
+        if made.is_none() && self.needs_key {
+            return None;
+        }
         identity::key(message, made.as_deref())
     }
 

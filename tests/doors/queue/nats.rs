@@ -13,8 +13,10 @@ use async_nats::jetstream::stream::{Config as StreamConfig, RetentionPolicy};
 use async_nats::jetstream::{self, Context};
 use counterfoil::Tenant;
 use counterfoil::door::Reaction;
+use counterfoil::policy::Policy;
 use counterfoil::queue::{BrokerLimit, Incoming, NatsQueue, QueueConsumer, QueueError};
 use counterfoil::{Clock as _, SystemClock};
+use serde_json::Value;
 use sqlx::{Executor as _, PgConnection, SqliteConnection};
 use tokio::sync::{Notify, Semaphore};
 
@@ -590,6 +592,35 @@ mod on_sqlite {
             .unwrap();
         bench.settled().await; // long before the time for an acknowledgement is over
         assert_eq!(entered(&mut own).await, [1, 2]);
+    }
+
+    // Messages with ids of their own, about one invoice. A message without an invoice is not known by its id instead.
+    #[tokio::test]
+    async fn a_policy_says_which_messages_are_one() {
+        let (_place, executor, mut own) = ledger::sqlite().await;
+        let mut bench = Bench::new().await;
+        let policy = Policy::parse("queues: {billing: {tenant: single, key: [topic, /invoice/id]}}").unwrap();
+        let billing = policy.queue("billing").unwrap();
+        let _consuming = billing
+            .consumer(&executor, &acme(), bench.queue())
+            .start(async |message: Incoming| {
+                let body: Value = message.json().map_err(|error| error.to_string())?;
+                Ok::<_, String>(enters(body["invoice"]["id"].as_i64().unwrap_or_default()))
+            })
+            .await
+            .unwrap();
+        for (id, body) in [
+            ("a", r#"{"invoice":{"id":7}}"#),
+            ("b", r#"{"invoice":{"id":7},"try":2}"#),
+            ("c", r#"{"invoice":{"id":8}}"#),
+            ("d", r#"{"invoice":{"id":null}}"#),
+        ] {
+            bench.send(PublishMessage::build().message_id(id), body).await;
+        }
+        bench.settled().await;
+        assert_eq!(entered(&mut own).await, [7, 8]);
+        let questions = questions(&executor).await;
+        assert!(questions.len() == 1 && questions[0].contains("lacks a part"), "{questions:?}");
     }
 
     // Two tenants, and an older version.

@@ -89,6 +89,40 @@ async fn behind_a_fence_a_duplicate_does_not_reach_the_ledger_and_losing_the_fen
     assert_eq!(lines(&mut own).await, 2);
 }
 
+// GitHub signs the body alone: a captured delivery under a new id is not a new event, also if the policy names the id itself.
+#[tokio::test]
+async fn a_key_of_a_policy_with_an_unsigned_part_binds_the_body() {
+    let (_folder, executor, mut own) = open().await;
+    let secret = "It's a Secret to Everybody";
+    let github = |key: &str, id: &str| {
+        let file = format!(
+            "webhooks: {{{id}: {{tenant: single, scheme: github, secrets: [SECRET], key: [{key}]}}}}"
+        );
+        let policy = Policy::parse(file.as_str()).unwrap().checked().unwrap();
+        let source = policy.webhook(id).unwrap().source(acme(), |_| Some(secret.to_owned())).unwrap();
+        enters(source, &executor)
+    };
+    // https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries#testing-the-webhook-payload-validation
+    let signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
+    let send = async |webhook: &Webhook, id: &str| {
+        let request = Request::post("/hook")
+            .header("x-hub-signature-256", signature)
+            .header("x-github-delivery", id)
+            .header("x-number", id)
+            .body(Full::new(Bytes::from("Hello, World!")))
+            .unwrap();
+        let answer = webhook.receive(request).await;
+        answer.extensions().get::<DoorDecision>().unwrap().decision
+    };
+    for (name, key) in [("by_id", "provider, event_id"), ("by_header", "'header:X-Number'")] {
+        let webhook = github(key, name);
+        assert_eq!(send(&webhook, "a").await, Decided::Executed, "{name}");
+        assert_eq!(send(&webhook, "a").await, Decided::Replayed, "{name}");
+        assert_eq!(send(&webhook, "b").await, Decided::SetAside, "{name}");
+    }
+    assert_eq!(lines(&mut own).await, 2);
+}
+
 #[tokio::test]
 async fn a_policy_makes_the_door() {
     let (_folder, executor, mut own) = open().await;

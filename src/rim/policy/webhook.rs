@@ -35,6 +35,12 @@ impl WebhookScheme {
         }
     }
 
+    /// True if the scheme signs the id of the event.
+    #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
+    const fn signs_id(self) -> bool {
+        matches!(self, Self::Standard | Self::Stripe)
+    }
+
     /// True if the scheme signs the time of sending together with the body.
     pub(super) const fn signs_time(self) -> bool {
         matches!(self, Self::Standard | Self::Stripe)
@@ -96,6 +102,15 @@ impl<'p> WebhookPolicy<'p> {
             Some(parts) => parts.iter().map(super::word::KeyPart::as_str).collect(),
             None => vec!["provider", "event_id", "version", "action"],
         }
+    }
+
+    /// True if the signature does not cover a part of the key: whoever has captured a delivery can send its body under
+    /// another one.
+    #[cfg(all(feature = "webhook", any(feature = "sqlite", feature = "postgres")))]
+    pub(super) fn key_is_unsigned(&self) -> bool {
+        let is_unsigned =
+            |part: &&str| part.starts_with("header:") || (*part == "event_id" && !self.scheme().signs_id());
+        self.key().iter().any(is_unsigned)
     }
 
     /// The JSON pointer to the version of an event's subject in its body.

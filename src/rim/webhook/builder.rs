@@ -53,6 +53,8 @@ pub struct WebhookBuilder {
     max_body: usize,
     tries: u32,
     identity: Identity,
+    /// True if the host's identity has a part that the signature does not cover.
+    identity_is_unsigned: bool,
     trusts_unsigned_id: bool,
     tenant: Box<TenantOf>,
     version: Option<Box<VersionOf>>,
@@ -161,6 +163,7 @@ impl Webhook {
             max_body: MAX_BODY,
             tries: TRIES,
             identity: Identity::Sender,
+            identity_is_unsigned: false,
             trusts_unsigned_id: false,
             tenant: Box::new(move |_| Some(tenant.clone())),
             version: None,
@@ -214,6 +217,15 @@ impl WebhookBuilder {
         identity: impl Fn(&WebhookEvent) -> Option<EventIdentity> + Send + Sync + 'static,
     ) -> Self {
         self.identity = Identity::Host(Box::new(identity));
+        self.identity_is_unsigned = false;
+        self
+    }
+
+    /// Declares that the identity has a part that the signature does not cover: a body is bound to the first identity that
+    /// it comes under.
+    #[cfg(feature = "policy")]
+    pub(in crate::rim) const fn unsigned_identity(mut self) -> Self {
+        self.identity_is_unsigned = true;
         self
     }
 
@@ -277,8 +289,12 @@ impl WebhookBuilder {
         let Self {
             source, scheme, secrets, tolerance, max_body, tries, identity, tenant, version, log, ..
         } = self;
-        let binds_bodies =
-            !self.trusts_unsigned_id && !scheme.signs_id() && matches!(identity, Identity::Sender);
+        let is_unsigned = match identity {
+            Identity::Sender => !scheme.signs_id(),
+            Identity::Host(_) => self.identity_is_unsigned,
+            Identity::Body(_) => false,
+        };
+        let binds_bodies = is_unsigned && !self.trusts_unsigned_id;
         if let Identity::Body(window) = identity
             && window < tolerance.saturating_mul(2).max(Duration::from_secs(1))
         {

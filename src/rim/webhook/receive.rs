@@ -181,7 +181,7 @@ impl Source {
         let (id, body) = (known.id.clone(), known.event.digest().to_owned());
         let processed = match self.identity {
             Identity::Body(window) => self.within(window.as_micros(), known).await,
-            Identity::Sender if self.binds_bodies => self.bound(known).await,
+            Identity::Sender | Identity::Host(_) if self.binds_bodies => self.bound(known).await,
             Identity::Sender | Identity::Host(_) => self.process(known, id.clone()).await,
         };
         match processed {

@@ -156,6 +156,11 @@ const RULES: &[(PolicyRule, &str, &str)] = &[
     ),
     (
         PolicyRule::KeyWithoutIdentity,
+        "webhooks: {own: {scheme: hmac, secrets: [OWN], signature_header: X-Signature, tenant: endpoint, key: [event_id, /id]}}",
+        "webhooks: {own: {scheme: hmac, secrets: [OWN], signature_header: X-Signature, tenant: endpoint, key: [/id]}}",
+    ),
+    (
+        PolicyRule::KeyWithoutIdentity,
         "queues: {jobs: {tenant: topic, key: [topic, partition]}}",
         "queues: {jobs: {tenant: topic, key: [topic, partition, message_key]}}",
     ),

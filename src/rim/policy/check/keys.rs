@@ -78,10 +78,13 @@ pub(super) fn webhook(found: &mut Found<'_>, path: &str, source: WebhookPolicy<'
         let why = "no part of the key tells two events of this sender apart: the second event is taken for the first, and is lost";
         found.add(PolicyRule::KeyWithoutIdentity, &at, why, "key: [provider, event_id, version, action]");
     }
-    let has_no_id = source.scheme() == WebhookScheme::Hmac
-        && source.section.key.is_none()
-        && source.body_window().is_none();
-    if has_no_id {
+    let has_no_id = source.scheme() == WebhookScheme::Hmac && source.body_window().is_none();
+    if has_no_id && source.section.key.is_some() && parts.contains(&"event_id") {
+        let why =
+            "this scheme has no event id: each delivery is refused, because it lacks that part of the key";
+        found.add(PolicyRule::KeyWithoutIdentity, &at, why, "key: [provider, /id]");
+    }
+    if has_no_id && source.section.key.is_none() {
         let why = "this scheme has no event id, and neither a key nor a window for equal bodies is said: deliveries cannot be told apart";
         found.add(
             PolicyRule::KeyWithoutIdentity,

@@ -46,7 +46,9 @@ impl WebhookPolicy<'_> {
             (None, Some(_)) => {
                 let parts: Vec<String> = self.key().into_iter().map(str::to_owned).collect();
                 let version = self.version().map(str::to_owned);
-                source.identify(move |event| identity(&parts, version.as_deref(), event))
+                let is_unsigned = self.key_is_unsigned();
+                let source = source.identify(move |event| identity(&parts, version.as_deref(), event));
+                if is_unsigned { source.unsigned_identity() } else { source }
             }
         })
     }

@@ -2,12 +2,16 @@
 
 #[cfg(feature = "_sealed")]
 use std::sync::Arc;
+#[cfg(feature = "fence")]
+use std::sync::PoisonError;
 
 use super::executor::Executor;
 #[cfg(all(feature = "mcp", feature = "sqlite"))]
 use super::orphans;
 #[cfg(any(feature = "_doors", feature = "guard-service"))]
 use crate::clock::SharedClock;
+#[cfg(feature = "fence")]
+use crate::clock::{Boot, Timestamp};
 #[cfg(feature = "_sealed")]
 use crate::crash::CrashPoint;
 #[cfg(any(feature = "nonce", feature = "fence", feature = "_queue"))]
@@ -16,6 +20,8 @@ use crate::id::Entropy;
 use crate::payload::Limits;
 #[cfg(feature = "_sealed")]
 use crate::store::own::OwnDatabase;
+#[cfg(feature = "fence")]
+use crate::store::{LEDGER_ID, LEDGER_KIND, Store as _, StoreError};
 #[cfg(all(feature = "mcp", feature = "sqlite"))]
 use crate::tool::DynamicTool;
 #[cfg(any(feature = "_sealed", all(feature = "mcp", feature = "sqlite")))]
@@ -66,6 +72,32 @@ impl Executor {
     #[cfg(any(feature = "nonce", feature = "fence", feature = "_queue"))]
     pub(crate) fn entropy(&self) -> &dyn Entropy {
         &*self.core.entropy
+    }
+
+    /// True while the ledger may be older than the world, or nobody can tell. Free of charge unless this worker knows of a
+    /// restore: then the store is read, because another worker may have lifted it.
+    #[cfg(feature = "fence")]
+    pub(crate) async fn may_be_older(&self) -> bool {
+        self.core.may_be_older() && !matches!(self.core.restored().await, Ok(None))
+    }
+
+    /// The instant at which this worker last learned of a restore.
+    #[cfg(feature = "fence")]
+    pub(crate) fn learned_of_restore(&self) -> Option<Boot> {
+        *self.core.restores.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The instant at which the ledger last noted that it was restored, or that a person lifted this. `None` if it was never
+    /// restored.
+    #[cfg(feature = "fence")]
+    pub(crate) async fn last_restore(&self) -> Result<Option<Timestamp>, StoreError> {
+        let tenant = crate::id::Tenant::ledger();
+        let found = self.core.group.document_find(&tenant, LEDGER_KIND, LEDGER_ID).await?;
+        // Without a restore the note may be there as well: it names the database.
+        let is_restored = |body: &str| {
+            serde_json::from_str::<serde_json::Value>(body).is_ok_and(|note| note["restored"].is_object())
+        };
+        Ok(found.filter(|note| is_restored(&note.body)).map(|note| note.updated_at))
     }
 
     /// The clock of the ledger.

@@ -89,6 +89,44 @@ async fn behind_a_fence_a_duplicate_does_not_reach_the_ledger_and_losing_the_fen
     assert_eq!(lines(&mut own).await, 2);
 }
 
+// The fence remembers more than the ledger: it is not believed while the restore is in force, nor after it was lifted.
+#[tokio::test]
+async fn behind_a_fence_an_event_that_a_restore_took_back_is_processed_again() {
+    let (redis, (folder, executor, own)) = (Redis::start().await, open().await);
+    let (ledger, copy) = (folder.path().join("shop.db"), folder.path().join("copy.db"));
+    own.close().await.unwrap();
+    executor.shutdown(Duration::from_secs(5)).await;
+    std::fs::copy(&ledger, &copy).unwrap();
+    let fenced = |executor: &Executor| {
+        let fence = RedisFence::new(&redis.url()).unwrap().time_limit(Duration::from_hours(1));
+        let fenced = Fenced::new(executor, fence).time_limit(Duration::from_hours(1));
+        let source = Webhook::source("shop", Scheme::standard_webhooks(), [SECRET], acme()).unwrap();
+        enters(source.fence(fenced), executor)
+    };
+
+    let executor = Executor::sqlite(&ledger).open().await.unwrap();
+    let webhook = fenced(&executor);
+    for event in ["evt_1", "evt_2"] {
+        assert_eq!(deliver(&webhook, event, "{}").await, (200, Decided::Executed));
+    }
+    executor.shutdown(Duration::from_secs(5)).await;
+    drop(webhook);
+    std::fs::copy(&copy, &ledger).unwrap();
+
+    let executor = Executor::sqlite(&ledger).restored(None).open().await.unwrap();
+    let webhook = fenced(&executor);
+    for expected in [Decided::Executed, Decided::Replayed] {
+        assert_eq!(deliver(&webhook, "evt_1", "{}").await, (200, expected));
+    }
+    executor.lift_restored("ann", "all is seen to").await.unwrap();
+    assert_eq!(deliver(&webhook, "evt_2", "{}").await, (200, Decided::Executed));
+    // A ledger that is closed answers nobody: the event is sealed at the fence again.
+    executor.shutdown(Duration::from_secs(5)).await;
+    assert_eq!(deliver(&webhook, "evt_2", "{}").await, (200, Decided::Replayed));
+    let mut own = SqliteConnection::connect(ledger.to_str().unwrap()).await.unwrap();
+    assert_eq!(lines(&mut own).await, 2);
+}
+
 // GitHub signs the body alone: a captured delivery under a new id is not a new event, also if the policy names the id itself.
 #[tokio::test]
 async fn a_key_of_a_policy_with_an_unsigned_part_binds_the_body() {

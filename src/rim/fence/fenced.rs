@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
 use super::outage::Outage;
 use super::{AnyFence, Claimed, FenceError, FenceToken, FenceTtl, KeyFence};
+use crate::clock::Boot;
 use crate::exec::Executor;
 
 /// The first pause before a pending key is asked for again; it doubles up to [`LONGEST_POLL`].
@@ -58,6 +59,9 @@ impl<T> LedgerDecision<T> {
 /// decision is sealed at the fence. So the fence can be flushed, killed or replaced at any time: each key costs the
 /// ledger one more question, and no effect is made twice.
 ///
+/// A restored ledger has lost what the fence still knows. So the fence is not asked while the ledger may be older than the
+/// world, and what was sealed before is not found afterwards.
+///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
 /// # let dir = tempfile::tempdir()?;
@@ -93,6 +97,16 @@ pub struct Fenced {
     patience: Duration,
     says_in_progress: bool,
     outage: Arc<Outage>,
+    era: Arc<Mutex<Option<Era>>>,
+}
+
+/// The ledger's life since its last restore. The fence knows keys of this life alone.
+#[derive(Clone)]
+struct Era {
+    /// The restore that this worker had learned of when the era was read.
+    learned: Option<Boot>,
+    /// The prefix of keys at the fence. Empty if the ledger was never restored.
+    prefix: String,
 }
 
 impl fmt::Debug for Fenced {
@@ -125,6 +139,7 @@ impl Fenced {
             patience: Duration::from_secs(1),
             says_in_progress: false,
             outage: Arc::default(),
+            era: Arc::default(),
         }
     }
 
@@ -184,9 +199,12 @@ impl Fenced {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<LedgerDecision<T>, E>>,
     {
+        let Some(key) = Box::pin(self.key_of_era(key)).await else {
+            return Ok(FencedAnswer::Ledger(decide().await?.value));
+        };
         let token = FenceToken::drawn_from(self.executor.entropy());
         let digest: [u8; DIGEST] = Sha256::digest(fingerprint).into();
-        let way = self.way(key, &token, &digest).await;
+        let way = self.way(&key, &token, &digest).await;
         let claimed = match way {
             Way::Sealed(receipt) => return Ok(FencedAnswer::Sealed(receipt)),
             Way::InProgress => return Ok(FencedAnswer::InProgress),
@@ -196,9 +214,30 @@ impl Fenced {
         let decided = decide().await;
         if claimed {
             let receipt = decided.as_ref().ok().and_then(|decision| decision.receipt.as_deref());
-            self.settle(key, &token, &digest, receipt).await;
+            self.settle(&key, &token, &digest, receipt).await;
         }
         Ok(FencedAnswer::Ledger(decided?.value))
+    }
+
+    /// The key at the fence. `None` if the ledger decides without the fence: a restored ledger may have lost what the fence
+    /// has sealed, and the answer of the fence would lose the effect.
+    async fn key_of_era(&self, key: &str) -> Option<String> {
+        if self.executor.may_be_older().await {
+            return None;
+        }
+        let learned = self.executor.learned_of_restore();
+        let known = self.era.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let era = match known.filter(|era| era.learned == learned) {
+            Some(era) => era,
+            None => {
+                let restored = self.executor.last_restore().await.ok()?;
+                let prefix = restored.map(|at| format!("{}@", at.0)).unwrap_or_default();
+                let era = Era { learned, prefix };
+                *self.era.lock().unwrap_or_else(PoisonError::into_inner) = Some(era.clone());
+                era
+            }
+        };
+        Some(era.prefix + key)
     }
 
     /// Asks the fence for the next step.

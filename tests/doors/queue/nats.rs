@@ -558,6 +558,39 @@ mod on_sqlite {
         assert!(why.contains("question"), "{why}");
     }
 
+    // Two streams whose senders count alike, one place for what is set aside, and headers of NATS that were meant for the original.
+    #[tokio::test]
+    async fn each_message_that_is_set_aside_has_a_copy_of_its_own() {
+        let (_place, executor, _own) = ledger::sqlite().await;
+        let bench = Bench::new().await;
+        let aside = StreamConfig { name: "ASIDE".to_owned(), subjects: vec!["aside".to_owned()], ..orders() };
+        let mut aside = bench.nats.create_stream(aside).await.unwrap();
+        let other = StreamConfig { name: "OTHER".to_owned(), subjects: vec!["other".to_owned()], ..orders() };
+        let other = bench.nats.create_stream(other).await.unwrap();
+        let _: PullConsumer = other.create_consumer(billing()).await.unwrap();
+        let sent = PublishMessage::build().message_id("order-1").header("Kind", "late");
+        bench.send(sent.clone().expected_stream(STREAM), "1").await;
+        let sent = sent.expected_stream("OTHER").payload("2".into());
+        bench.nats.send_publish("other", sent).await.unwrap().await.unwrap();
+        let mut running = Vec::new();
+        for stream in [STREAM, "OTHER"] {
+            let queue = NatsQueue::new(bench.nats.clone(), stream, CONSUMER).set_aside_to("aside");
+            let consumer = QueueConsumer::new(&executor, &acme(), CONSUMER, queue).tries(1);
+            let consuming = consumer.start(async |_: Incoming| Err::<Reaction<Own>, _>("never")).await;
+            running.push(consuming.unwrap());
+        }
+        until(async || aside.info().await.unwrap().state.messages == 2).await;
+        for sequence in 1..=2 {
+            let copy = aside.get_raw_message(sequence).await.unwrap();
+            let header = |name: &str| copy.headers.get(name).map(ToString::to_string);
+            assert_eq!(header("Counterfoil-Message-Id").as_deref(), Some("order-1"));
+            assert_eq!((header("Kind").as_deref(), header("Nats-Expected-Stream")), (Some("late"), None));
+        }
+        for consuming in running {
+            assert!(consuming.shutdown(EVER).await);
+        }
+    }
+
     // The end of a consumer: what is in hand is finished and acknowledged, and what was not begun is delivered to the next one at once.
     #[tokio::test]
     async fn the_end_of_a_consumer_finishes_what_is_in_hand() {

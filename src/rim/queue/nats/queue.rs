@@ -63,7 +63,8 @@ impl NatsQueue {
 
     /// Sets a subject of another stream to which a message is copied before it is set aside. Needed if the stream
     /// deletes acknowledged messages: work queues, and streams that keep messages only while a consumer is
-    /// interested.
+    /// interested. The copy has the headers of the message without those of NATS, the sender's id as
+    /// `Counterfoil-Message-Id`, and the reason as `Counterfoil-Set-Aside`.
     #[must_use]
     pub fn set_aside_to(mut self, subject: impl Into<String>) -> Self {
         self.aside = Some(subject.into());
@@ -137,6 +138,7 @@ impl Broker for NatsQueue {
         let place = Place {
             jetstream: self.jetstream.clone(),
             stream: consumer.cached_info().stream_name.clone(),
+            consumer: self.consumer.clone(),
             made: self.made().await?,
             aside: self.aside.clone(),
         };

@@ -28,6 +28,10 @@ const SILENT_TICKS: u32 = 10;
 const TICK: Duration = Duration::from_millis(500);
 /// The header with the reason, on the copy of a message that is set aside.
 const WHY: &str = "Counterfoil-Set-Aside";
+/// The header with the sender's id, on the copy of a message that is set aside.
+const MESSAGE_ID: &str = "Counterfoil-Message-Id";
+/// The beginning of the headers that tell the server what to do with a message.
+const OF_NATS: &str = "Nats-";
 
 /// The limits of a pull request.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +71,7 @@ pub struct NatsSession {
 pub(super) struct Place {
     pub(super) jetstream: Context,
     pub(super) stream: String,
+    pub(super) consumer: String,
     pub(super) made: String,
     pub(super) aside: Option<String>,
 }
@@ -255,13 +260,31 @@ impl NatsDelivery {
         self.acker.ack_with(kind).await.map_err(|error| BrokerError::new(error.to_string()))
     }
 
+    /// The headers of the copy of a message that is set aside. Those of NATS were meant for the original: they would have the
+    /// copy refused, expire, or replace other copies.
+    fn headers_of_copy(&self, why: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, values) in self.original.headers.iter().flat_map(HeaderMap::iter) {
+            let is_of_nats = name.to_string().to_ascii_lowercase().starts_with(&OF_NATS.to_ascii_lowercase());
+            for value in values.iter().filter(|_| !is_of_nats) {
+                headers.append(name.clone(), value.clone());
+            }
+        }
+        headers.insert(WHY, why);
+        if let Some(id) = self.message.message_id() {
+            headers.insert(MESSAGE_ID, id);
+        }
+        headers
+    }
+
     /// Copies a message that is set aside, and waits until the copy is stored.
     async fn copy(&self, subject: &str, why: &str) -> Result<PublishAck, BrokerError> {
-        let mut headers = self.original.headers.clone().unwrap_or_default();
-        headers.insert(WHY, why);
+        let headers = self.headers_of_copy(why);
         let copy = PublishMessage::build().headers(headers).payload(self.original.payload.clone());
-        // The key of the message is that of the copy, so that a message set aside twice is stored once.
-        let id = self.message.message_id().or(self.message.broker_sequence()).unwrap_or_default();
+        // The place of the message is the id of its copy, so that a message set aside twice is stored once. Two messages may
+        // have one id of their senders, in two streams or after a while, and are two copies.
+        let Place { stream, consumer, .. } = &*self.place;
+        let id = format!("{stream}/{consumer}/{}", self.message.broker_sequence().unwrap_or_default());
         let failed =
             |error: &dyn std::fmt::Display| BrokerError::new(format!("copying to {subject}: {error}"));
         let copied = self.place.jetstream.send_publish(subject.to_owned(), copy.message_id(id)).await;

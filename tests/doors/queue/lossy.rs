@@ -23,6 +23,8 @@ pub(crate) struct Wire {
     /// Whoever has sent one that got lost waits for ever.
     pub(crate) is_silent: bool,
     pub(crate) told: Mutex<Vec<Told>>,
+    /// How often a session was opened.
+    pub(crate) opened: AtomicU32,
 }
 
 /// Another broker, and the wire to it.
@@ -59,6 +61,7 @@ impl<B: Broker> Broker for Lossy<B> {
     }
 
     async fn open(&self, terms: &OpenTerms) -> Result<Self::Session, BrokerError> {
+        self.wire.opened.fetch_add(1, Ordering::SeqCst);
         Ok(Session(self.broker.open(terms).await?, self.wire.clone()))
     }
 }

@@ -421,9 +421,13 @@ mod on_sqlite {
     async fn a_long_handler_keeps_its_message_alive() {
         let (_place, executor, mut own) = ledger::sqlite().await;
         let mut bench = Bench::new().await;
-        let _consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue())
+        // With one hand no message is asked for meanwhile, and the silence of the server is no end of the session.
+        let broker = Lossy::losing(bench.queue(), 0);
+        let wire = broker.wire.clone();
+        let _consuming = QueueConsumer::new(&executor, &acme(), CONSUMER, broker)
+            .in_hand(1)
             .start(async |message: Incoming| {
-                SystemClock.sleep(ACK_WAIT * 2).await; // what is tested: twice what the broker waits
+                SystemClock.sleep(ACK_WAIT * 5 / 2).await; // what is tested: longer than the broker waits, and than silence is borne
                 Ok::<_, String>(enters(number(&message)))
             })
             .await
@@ -431,6 +435,7 @@ mod on_sqlite {
         bench.publish(1).await;
         bench.settled().await;
         assert_eq!((entered(&mut own).await, bench.deliveries().await), (vec![1], 1));
+        assert_eq!(wire.opened.load(Ordering::SeqCst), 1, "the session goes on");
     }
 
     #[tokio::test]

@@ -60,6 +60,7 @@ pub struct NatsSession {
     messages: Subscriber,
     /// The number of messages that were asked for and have not arrived.
     asked: usize,
+    /// The number of ticks in a row without a word of the server, while messages are asked for.
     silent: u32,
     /// The client's count of connections at the opening.
     connects: u64,
@@ -182,7 +183,8 @@ impl BrokerSession for NatsSession {
                     None => return Err(BrokerError::new("the client of NATS was closed")),
                 },
                 () = tick => {
-                    self.silent += 1;
+                    // Without a pull request the server has nothing to say: all hands are busy.
+                    self.silent = if self.asked > 0 { self.silent + 1 } else { 0 };
                     if self.has_connected_anew() || self.silent > SILENT_TICKS {
                         return Err(BrokerError::new("the connection to the server was lost"));
                     }

@@ -267,6 +267,14 @@ pub(crate) async fn may_be_tried<E>(core: &Core, delivery: &mut Delivery) -> Res
     Ok(known.is_none())
 }
 
+/// Takes the count of a try back that failed through no fault of the message. If the ledger is away, the try stays counted.
+#[cfg(feature = "_messages")]
+pub(crate) async fn not_tried(core: &Core, delivery: &Delivery) {
+    if let Some(database) = core.database.as_deref() {
+        let _ = database.inbox_uncount(delivery).await;
+    }
+}
+
 pub(crate) async fn process_once<C, T, E, F>(
     core: &Arc<Core>,
     delivery: Delivery,

@@ -9,7 +9,9 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::exec::inbox::{InboxError, Message, Processed, delivery, known, may_be_tried, process_once, turn};
+use crate::exec::inbox::{
+    InboxError, Message, Processed, delivery, known, may_be_tried, not_tried, process_once, turn,
+};
 use crate::exec::{Completion, Core, ExecError, Executor, Outcome, OwnConnection, ToolRequest, to_the_end};
 use crate::flow::{Along, RunError, SendSignal, StartRun};
 use crate::id::Tenant;
@@ -113,6 +115,24 @@ pub enum ReactionError {
     Unsettled,
 }
 
+impl ReactionError {
+    /// True if the message did not cause the error: the try is not counted.
+    const fn is_ours(&self) -> bool {
+        match self {
+            Self::Unsettled
+            | Self::Run(RunError::Store(_) | RunError::Refused { .. })
+            | Self::Inbox(InboxError::Store(_)) => true,
+            Self::Exec(error) | Self::Run(RunError::Exec(error)) | Self::Inbox(InboxError::Exec(error)) => {
+                matches!(
+                    error,
+                    ExecError::Store { .. } | ExecError::Closed { .. } | ExecError::Unwritten { .. }
+                )
+            }
+            Self::Run(_) | Self::Inbox(_) => false,
+        }
+    }
+}
+
 /// The note that is recorded with a message, and returned with each later delivery.
 pub(super) trait Note: Serialize + DeserializeOwned + Clone + Send + 'static {}
 
@@ -159,12 +179,14 @@ where
             break turn;
         }
     };
-    if delivery.counting == Counting::First && !may_be_tried(core, &mut delivery).await? {
+    let is_counted = delivery.counting == Counting::First;
+    if is_counted && !may_be_tried(core, &mut delivery).await? {
         let answered = "somebody has answered meanwhile: the message is tried when it is delivered again";
         return done::<C, N>(core, delivery, Err(answered.to_owned()), note).await;
     }
-    let (reacting, executor) = (core.clone(), executor.clone());
-    to_the_end(&core.tracker, async move {
+    let counted = is_counted.then(|| delivery.clone());
+    let (counting, reacting, executor) = (core.clone(), core.clone(), executor.clone());
+    let reacted = async move {
         let (core, turn) = (reacting, turn);
         match reaction.await.map_err(|error| error.to_string()) {
             Err(error) => done::<C, N>(&core, delivery, Err(error), note).await,
@@ -194,6 +216,17 @@ where
                 done::<C, N>(&core, delivery, completed, note).await
             }
         }
+    };
+    // A message that came again was counted before its reaction, because a process may have died of it. It is not to be set
+    // aside for what others did.
+    to_the_end(&core.tracker, async move {
+        let reacted: Result<Processed<N>, ReactionError> = reacted.await;
+        if let (Some(counted), Err(error)) = (&counted, &reacted)
+            && error.is_ours()
+        {
+            not_tried(&counting, counted).await;
+        }
+        reacted
     })
     .await
 }

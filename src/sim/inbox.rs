@@ -42,6 +42,18 @@ impl Inbox for Database {
         })
     }
 
+    fn inbox_uncount<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mut held = self.hold().await;
+            let written = standing_still(async {
+                let open = self.begin(&mut held).await?;
+                inbox::uncount(&mut open.connection, delivery).await?;
+                Ok::<_, StoreError>(open)
+            });
+            self.keep(written.await?, delivery, Vec::new()).await
+        })
+    }
+
     fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64> {
         Box::pin(async move {
             let mut held = self.hold().await;

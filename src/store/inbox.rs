@@ -14,6 +14,9 @@ pub trait Inbox {
     /// Counts an attempt. Returns the recorded end of a message that is not to be tried.
     fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>>;
 
+    /// Takes the count of an attempt back.
+    fn inbox_uncount<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, ()>;
+
     /// Records the reason why the attempt failed. Returns the number of attempts.
     fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64>;
 

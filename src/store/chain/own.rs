@@ -44,6 +44,10 @@ impl Inbox for ChainedDatabase {
         self.database.inbox_count(delivery)
     }
 
+    fn inbox_uncount<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, ()> {
+        self.database.inbox_uncount(delivery)
+    }
+
     fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64> {
         self.database.inbox_failed(delivery, detail)
     }

@@ -85,6 +85,10 @@ impl Inbox for EncryptedDatabase {
         })
     }
 
+    fn inbox_uncount<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, ()> {
+        self.database.inbox_uncount(delivery)
+    }
+
     fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64> {
         Box::pin(async move {
             let mut detail = detail.to_owned();

@@ -20,7 +20,8 @@ use crate::store::inbox::{Aside, Counting, Delivery, Inbox, Known, OUTDATED, PRO
 use crate::store::own::{Transacted, Unseen, Within, Work};
 use crate::store::row::Given;
 use crate::store::sql::inbox::{
-    Messages as _, again, count, ended, failed, is_outdated, known, next_over, retire, set_aside, with,
+    Messages as _, again, count, ended, failed, is_outdated, known, next_over, retire, set_aside, uncount,
+    with,
 };
 use crate::store::table::Kind;
 
@@ -58,6 +59,10 @@ impl Inbox for Postgres {
 
     fn inbox_count<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, Option<Known>> {
         Box::pin(async move { count(&mut self.beside(), delivery).await })
+    }
+
+    fn inbox_uncount<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, ()> {
+        Box::pin(async move { uncount(&mut self.beside(), delivery).await })
     }
 
     fn inbox_failed<'a>(&'a self, delivery: &'a Delivery, detail: &'a str) -> StoreFuture<'a, i64> {

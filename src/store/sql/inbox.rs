@@ -120,6 +120,13 @@ pub(crate) async fn count<M: Messages>(messages: &mut M, delivery: &Delivery) ->
     }
 }
 
+const UNCOUNTING: &str = "UPDATE inbox_try SET tries = tries - 1 WHERE tenant = $1 AND consumer = $2 AND message = $3 AND tries > 0";
+
+/// Takes the count of an attempt back.
+pub(crate) async fn uncount<M: Messages>(messages: &mut M, delivery: &Delivery) -> Result<(), StoreError> {
+    messages.rows(UNCOUNTING, &place(delivery)).await.map(drop)
+}
+
 /// Counts an attempt with the reason why it failed.
 fn failing<B: Backend>() -> &'static str {
     B::either(

@@ -16,7 +16,7 @@ use crate::store::inbox::{Aside, Counting, Delivery, Inbox, Known, OUTDATED, PRO
 use crate::store::own::{Transacted, Unseen, Within, Work};
 use crate::store::row::Given;
 use crate::store::sql::inbox::{Messages as _, ended, is_outdated, next_over, retire, with};
-pub(crate) use crate::store::sql::inbox::{again, count, failed, known, set_aside};
+pub(crate) use crate::store::sql::inbox::{again, count, failed, known, set_aside, uncount};
 use crate::store::table::Kind;
 use crate::store::transaction::TransactionError;
 
@@ -71,6 +71,14 @@ impl Inbox for Sqlite {
             // Two connections that write at once would wait for one another by sleeping.
             let _writer = self.settled().await?;
             count(&mut *self.aside().await?, delivery).await
+        })
+    }
+
+    fn inbox_uncount<'a>(&'a self, delivery: &'a Delivery) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            // Two connections that write at once would wait for one another by sleeping.
+            let _writer = self.settled().await?;
+            uncount(&mut *self.aside().await?, delivery).await
         })
     }
 

@@ -11,11 +11,13 @@ use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{Config as StreamConfig, RetentionPolicy};
 use async_nats::jetstream::{self, Context};
-use counterfoil::Tenant;
 use counterfoil::door::Reaction;
+use counterfoil::exec::Wait;
+use counterfoil::ledger::{Contract, ContractClass, EffectClass};
 use counterfoil::policy::Policy;
 use counterfoil::queue::{BrokerLimit, Incoming, NatsQueue, QueueConsumer, QueueError};
-use counterfoil::{Clock as _, SystemClock};
+use counterfoil::tool::{Done, DynamicTool};
+use counterfoil::{Clock as _, Executor, Key, Outcome, SystemClock, Tenant, ToolRequest};
 use serde_json::Value;
 use sqlx::{Executor as _, PgConnection, SqliteConnection};
 use tokio::sync::{Notify, Semaphore};
@@ -414,6 +416,46 @@ mod on_sqlite {
         bench.publish(1).await;
         until(async || entered(&mut own).await == [1]).await;
         assert!(consuming.shutdown(EVER).await);
+    }
+
+    // Another caller has the message's call in hand. That is no try of the message, however often it comes again.
+    #[tokio::test]
+    async fn a_call_that_is_not_settled_is_no_try_of_its_message() {
+        let folder = tempfile::tempdir().unwrap();
+        let (begun, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (begins, may_go_on) = (begun.clone(), goes_on.clone());
+        let contract = Contract::new(ContractClass::Blind);
+        let post = DynamicTool::new("post", EffectClass::InternalMutation, contract).call(move |_, _| {
+            let (begins, may_go_on) = (begins.clone(), may_go_on.clone());
+            async move {
+                begins.notify_one();
+                may_go_on.notified().await;
+                Ok(Done::new(Value::Null))
+            }
+        });
+        let path = folder.path().join("test.db");
+        let executor = Executor::sqlite(path).dynamic_tool(post).open().await.unwrap();
+        let request = || ToolRequest::new(acme(), "post", Value::Null).key(Key::of("post").target("1"));
+        let (caller, first) = (executor.clone(), request());
+        let first = tokio::spawn(async move { caller.execute(first).await });
+        begun.notified().await;
+
+        let mut bench = Bench::new().await;
+        let broker = Lossy::losing(bench.queue(), 0);
+        let wire = broker.wire.clone();
+        let consumer = QueueConsumer::new(&executor, &acme(), CONSUMER, broker).backoff(SOON).tries(2);
+        let calls = move |_: Incoming| {
+            let called = request().wait(Wait::No);
+            async move { Ok::<_, String>(Reaction::<Own>::call(called)) }
+        };
+        let _consuming = consumer.start(calls).await.unwrap();
+        bench.publish(1).await;
+        until(async || wire.told.lock().unwrap().len() >= 6).await;
+        goes_on.notify_one();
+        bench.settled().await;
+        assert!(matches!(first.await.unwrap().unwrap(), Outcome::Done(_)));
+        assert_eq!(questions(&executor).await, [""; 0]);
+        assert_eq!(wire.told.lock().unwrap().last(), Some(&Told::Acknowledged));
     }
 
     // A handler that takes longer than the broker waits: the message is kept alive, and not delivered to anybody else.

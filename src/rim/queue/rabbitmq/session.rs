@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::message::Delivery;
 use lapin::options::{
@@ -28,12 +29,17 @@ pub(super) struct Source {
     pub(super) prefetch: u16,
 }
 
+/// The consumer that the broker is asked to register.
+type Opening = BoxFuture<'static, Result<Consumer, BrokerError>>;
+
 /// A session of a queue of RabbitMQ.
 pub struct RabbitSession {
     connection: Connection,
     channel: Channel,
     source: Source,
     clock: SharedClock,
+    /// The consumer that was asked for and has no answer yet.
+    opening: Option<Opening>,
     /// The consumer, once messages were asked for.
     consumer: Option<Consumer>,
 }
@@ -51,18 +57,34 @@ impl RabbitSession {
         source: Source,
         clock: SharedClock,
     ) -> Self {
-        Self { connection, channel, source, clock, consumer: None }
+        Self { connection, channel, source, clock, opening: None, consumer: None }
     }
 
-    async fn consumer(&mut self) -> Result<&mut Consumer, lapin::Error> {
+    /// The consumer. A dropped call keeps what it has asked for: the broker may have registered the consumer already, and
+    /// would send messages to it that nobody receives.
+    async fn consumer(&mut self) -> Result<&mut Consumer, BrokerError> {
         if let Some(consumer) = self.consumer.take() {
             return Ok(self.consumer.insert(consumer));
         }
-        self.channel.basic_qos(self.source.prefetch, BasicQosOptions::default()).await?;
-        let (queue, options) = (self.source.queue.as_str().into(), BasicConsumeOptions::default());
-        let consumer = self.channel.basic_consume(queue, "".into(), options, FieldTable::default()).await?;
-        Ok(self.consumer.insert(consumer))
+        let opening = self
+            .opening
+            .get_or_insert_with(|| opening(self.channel.clone(), &self.source, self.clock.clone()));
+        let opened = opening.await;
+        self.opening = None;
+        Ok(self.consumer.insert(opened?))
     }
+}
+
+/// Asks the broker to register a consumer. Each answer has a time limit of its own, because nobody may poll in between.
+fn opening(channel: Channel, source: &Source, clock: SharedClock) -> Opening {
+    let (queue, prefetch) = (source.queue.clone(), source.prefetch);
+    Box::pin(async move {
+        let limited = channel.basic_qos(prefetch, BasicQosOptions::default());
+        answered(&clock, limited).await?.map_err(|error| told(&error))?;
+        let (queue, options) = (queue.as_str().into(), BasicConsumeOptions::default());
+        let registered = channel.basic_consume(queue, "".into(), options, FieldTable::default());
+        answered(&clock, registered).await?.map_err(|error| told(&error))
+    })
 }
 
 impl BrokerSession for RabbitSession {
@@ -77,8 +99,7 @@ impl BrokerSession for RabbitSession {
             return std::future::pending().await; // the prefetched messages are enough
         }
         let queue = self.source.queue.clone();
-        let clock = self.clock.clone();
-        let consumer = answered(&clock, self.consumer()).await?.map_err(|error| told(&error))?;
+        let consumer = self.consumer().await?;
         match consumer.next().await {
             Some(Ok(delivery)) => Ok(RabbitDelivery::of(&queue, delivery)),
             Some(Err(error)) => Err(told(&error)),
@@ -87,6 +108,9 @@ impl BrokerSession for RabbitSession {
     }
 
     async fn stop(&mut self) {
+        if let Some(opening) = self.opening.take() {
+            self.consumer = opening.await.ok();
+        }
         let Some(mut consumer) = self.consumer.take() else { return };
         if let Err(error) = self.channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await {
             tracing::debug!(%error, "broker not told that the consumer stops");

@@ -134,7 +134,7 @@ async fn hand_over(core: &Arc<Core>, record: &Record) -> Result<bool, ExecError>
     let Some(question) = record.escalation else {
         let is_left = record.is_left();
         if is_left {
-            once_more(core, record.clone()).await?;
+            once_more(core, record.clone());
         }
         return Ok(is_left);
     };

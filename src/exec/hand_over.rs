@@ -21,37 +21,51 @@ pub(super) async fn withdraw(
     let question = asked.clone();
     if escalate::withdraw(core, op, record, asked).await? {
         let withdrawn = escalate::withdrawn(core, question);
-        hand_over(core, record, withdrawn).await?;
+        hand_over(core, record, withdrawn).await;
     }
     Ok(())
 }
 
 /// Hands over a record that is `started` again. A run that wants the call finds its outcome; without one, a background
-/// task does.
-async fn hand_over(core: &Arc<Core>, record: &Record, question: Question) -> Result<(), ExecError> {
+/// task does. The withdrawal is durable: a store that is away now must not leave the record to nobody.
+async fn hand_over(core: &Arc<Core>, record: &Record, question: Question) {
     core.quiet.forget(question.id);
     core.tell_answered(question).await;
-    if !is_awaited(core, record).await?
-        && let Some(record) = at(core, record).await?
-    {
-        orphans::in_background(core, record);
-    }
-    Ok(())
+    let record = Arc::new(record.clone());
+    let left = record.clone();
+    let attempt = move |core: Arc<Core>| {
+        let record = record.clone();
+        async move {
+            if !is_awaited(&core, &record).await?
+                && let Some(record) = at(&core, &record).await?
+            {
+                orphans::in_background(&core, record);
+            }
+            Ok::<_, ExecError>(())
+        }
+    };
+    core.until_stored(attempt, move |error: ExecError| {
+        log_record!(error, left, %error, "call not reconciled, next process does it");
+    });
 }
 
 /// Settles a record in the background whose wait has ended, unless a run does: the worker that ended the wait may have
 /// failed or died before it settled the call. Nothing is sent.
-pub(super) async fn once_more(core: &Arc<Core>, record: Record) -> Result<(), ExecError> {
-    if is_awaited(core, &record).await? {
-        return Ok(());
-    }
-    let core = core.clone();
-    core.tracker.clone().spawn(async move {
-        if let Err(error) = unless_panicked(&record.key, Box::pin(look_only(&core, &record))).await {
-            log_record!(error, record, %error, "call not reconciled, next process does it");
+pub(super) fn once_more(core: &Arc<Core>, record: Record) {
+    let record = Arc::new(record);
+    let left = record.clone();
+    let attempt = move |core: Arc<Core>| {
+        let record = record.clone();
+        async move {
+            if is_awaited(&core, &record).await? {
+                return Ok(());
+            }
+            unless_panicked(&record.key, Box::pin(look_only(&core, &record))).await
         }
+    };
+    core.until_stored(attempt, move |error: ExecError| {
+        log_record!(error, left, %error, "call not reconciled, next process does it");
     });
-    Ok(())
 }
 
 /// True if the run that made the call goes on, and finds the outcome itself.

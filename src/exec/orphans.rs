@@ -49,15 +49,18 @@ pub(super) fn meet(core: &Arc<Core>, tool: Arc<dyn Unprepared>) -> Result<(), Re
 /// Takes up the calls that could not be looked up for want of this tool, in the background: the tool is here from now on.
 fn take_up_orphans_of(core: &Arc<Core>, tool: &Name) {
     for (tenant, id) in core.toolless.take(tool) {
-        let core = core.clone();
-        core.tracker.clone().spawn(async move {
-            match core.group.record_at(&tenant, id).await {
-                Ok(Some(record)) => in_background(&core, record),
-                Ok(None) => {}
-                Err(error) => {
-                    log_trouble!(error, %tenant, record = %id, "call not reconciled, next process does it");
+        let of = tenant.clone();
+        let attempt = move |core: Arc<Core>| {
+            let tenant = tenant.clone();
+            async move {
+                if let Some(record) = core.group.record_at(&tenant, id).await? {
+                    in_background(&core, record);
                 }
+                Ok::<_, StoreError>(())
             }
+        };
+        core.until_stored(attempt, move |error: StoreError| {
+            log_trouble!(error, tenant = %of, record = %id, "call not reconciled, next process does it");
         });
     }
 }
@@ -65,11 +68,13 @@ fn take_up_orphans_of(core: &Arc<Core>, tool: &Name) {
 /// Follows the calls that a run dropped and that outlive it: if one of them ends without an answer, a process that
 /// lives on finds out what its restart would.
 pub(crate) fn follow_dropped(core: &Arc<Core>, tenant: &Tenant, run: RunId) {
-    let (core, tenant) = (core.clone(), tenant.clone());
-    core.tracker.clone().spawn(async move {
-        if let Err(error) = follow(&core, &tenant, run).await {
-            log_trouble!(error, %tenant, %run, "dropped calls not reconciled, next process does it");
-        }
+    let (tenant, of) = (tenant.clone(), tenant.clone());
+    let attempt = move |core: Arc<Core>| {
+        let tenant = tenant.clone();
+        async move { follow(&core, &tenant, run).await }
+    };
+    core.until_stored(attempt, move |error: StoreError| {
+        log_trouble!(error, tenant = %of, %run, "dropped calls not reconciled, next process does it");
     });
 }
 
@@ -115,25 +120,34 @@ pub(super) fn in_background(core: &Arc<Core>, record: Record) {
 
 /// The same after so many looks that have shown nothing.
 fn take_up_after(core: &Arc<Core>, record: Record, looks: u32) {
-    let core = core.clone();
-    core.tracker.clone().spawn(async move {
-        let taking_up = || async {
-            match take_up_or_inherit(&core, &record, looks).await {
-                Err(error) => {
-                    log_record!(error, record, %error, "call not reconciled, next process does it");
-                }
-                Ok(Some(pause)) => later(&core, record.clone(), looks + 1, pause),
-                Ok(None) => {
-                    if let Some(run) = record.owner.run
-                        && let Err(error) = settled(&core, &record.tenant, run).await
-                    {
-                        log_trouble!(error, tenant = %record.tenant, %run, "run not marked as settled, next process does it");
-                    }
-                }
-            }
-        };
-        Box::pin(last(&Arc::downgrade(&core), "reconciliation", taking_up)).await;
+    let record = Arc::new(record);
+    let left = record.clone();
+    let attempt = move |core: Arc<Core>| {
+        let record = record.clone();
+        async move {
+            let taking_up = || taken_up(&core, &record, looks);
+            let ended = Box::pin(last(&Arc::downgrade(&core), "reconciliation", taking_up)).await;
+            ended.unwrap_or(Ok(()))
+        }
+    };
+    core.until_stored(attempt, move |error: ExecError| {
+        log_record!(error, left, %error, "call not reconciled, next process does it");
     });
+}
+
+async fn taken_up(core: &Arc<Core>, record: &Record, looks: u32) -> Result<(), ExecError> {
+    if let Some(pause) = take_up_or_inherit(core, record, looks).await? {
+        later(core, record.clone(), looks + 1, pause);
+        return Ok(());
+    }
+    let Some(run) = record.owner.run else { return Ok(()) };
+    match settled(core, &record.tenant, run).await {
+        Err(error) if !error.is_transient() => {
+            log_trouble!(error, tenant = %record.tenant, %run, "run not marked as settled, next process does it");
+            Ok(())
+        }
+        settled => settled.map_err(|source| failed(&record.key, source)),
+    }
 }
 
 /// A request that was not there may arrive yet. Closing does not wait for that: the next process begins anew.
@@ -188,7 +202,9 @@ pub(super) async fn take_up(
         // Somebody wanted it done: it is carried to its end, as it would have been.
         Ok(op) if record.owner.run.is_none() && !op.tool.needs_caller() => {
             let op = Arc::new(op);
-            carry_out(core, op, Expect::Anything, Wait::ForOutcome).await.map(|_| None)
+            let key = op.key.clone();
+            let answered = carry_out(core, op, Expect::Anything, Wait::ForOutcome).await?;
+            answered.durable(&key).await.map(|()| None)
         }
         // Its run dropped it, and is over; or its caller is gone with what it takes to send it.
         Ok(op) => Dropped { core, op: &op, looks }.settle().await,

@@ -342,6 +342,16 @@ impl ExecError {
         }
     }
 
+    /// True if the same work may succeed a moment later: the store was away, or a row has changed meanwhile. A write whose
+    /// answer was lost is refused in that way when the queue repeats it.
+    pub(crate) const fn is_transient(&self) -> bool {
+        match self {
+            Self::Store { source, .. } => source.is_transient(),
+            Self::Refused { refusal, .. } => matches!(refusal, Refusal::Stale),
+            _ => false,
+        }
+    }
+
     /// True if another try in this process is of no use: another worker has taken over, or this one is closing.
     pub(crate) const fn is_final(&self) -> bool {
         matches!(

@@ -48,13 +48,22 @@ pub(super) async fn prepare(
     Ok(Ok(op))
 }
 
-/// Carries the operation out in the background, because the person who answers the question need not wait for it.
+/// Carries the operation out in the background, because the person who answers the question need not wait for it. The
+/// question is closed: if the store is away now, nothing but another attempt would show that the call is not sent.
 pub(super) fn begin(core: &Arc<Core>, op: Operation) {
-    let (core, op) = (core.clone(), Arc::new(op));
-    core.tracker.clone().spawn(async move {
-        let sending = carry_out(&core, op.clone(), Expect::Anything, Wait::ForOutcome);
-        if let Err(error) = unless_panicked(&op.key, sending).await {
-            log_call!(warn, op, %error, "call not sent again, next process does it");
+    let op = Arc::new(op);
+    let asked_for = op.clone();
+    let attempt = move |core: Arc<Core>| {
+        let op = op.clone();
+        async move {
+            let sending = async {
+                let answered = carry_out(&core, op.clone(), Expect::Anything, Wait::ForOutcome).await?;
+                answered.durable(&op.key).await
+            };
+            unless_panicked(&op.key, sending).await
         }
+    };
+    core.until_stored(attempt, move |error: ExecError| {
+        log_call!(warn, asked_for, %error, "call not sent again, next process does it");
     });
 }

@@ -127,7 +127,7 @@ impl Inner {
             (Some(run), None) if run.state.is_final() => {}
             (Some(run), None) => self.go_on(Box::new(run)).await,
             (None, None) if answered.answer.is_none() => {} // the question waits for a lookup, which wakes the waiting runs
-            (None, None) => self.wake_waiting(tenant, &answered).await.map_err(store_failed)?,
+            (None, None) => self.wake_answered(tenant, &answered).await.map_err(store_failed)?,
         }
         Ok(())
     }

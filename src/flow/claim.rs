@@ -169,19 +169,28 @@ impl Inner {
     /// signal that another process wrote while the run was parking found it neither waiting in the store nor active
     /// there.
     pub(super) async fn take_up_if_answered(self: &Arc<Self>, id: RunId) {
-        let before = RunId(id.0 - 1);
-        let claimed = async {
-            let mut runs = self.core.group.run_answered(before, 1).await?;
-            let mut signalled = self.core.group.run_signalled(before, 1).await?;
-            signalled.retain(|run| run.id == id);
-            runs.retain(|run| run.id == id);
-            runs.extend(self.with_news(signalled).await?);
-            runs.truncate(1);
-            self.claim(runs, |_| {}).await
-        };
-        if let Err(error) = claimed.await {
-            log_trouble!(error, run = %id, "answer during the end of an activation not read");
+        match self.try_to_take_up(id).await {
+            Err(error) if error.is_transient() => self.take_up_later(id),
+            Err(error) => not_read(&error, id),
+            Ok(()) => {}
         }
+    }
+
+    /// The same in the background, as soon as the store is there.
+    pub(super) fn take_up_later(self: &Arc<Self>, id: RunId) {
+        let attempt = move |inner: Arc<Self>| async move { inner.try_to_take_up(id).await };
+        self.until_stored_later(attempt, move |error| not_read(&error, id));
+    }
+
+    async fn try_to_take_up(self: &Arc<Self>, id: RunId) -> Result<(), StoreError> {
+        let before = RunId(id.0 - 1);
+        let mut runs = self.core.group.run_answered(before, 1).await?;
+        let mut signalled = self.core.group.run_signalled(before, 1).await?;
+        signalled.retain(|run| run.id == id);
+        runs.retain(|run| run.id == id);
+        runs.extend(self.with_news(signalled).await?);
+        runs.truncate(1);
+        self.claim(runs, |_| {}).await.map(drop)
     }
 
     /// Makes runs this worker's, and returns the number of runs that it got. The count of deaths is durable before the
@@ -273,4 +282,8 @@ impl Inner {
         run.deaths = 0;
         run
     }
+}
+
+fn not_read(error: &StoreError, run: RunId) {
+    log_trouble!(error, %run, "answer during the end of an activation not read");
 }

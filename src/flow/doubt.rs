@@ -3,14 +3,10 @@
 //! consequences follow in this process all the same, and do not wait for the next one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::inner::{Inner, RETRY};
+use super::inner::Inner;
 use crate::id::{QuestionId, RunId, Tenant};
 use crate::store::{RunState, Signal, Store as _, StoreError};
-
-/// The longest pause between two looks.
-const LATEST: Duration = Duration::from_mins(1);
 
 impl Inner {
     /// Looks whether a failed write has made this run active and this worker's. If so, the run is carried out.
@@ -60,32 +56,13 @@ impl Inner {
 
     /// Looks a moment later, when a write that was still on its way has arrived, and again while the store cannot be
     /// read: a run that is active and this worker's is nobody else's, so without a look it stands still until the next
-    /// process. An engine that shuts down waits for a look that has begun, and does not wait for a look's moment to come.
+    /// process.
     fn find_out<F>(self: &Arc<Self>, look: impl Fn(Arc<Self>) -> F + Send + 'static)
     where
         F: Future<Output = Result<(), StoreError>> + Send + 'static,
     {
-        let (weak, clock) = (Arc::downgrade(self), self.core.clock.clone()); // a sleeper must not keep a file locked
-        tokio::spawn(async move {
-            let mut pause = RETRY;
-            loop {
-                clock.sleep(pause).await;
-                let Some(inner) = weak.upgrade() else { return };
-                let looking = inner.core.tracker.token(); // taken before the closing check, or closing could overtake the look
-                if inner.core.is_closing() {
-                    return;
-                }
-                let looked = look(inner);
-                match looked.await {
-                    Ok(()) => return,
-                    Err(error) if error.is_transient() => pause = (pause * 2).min(LATEST),
-                    Err(error) => {
-                        log_trouble!(error, "fate of a failed write not read, next process reads it");
-                        return;
-                    }
-                }
-                drop(looking);
-            }
+        self.until_stored_later(look, |error| {
+            log_trouble!(error, "fate of a failed write not read, next process reads it");
         });
     }
 }

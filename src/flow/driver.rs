@@ -51,7 +51,8 @@ impl Task {
                 Ok(Err(GivenUp)) => return,
                 Ok(Ok(ended)) => {
                     let core = Arc::downgrade(&self.engine.core);
-                    return last(&core, "end of a run", || self.leave(&ended)).await;
+                    last(&core, "end of a run", || self.leave(&ended)).await;
+                    return;
                 }
                 Err(panic) => panic,
             };

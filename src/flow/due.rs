@@ -55,7 +55,7 @@ impl Due for Inner {
     }
 
     fn answered(self: Arc<Self>, question: Question) -> BoxFuture<'static, Result<(), StoreError>> {
-        Box::pin(async move { self.wake_waiting(&question.tenant, &question).await })
+        Box::pin(async move { self.wake_answered(&question.tenant, &question).await })
     }
 
     fn stop(&self) {

@@ -12,7 +12,7 @@ use super::unwanted::Unwanted;
 use super::waiters::{AnswerWaiters, EndWaiters};
 use super::workflow::Workflows;
 use crate::exec::Core;
-use crate::store::{OrderingKey, Run, Store as _};
+use crate::store::{OrderingKey, Run, Store as _, StoreError};
 
 /// A run whose process died more often is quarantined, unless the builder says otherwise.
 pub(super) const MAX_RECOVERY_ATTEMPTS: u32 = 10;
@@ -72,6 +72,28 @@ impl Inner {
         if let Some(at) = run.deadline {
             self.core.agenda.note(at);
         }
+    }
+
+    /// Does work in the background after a moment, and again [while the store is away](Core::until_stored): the work of an
+    /// engine that is still there.
+    pub(super) fn until_stored_later<F>(
+        self: &Arc<Self>,
+        attempt: impl Fn(Arc<Self>) -> F + Send + 'static,
+        give_up: impl FnOnce(StoreError) + Send + 'static,
+    ) where
+        F: Future<Output = Result<(), StoreError>> + Send + 'static,
+    {
+        let weak = Arc::downgrade(self); // a sleeper must not keep a file locked
+        let attempt = move |_: Arc<Core>| {
+            let attempted = weak.upgrade().map(&attempt);
+            async move {
+                match attempted {
+                    Some(attempted) => attempted.await,
+                    None => Ok(()),
+                }
+            }
+        };
+        self.core.until_stored_later(attempt, give_up);
     }
 
     /// Tells the workers that a client has written something for them. This is only a hint.

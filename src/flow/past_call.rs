@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::live::{HeldCall, Live, Open, Stop};
 use super::oversized;
 use super::replay::Recorded;
-use crate::exec::{Answer, ExecError, Operation, look_only, unless_panicked};
+use crate::exec::{Answer, Core, ExecError, Operation, look_only, unless_panicked};
 use crate::id::RecordId;
 use crate::ledger::{Decision, Record, State};
 use crate::payload::Stored;
@@ -122,16 +122,17 @@ async fn read_back(live: &Arc<Live>, op: &Operation, recorded: &Recorded) -> Res
 /// Finds out the outcome of a call that was dropped, and whose process died before the outcome was recorded. No future
 /// waits for the outcome, but the effect must not be forgotten.
 pub(super) fn settle_dropped(live: &Live, id: RecordId) {
-    let (core, tenant) = (live.core.clone(), live.tenant.clone());
-    core.tracker.clone().spawn(async move {
-        let settled = match core.group.record_at(&tenant, id).await {
-            Ok(Some(record)) if record.state == State::Started => {
-                unless_panicked(&record.key, Box::pin(look_only(&core, &record))).await
-            }
-            _ => Ok(()),
-        };
-        if let Err(error) = settled {
-            log_trouble!(error, %tenant, record = %id, "dropped call not reconciled, next process does it");
+    let (tenant, of) = (live.tenant.clone(), live.tenant.clone());
+    let attempt = move |core: Arc<Core>| {
+        let tenant = tenant.clone();
+        async move {
+            let found = core.group.record_at(&tenant, id).await;
+            let found = found.map_err(|source| ExecError::Store { key: id.to_string(), source })?;
+            let Some(record) = found.filter(|record| record.state == State::Started) else { return Ok(()) };
+            unless_panicked(&record.key, Box::pin(look_only(&core, &record))).await
         }
+    };
+    live.core.until_stored(attempt, move |error: ExecError| {
+        log_trouble!(error, tenant = %of, record = %id, "dropped call not reconciled, next process does it");
     });
 }

@@ -32,7 +32,7 @@ impl TenantClient {
         to_the_end(&tracker, async move {
             let verdict = commit_answer(&inner.core, &question, change.escalation(question.clone())).await;
             match &verdict {
-                Ok(Verdict::Admitted) => inner.wake_waiting(&tenant, &question).await?,
+                Ok(Verdict::Admitted) => inner.wake_answered(&tenant, &question).await?,
                 _ => inner.perhaps_answered(&tenant, question.id),
             }
             Ok(verdict?)

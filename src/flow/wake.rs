@@ -13,27 +13,46 @@ use crate::store::{Question, QuestionKind, Run, RunState, Signal, Store as _, St
 const AT_ONCE: usize = 256;
 
 impl Inner {
-    /// Starts a run over from its records, because an answer or the run's time has come.
+    /// Starts a run over from its records, because an answer or the run's time has come. While the store is away, this is
+    /// tried again in the background: nothing else in this process would wake the run.
     pub(super) async fn wake(self: &Arc<Self>, tenant: &Tenant, id: RunId) {
+        match self.try_to_wake(tenant, id).await {
+            Err(error) if error.is_transient() => self.wake_later(tenant, id),
+            Err(error) => not_woken(&error, tenant, id),
+            Ok(()) => {}
+        }
+    }
+
+    fn wake_later(self: &Arc<Self>, tenant: &Tenant, id: RunId) {
+        let (tenant, of) = (tenant.clone(), tenant.clone());
+        let attempt = move |inner: Arc<Self>| {
+            let tenant = tenant.clone();
+            async move { inner.try_to_wake(&tenant, id).await }
+        };
+        self.until_stored_later(attempt, move |error| not_woken(&error, &of, id));
+    }
+
+    async fn try_to_wake(self: &Arc<Self>, tenant: &Tenant, id: RunId) -> Result<(), StoreError> {
         if self.core.is_client() {
-            if let Err(error) = self.make_due(tenant, id).await {
-                log_trouble!(error, %tenant, run = %id, "run not woken, next process wakes it");
-            }
-            return self.hand_over();
+            self.make_due(tenant, id).await?;
+            self.hand_over();
+            return Ok(());
         }
         if self.runs.bounce(id) {
-            return;
+            return Ok(());
         }
-        match self.core.group.run_find(tenant, id).await {
-            Ok(Some(run)) if run.state == RunState::Active && run.fence == self.core.fence => {
+        match self.core.group.run_find(tenant, id).await? {
+            Some(run) if run.state == RunState::Active && run.fence == self.core.fence => {
                 self.spawn(Box::new(run), None);
             }
-            Ok(Some(run)) if matches!(run.state, RunState::Waiting { .. }) => self.wake_from(run).await,
+            Some(run) if matches!(run.state, RunState::Waiting { .. }) => {
+                self.claim(vec![run], |_| {}).await?;
+            }
             // A queued run hears a command before it is its turn, and nothing else.
-            Ok(Some(run)) if run.state == RunState::Queued => self.take_up_if_answered(id).await,
-            Ok(_) => {}
-            Err(error) => log_trouble!(error, %tenant, run = %id, "run not woken, next process wakes it"),
+            Some(run) if run.state == RunState::Queued => self.take_up_if_answered(id).await,
+            _ => {}
         }
+        Ok(())
     }
 
     /// Makes a run due that waits for an answer, for the workers: while it has another open question, their search for
@@ -48,10 +67,28 @@ impl Inner {
     }
 
     /// Starts a run over that waits as this row.
-    pub(super) async fn wake_from(self: &Arc<Self>, row: Run) {
+    async fn wake_from(self: &Arc<Self>, row: Run) {
         let (tenant, id) = (row.tenant.clone(), row.id);
-        if let Err(error) = self.claim(vec![row], |_| {}).await {
-            log_trouble!(error, %tenant, run = %id, "run not woken, next process wakes it");
+        match self.claim(vec![row], |_| {}).await {
+            Err(error) if error.is_transient() => self.wake_later(&tenant, id),
+            Err(error) => not_woken(&error, &tenant, id),
+            Ok(_) => {}
+        }
+    }
+
+    /// Starts over the runs that wait for this durable answer. While the store is away, this is tried again in the
+    /// background.
+    pub(super) async fn wake_answered(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        answered: &Question,
+    ) -> Result<(), StoreError> {
+        match self.wake_waiting(tenant, answered).await {
+            Err(error) if error.is_transient() => {
+                self.perhaps_answered(tenant, answered.id);
+                Ok(())
+            }
+            woken => woken,
         }
     }
 
@@ -61,11 +98,14 @@ impl Inner {
         tenant: &Tenant,
         answered: &Question,
     ) -> Result<(), StoreError> {
+        let uses = match answered.record {
+            Some(record) => self.core.group.record_uses(tenant, record).await?,
+            None => Vec::new(),
+        };
+        // Taken after the read, which may fail: the next attempt must still find them.
         let mut runs = self.answers.take(answered.id);
         runs.extend(answered.run);
-        if let Some(record) = answered.record {
-            runs.extend(self.core.group.record_uses(tenant, record).await?.iter().map(|used| used.run));
-        }
+        runs.extend(uses.iter().map(|used| used.run));
         runs.sort_unstable();
         runs.dedup();
         if QuestionKind::PARKING.contains(&answered.kind) {
@@ -94,6 +134,8 @@ impl Inner {
                     let _ = self.core.group.wake_others().await; // the run's worker looks at each heartbeat anyway
                 }
                 Ok(_) => {}
+                // A run that waits would never resume: the signal's row is looked for until the store is there.
+                Err(error) if error.is_transient() => self.take_up_later(run),
                 Err(error) => {
                     log_trouble!(error, %tenant, %run, "run not told of a signal, finds it when it resumes");
                 }
@@ -129,6 +171,10 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+fn not_woken(error: &StoreError, tenant: &Tenant, run: RunId) {
+    log_trouble!(error, %tenant, %run, "run not woken, next process wakes it");
 }
 
 /// True if the run waits as a row and this signal wakes it. A command wakes it whatever it waits for.

@@ -18,7 +18,7 @@ use super::fate::Fate;
 use super::inflight::Slot;
 use super::lookup;
 use super::operation::{LONG_WAIT, Operation};
-use super::outcome::{ExecError, Outcome, admitted, failed};
+use super::outcome::{ExecError, Outcome, admitted, failed, sealed};
 use super::oversized;
 use super::pending;
 use super::reconcile;
@@ -27,7 +27,7 @@ use super::request::Wait;
 use super::retire;
 use super::shield::{Shield, Work};
 use crate::clock::{Boot, Timestamp};
-use crate::ledger::{Basis, Decision, Record, RecordedFailure, State, undoing_looks_first};
+use crate::ledger::{Basis, Decision, OperationKey, Record, RecordedFailure, State, undoing_looks_first};
 use crate::payload::Stored;
 use crate::store::{Retired, Ticket};
 
@@ -411,6 +411,15 @@ impl Carrier {
 }
 
 impl Answered {
+    /// Waits until the outcome is durable. Without that wait nobody would see a seal that fails, and the record would stay
+    /// `started`.
+    pub(super) async fn durable(self, key: &OperationKey) -> Result<(), ExecError> {
+        match self.ticket {
+            Some(seal) => sealed(key, seal).await,
+            None => Ok(()),
+        }
+    }
+
     const fn of(outcome: Outcome) -> Self {
         Self { outcome, ticket: None, found: None }
     }

@@ -44,6 +44,8 @@ pub(super) struct Disk {
     locked_by: AtomicU32,
     /// The time of each batch of writes, preceded by the start time of the empty disk.
     written_at: Mutex<Vec<Timestamp>>,
+    /// The time until which all commits fail.
+    down_until: Mutex<Duration>,
     /// The origin of the ledger, if it is a restored older state.
     put_back: Option<PutBack>,
     /// The writes in flight, each by its number, with the life that writes it. Nobody can read them yet, and a crash
@@ -66,6 +68,7 @@ impl Disk {
         let model = if is_shared { Model::shared(Arc::new(world.clock().clone())) } else { Model::new() };
         Self {
             written_at: Mutex::new(vec![began]),
+            down_until: Mutex::default(),
             put_back: None,
             model,
             #[cfg(feature = "sqlite")]
@@ -95,6 +98,7 @@ impl Disk {
             commits: AtomicU32::new(self.commits()),
             locked_by: AtomicU32::new(0),
             written_at: Mutex::new(written_at),
+            down_until: Mutex::default(),
             put_back: Some(PutBack { as_of, noted: AtomicBool::new(false) }),
             writing: Mutex::default(),
         }
@@ -114,6 +118,23 @@ impl Disk {
         !self.model.is_shared()
             && life < self.locked_by.load(Ordering::Relaxed)
             && changes.iter().any(|change| change.worker.is_some())
+    }
+
+    /// True if this commit fails, and nothing of it is written.
+    fn fails(&self, number: u32) -> bool {
+        let now = self.world.clock().elapsed();
+        let mut down_until = locked(&self.down_until);
+        let mut fails = false;
+        for incident in self.schedule.incidents() {
+            match *incident {
+                Incident::StoreFails { commit } if commit == number => fails = true,
+                Incident::StoreDown { commit, seconds } if commit == number => {
+                    *down_until = now.saturating_add(Duration::from_secs(u64::from(seconds)));
+                }
+                _ => {}
+            }
+        }
+        fails || now < *down_until
     }
 
     fn writing(&self) -> MutexGuard<'_, BTreeMap<u32, (u32, Vec<Change>)>> {
@@ -236,7 +257,7 @@ impl Store for Mounted {
                 disk.world.note(Happened::StoreFailed { written });
                 Err(StoreError::Io { detail: "simulated".into() })
             };
-            let fails = disk.schedule.incidents().contains(&Incident::StoreFails { commit: number });
+            let fails = disk.fails(number);
             if !fails {
                 disk.writing().insert(number, (life, changes.to_vec()));
             }

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use tokio::runtime::Runtime;
@@ -18,11 +19,14 @@ use super::schedule::{Schedule, Stop};
 use super::timeline::Happened;
 use super::world::World;
 use super::{CrashPoint, Watch};
-use crate::clock::Timestamp;
+use crate::clock::{Clock as _, Timestamp};
 use crate::flow::Engine;
 use crate::id::Tenant;
 use crate::store::{Question, Resolution};
 use crate::tool::{Call, ToolSpec, Touch, Witness};
+
+/// The pause before a process that could not start is started again.
+const RESTART: Duration = Duration::from_secs(1);
 
 /// A process with everything that runs in it.
 pub(super) struct Life {
@@ -50,7 +54,11 @@ impl Life {
         runtime.spawn(async move {
             match builder.start().await {
                 Ok(engine) => starting.is_asked(engine),
-                Err(_) => starting.stop(Stop::Kill), // a supervisor starts the process again
+                // A supervisor starts the process again, after a pause: a store that is away would use up all lives at once.
+                Err(_) => {
+                    starting.world.clock().sleep(RESTART).await;
+                    starting.stop(Stop::Kill);
+                }
             }
         });
         Self { process, runtime }

@@ -182,6 +182,13 @@ pub enum Incident {
         /// The number of the commit, over all lives.
         commit: u32,
     },
+    /// All commits fail for some time, and nothing of them is written.
+    StoreDown {
+        /// The number of the first failing commit, over all lives.
+        commit: u32,
+        /// The duration, in seconds.
+        seconds: u32,
+    },
     /// A commit is written, and its answer is lost.
     StoreAnswerLost {
         /// The number of the commit, over all lives.
@@ -229,6 +236,7 @@ impl fmt::Display for Incident {
             }
             Self::Fault { request, fault } => write!(f, "{}@{request}", fault.name()),
             Self::StoreFails { commit } => write!(f, "store-fails@{commit}"),
+            Self::StoreDown { commit, seconds } => write!(f, "store-down+{seconds}@{commit}"),
             Self::StoreAnswerLost { commit } => write!(f, "store-answer-lost@{commit}"),
             Self::ClockJumps { life, seconds } => write!(f, "clock{seconds:+}@{life}"),
             Self::Down { life, seconds } => write!(f, "down+{seconds}@{life}"),
@@ -259,6 +267,8 @@ impl FromStr for Incident {
                     Self::ClockJumps { life: number(place)?, seconds }
                 } else if let Some(seconds) = what.strip_prefix("lookup-down+") {
                     Self::LookupDown { lookup: number(place)?, seconds: number(seconds)? }
+                } else if let Some(seconds) = what.strip_prefix("store-down+") {
+                    Self::StoreDown { commit: number(place)?, seconds: number(seconds)? }
                 } else if let Some(seconds) = what.strip_prefix("down+") {
                     Self::Down { life: number(place)?, seconds: number(seconds)? }
                 } else if let Some(batches) = what.strip_prefix("restored+") {
@@ -284,6 +294,7 @@ impl FromStr for Incident {
 /// let schedule: Schedule = "crash@1.7 answer-lost@2 down+90000@2".parse()?;
 /// assert_eq!(schedule.incidents().len(), 3);
 /// assert_eq!(schedule.to_string(), "crash@1.7 answer-lost@2 down+90000@2");
+/// assert_eq!("store-down+1@4".parse::<Schedule>()?.to_string(), "store-down+1@4");
 /// assert_eq!(Schedule::default().to_string().parse(), Ok(Schedule::default()));
 /// # Ok::<(), counterfoil::sim::UnknownIncident>(())
 /// ```

@@ -1,6 +1,7 @@
 //! The configuration of a simulation: a workflow, its input, its tools, other actors, and the checks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -12,13 +13,17 @@ use super::question::OpenQuestion;
 use super::schedule::Schedule;
 use super::timeline::Happened;
 use super::world::World;
+use crate::clock::Clock as _;
 use crate::exec::StartError;
 use crate::flow::{Engine, EngineBuilder, Guarantees, RunError, Workflow, WorkflowFn};
 use crate::store::{Model, Resolution};
 
+/// The pause after which a caller asks again that was told that the store is away.
+const ASKS_AGAIN: Duration = Duration::from_secs(1);
+
 type Check = dyn Fn(&End<'_>) -> Result<(), String>;
 type Prepare = dyn Fn(EngineBuilder, &World) -> EngineBuilder;
-type Ask = dyn Fn(Engine) -> BoxFuture<'static, Option<Told>>;
+type Ask = dyn Fn(Engine, World) -> BoxFuture<'static, Option<Told>>;
 type Beside = dyn Fn(Engine, World) -> BoxFuture<'static, String>;
 type Operator = dyn Fn(&OpenQuestion<'_>) -> Option<Resolution>;
 
@@ -105,7 +110,7 @@ impl Body for Simulation {
                 None
             });
         };
-        ask(engine)
+        ask(engine, world.clone())
     }
 
     fn answer(&self, question: &OpenQuestion<'_>) -> Option<Resolution> {
@@ -119,18 +124,28 @@ struct Caller {
     key: String,
 }
 
-/// Asks for a run. Returns the result that the caller gets.
-async fn ask<W, I, O>(caller: Caller, workflow: W, input: I, engine: Engine) -> Option<Told>
+/// Asks for a run. Returns the result that the caller gets. While the store is away, the caller asks again, as a client
+/// does.
+async fn ask<W, I, O>(caller: Caller, workflow: W, input: I, engine: Engine, world: World) -> Option<Told>
 where
-    W: WorkflowFn<I, O>,
-    I: Serialize + Send + Sync + 'static,
+    W: WorkflowFn<I, O> + Clone,
+    I: Serialize + Clone + Send + Sync + 'static,
     O: Serialize + DeserializeOwned + Send + 'static,
 {
     let tenant = engine.tenant(&caller.tenant).ok()?;
-    match tenant.run(workflow, input).key(caller.key).await {
-        Ok(output) => serde_json::to_value(&output).ok().map(Told::Succeeded),
-        Err(RunError::Failed { failure, .. }) => Some(Told::Failed(failure.to_string())),
-        Err(_) => None,
+    loop {
+        let answer = tenant.run(workflow.clone(), input.clone()).key(caller.key.clone()).await;
+        let is_away = match answer {
+            Ok(output) => return serde_json::to_value(&output).ok().map(Told::Succeeded),
+            Err(RunError::Failed { failure, .. }) => return Some(Told::Failed(failure.to_string())),
+            Err(RunError::Store(source)) => source.is_transient(),
+            Err(RunError::Exec(error)) => error.is_transient(),
+            Err(_) => false,
+        };
+        if !is_away {
+            return None;
+        }
+        world.clock().sleep(ASKS_AGAIN).await;
     }
 }
 
@@ -201,9 +216,9 @@ impl Simulation {
         O: Serialize + DeserializeOwned + Send + 'static,
     {
         let (tenant, key) = (tenant.to_owned(), key.to_owned());
-        self.asks.push(Box::new(move |engine| {
+        self.asks.push(Box::new(move |engine, world| {
             let caller = Caller { tenant: tenant.clone(), key: key.clone() };
-            Box::pin(ask(caller, workflow.clone(), input.clone(), engine))
+            Box::pin(ask(caller, workflow.clone(), input.clone(), engine, world))
         }));
         self
     }

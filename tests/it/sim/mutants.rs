@@ -476,3 +476,17 @@ fn every_mutant_is_found_out() {
     }
     assert!(survivors.is_empty(), "{}", survivors.join("\n"));
 }
+
+// Invariant 8: the queue tries a write for 310 ms. What could not be adopted or asked in that time is tried again by this
+// process, and is not left to the next one.
+#[test]
+fn a_store_that_is_away_leaves_no_dropped_call_to_the_next_process() {
+    let mut away = 0;
+    for (point, commit) in (1..=25).flat_map(|point| (1..=16).map(move |commit| (point, commit))) {
+        let schedule = format!("crash@1.{point} store-down+1@{commit}");
+        let replay = of_one(hurries).replay(&schedule.parse().unwrap());
+        assert_eq!(replay.violations, [], "{schedule}\n{}", replay.timeline());
+        away += usize::from(replay.timeline().contains("the store fails, nothing is written"));
+    }
+    assert!(away > 50, "the store was away in {away} schedules only");
+}

@@ -8,7 +8,7 @@ use super::inner::{Inner, RETRY};
 use super::live::Live;
 use super::resume;
 use super::run::{End, activate, unreadable};
-use crate::exec::{ExecError, last};
+use crate::exec::{ExecError, follow_dropped, last};
 use crate::id::{Name, RunId, Tenant};
 use crate::panics::{caught, quietly};
 use crate::store::{OrderingKey, QuestionKind, Run, RunState, Store as _, StoreError};
@@ -137,6 +137,9 @@ impl Task {
             match engine.core.group.run_find(tenant, id).await {
                 // The end was written and the answer lost: the run is over all the same.
                 Ok(Some(run)) if run.state.is_final() => {
+                    if run.unsettled {
+                        follow_dropped(&engine.core, tenant, id); // the activation took its end for unwritten
+                    }
                     engine.runs.leave(id);
                     engine.ends.tell(id, &run.state);
                     engine.tell_starter(id).await;

@@ -490,3 +490,13 @@ fn a_store_that_is_away_leaves_no_dropped_call_to_the_next_process() {
     }
     assert!(away > 50, "the store was away in {away} schedules only");
 }
+
+// The end of the run is written without an answer, and the call that it dropped cannot be sealed.
+#[test]
+fn a_run_whose_end_was_written_without_an_answer_leaves_no_dropped_call_behind() {
+    for commit in 1..=16 {
+        let schedule = format!("store-answer-lost@{commit} store-down+1@{}", commit + 1);
+        let replay = of_one(hurries).replay(&schedule.parse().unwrap());
+        assert_eq!(replay.violations, [], "{schedule}\n{}", replay.timeline());
+    }
+}

@@ -20,10 +20,13 @@ const LONG_AFTER: u32 = 100_000;
 const BEYOND_LEASE: u32 = 200;
 /// The delay in seconds up to which other faults cover the late arrival of a request.
 const SHORTLY: u32 = 100;
+/// The time in seconds for which the store is away: longer than the queue tries a write.
+const AWAY: u32 = 1;
 
 impl Simulation {
     /// Tries a clean run, each incident alone, each crash at each point of the recovery from each other crash, each
-    /// crash under each fault, and random combinations.
+    /// crash under each fault, a store that is away from each commit of the recovery from each power failure on, and random
+    /// combinations.
     pub fn explore(&self) -> Report {
         self.explore_while(|_| true)
     }
@@ -36,7 +39,7 @@ impl Simulation {
         report.clean_run_ends(&self.end(&clean), &clean, self.fails);
         // All single incidents come before all pairs, so that the first failure is a small one.
         let singles = if self.singles { self.singles(&clean) } else { Vec::new() };
-        let mut pairs = Vec::new();
+        let (mut pairs, mut downs) = (Vec::new(), Vec::new());
         report.planned = 1 + count(&singles) + self.random;
         report.more_planned = self.pairs && !singles.is_empty();
         for incident in singles {
@@ -46,9 +49,11 @@ impl Simulation {
             let schedule = Schedule::new([incident]);
             let trial = self.try_one(&schedule, &mut report);
             if self.pairs {
-                let followers = self.followers(incident, &trial);
-                report.planned += count(&followers);
+                let (followers, away) =
+                    (self.followers(incident, &trial), self.downs_after(incident, &trial));
+                report.planned += count(&followers) + count(&away);
                 pairs.extend(followers.into_iter().map(|second| schedule.and(second)));
+                downs.extend(away.into_iter().map(|second| schedule.and(second)));
             }
         }
         report.more_planned = false;
@@ -58,7 +63,7 @@ impl Simulation {
         }
         let chance = Seeded::new(self.seed);
         let mixtures = (0..self.random).map(|_| random(&chance, &clean, self.restores));
-        for schedule in pairs.into_iter().chain(mixtures) {
+        for schedule in pairs.into_iter().chain(downs).chain(mixtures) {
             if !go_on(&report) {
                 return report;
             }
@@ -88,8 +93,22 @@ impl Simulation {
         let backups = backups.map(|(batches, told)| Incident::Restored { life: 2, batches, told });
         let commits = 1..=clean.disk.commits();
         let fails = commits.clone().map(|commit| Incident::StoreFails { commit });
-        let lost = commits.map(|commit| Incident::StoreAnswerLost { commit });
-        stops.chain(faults).chain(fails).chain(lost).chain(backups).collect()
+        let lost = commits.clone().map(|commit| Incident::StoreAnswerLost { commit });
+        let downs = commits.filter(|_| self.outlasts_the_store());
+        let downs = downs.map(|commit| Incident::StoreDown { commit, seconds: AWAY });
+        stops.chain(faults).chain(fails).chain(lost).chain(downs).chain(backups).collect()
+    }
+
+    /// The outages of the store in the recovery from a power failure of the only process. Not after the other stops: the
+    /// recoveries are alike, and this keeps their number small.
+    fn downs_after(&self, first: Incident, trial: &Trial) -> Vec<Incident> {
+        match first {
+            Incident::Stop { stop: Stop::Crash, .. } if self.workers == 1 && self.outlasts_the_store() => {
+                let commits = trial.commits_since(2);
+                commits.map(|commit| Incident::StoreDown { commit, seconds: AWAY }).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// The deaths that can follow an incident: in the recovery from a stop, or at any point under a fault.
@@ -99,6 +118,8 @@ impl Simulation {
             Incident::Stop { life, .. } if self.workers > 1 => (life % self.workers + 1, Stop::Kill),
             Incident::Stop { stop, .. } if stop.pause().is_some() => (2, Stop::Kill), // the paused process continues later
             Incident::Stop { .. } | Incident::Restored { .. } => (2, Stop::Crash),
+            // The other order is tried instead: the store is away in the recovery from a crash.
+            Incident::StoreDown { .. } => return Vec::new(),
             _ => (1, Stop::Crash),
         };
         crossings(trial, life).map(|(crossing, _)| Incident::Stop { stop, life, crossing }).collect()

@@ -25,7 +25,8 @@ use crate::id::Tenant;
 use crate::store::{Question, Resolution};
 use crate::tool::{Call, ToolSpec, Touch, Witness};
 
-/// The pause before a process that could not start is started again.
+/// The pause before a process that could not start is started again, and before a person whose answer was not taken tries
+/// again.
 const RESTART: Duration = Duration::from_secs(1);
 
 /// A process with everything that runs in it.
@@ -98,9 +99,14 @@ impl Life {
         let Some(engine) = locked(&self.process.engine).clone() else { return };
         let (process, tenant, id) = (self.process.clone(), question.tenant.clone(), question.id);
         self.runtime.spawn(async move {
-            // If the answer fails, the question is still open.
-            if let Err(error) = engine.executor().answer(&tenant, id, resolution, "operator").await {
+            // If the answer fails, the question is still open. While the store is away, the person tries again.
+            while let Err(error) = engine.executor().answer(&tenant, id, resolution.clone(), "operator").await
+            {
                 process.world.note(Happened::Refused { why: error.to_string() });
+                if !error.is_transient() {
+                    break;
+                }
+                process.world.clock().sleep(RESTART).await;
             }
             process.is_asked(engine);
         });

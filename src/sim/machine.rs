@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ pub(super) struct Trial {
     pub(super) told: Vec<BTreeMap<usize, Told>>,
     /// The points that each life crossed.
     pub(super) crossed: Vec<Vec<Crossing>>,
+    /// The number of commits before each life.
+    commits_before: Vec<u32>,
     pub(super) requests: u32,
     pub(super) events: Vec<Event>,
     pub(super) world: World,
@@ -81,6 +84,13 @@ impl Trial {
     /// The number of batches of writes in the ledger.
     pub(super) fn batches(&self) -> u32 {
         u32::try_from(self.disk.model.batches()).unwrap_or(u32::MAX)
+    }
+
+    /// The numbers of the commits that were begun from this life on. Empty if there was no such life.
+    pub(super) fn commits_since(&self, life: u32) -> RangeInclusive<u32> {
+        let all = self.disk.commits();
+        let before = self.commits_before.get(life as usize - 1).copied().unwrap_or(all);
+        before + 1..=all
     }
 }
 
@@ -118,6 +128,8 @@ struct Machine<'a> {
     /// The processes that still exist. The last one serves; those before it were paused, and taken for dead. In a
     /// shared ledger all of them serve.
     lives: Vec<Life>,
+    /// The number of commits before each life.
+    commits_before: Vec<u32>,
     turns: u32,
     /// The progress of the ledger, and the turn in which it was last seen to change, or in which something new was begun.
     progress: (u32, u32),
@@ -146,6 +158,7 @@ impl<'a> Machine<'a> {
             checker,
             processes: Vec::new(),
             lives: Vec::new(),
+            commits_before: Vec::new(),
             turns: 0,
             progress: (0, 0),
             quiet_since: Duration::ZERO,
@@ -180,6 +193,7 @@ impl<'a> Machine<'a> {
         if let Some((batches, told)) = self.schedule.restored(life) {
             self.restore(batches, told);
         }
+        self.commits_before.push(self.disk.commits());
         self.world.acts(life);
         self.world.note(Happened::Started);
         self.checker.begin_life(life);
@@ -378,6 +392,7 @@ impl<'a> Machine<'a> {
         Trial {
             told,
             crossed: self.processes.iter().map(|process| process.crossed()).collect(),
+            commits_before: self.commits_before,
             requests: self.world.requests(),
             events: self.world.take_log(),
             disk: self.disk,

@@ -284,6 +284,11 @@ impl Simulation {
         Self { pairs: false, ..self }
     }
 
+    /// True if all callers ask again while the store is away. Of an actor only its own closure knows what it does then.
+    pub(super) fn outlasts_the_store(&self) -> bool {
+        self.beside.is_empty()
+    }
+
     /// Tries the pairs that [`single_crashes`](Self::single_crashes) leaves out.
     pub(super) fn with_pairs(self) -> Self {
         Self { pairs: true, ..self }

@@ -1,8 +1,11 @@
 //! Suites and their reports: what is counted, what is said of what was not tried, and the program around them.
 
 use std::process::{Command, ExitCode, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use counterfoil::sim::{Offer, Options, Report, Schedule, Service, Simulation, Suite, SuiteError};
+use counterfoil::store::{Change, Store, StoreFuture, Verdict};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
 use counterfoil::{Ctx, Failure};
 use serde_json::{Value, json};
@@ -248,4 +251,45 @@ fn the_program_simulates_the_example_workflows() {
         assert_eq!((ran.status.code(), ran.stdout.len()), (Some(2), 0), "{wrong:?}: {ran:?}");
         assert!(!ran.stderr.is_empty());
     }
+}
+
+/// A store that counts the writes which fail in a row.
+#[derive(Debug)]
+struct Failures {
+    store: Arc<dyn Store>,
+    in_a_row: AtomicUsize,
+    most: Arc<AtomicUsize>,
+}
+
+impl Store for Failures {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
+        Box::pin(async move {
+            let written = self.store.commit(changes).await;
+            if written.is_err() {
+                let failed = self.in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
+                self.most.fetch_max(failed, Ordering::Relaxed);
+            } else {
+                self.in_a_row.store(0, Ordering::Relaxed);
+            }
+            written
+        })
+    }
+
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.store)
+    }
+}
+
+// The queue tries a write four times: an error reaches its writer only if more fails than one commit.
+#[test]
+fn an_exploration_has_a_store_that_is_away_for_longer_than_the_queue_tries() {
+    let most = Arc::<AtomicUsize>::default();
+    let counted = most.clone();
+    let simulation = of_one_call().single_crashes().engine(move |engine, _| {
+        let most = counted.clone();
+        engine.wrap_store(move |store| Arc::new(Failures { store, in_a_row: AtomicUsize::new(0), most }))
+    });
+    simulation.explore().assert_ok();
+    let most = most.load(Ordering::Relaxed);
+    assert!(most > 4, "at most {most} writes failed in a row");
 }

@@ -221,7 +221,6 @@ impl Report {
         let questions = trial.disk.model.escalations();
         self.asked += u32::from(questions.iter().any(|question| question.answer.is_none()));
         let counts = rest::counts(&trial.world);
-        let requested = trial.world.requested();
         for record in trial.disk.model.records() {
             let contract = trial.world.contract(record.operation.as_str()).map_or("", ContractClass::name);
             let class = Class { effect: EffectClass::name(record.class), contract };
@@ -241,7 +240,7 @@ impl Report {
             } else {
                 tally.silent += surplus;
             }
-            tally.lost += u64::from(rest::is_lost(&record, count, requested.contains(&place)));
+            tally.lost += u64::from(rest::is_lost(&trial.world, &record, count));
             let about = questions.iter().filter(|question| question.record == Some(record.id));
             tally.asked += u64::from(about.clone().any(|question| question.answer.is_none()));
             for question in about {

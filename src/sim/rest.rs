@@ -243,7 +243,6 @@ impl Rest {
     /// Compares the records with the effects that the world has counted.
     fn compare(&self, world: &World, violated: &mut impl FnMut(Rule, String)) {
         let counts = counts(world);
-        let requested: BTreeSet<_> = world.requested();
         for record in &self.records {
             let place = (record.tenant.clone(), record.key.clone());
             let count = counts.get(&place).copied().unwrap_or(0);
@@ -257,10 +256,31 @@ impl Rest {
                 violated(Rule::WrongFailure, format!("{} is failed and happened", record.key));
             }
             let asked = |q: &Question| q.kind == QuestionKind::Missing && q.record == Some(record.id);
-            if is_lost(record, count, requested.contains(&place)) && !self.questions.iter().any(asked) {
+            if is_lost(world, record, count) && !self.questions.iter().any(asked) {
                 violated(Rule::SilentLoss, format!("{} is committed and did not happen", record.key));
             }
+            if let Some(other) = self.taken_from(world, record) {
+                let what = format!("{} is committed by the effect of {}", record.key, other.key);
+                violated(Rule::SilentLoss, what);
+            }
         }
+    }
+
+    /// The record of the same tool whose effect a lookup has taken for the effect of this record, and nobody asks about
+    /// it. The world gives each effect an id of its own.
+    fn taken_from(&self, world: &World, record: &Record) -> Option<&Record> {
+        let is_found = matches!(record.state, State::Committed { .. }) && record.basis == Basis::Lookup;
+        let id = record.external_ref.as_deref().filter(|_| is_found)?;
+        let effect = world.effects().into_iter().find(|effect| effect.id == id)?;
+        let is_owner = |other: &&Record| {
+            other.id != record.id
+                && (&other.tenant, &other.key) == (&effect.tenant, &effect.operation)
+                && (&other.tenant, &other.operation) == (&record.tenant, &record.operation)
+                && matches!(other.state, State::Committed { .. })
+                && other.external_ref.as_deref() == Some(id)
+        };
+        let is_asked = self.questions.iter().any(|q| q.record == Some(record.id));
+        self.records.iter().find(is_owner).filter(|_| !is_asked)
     }
 }
 
@@ -299,8 +319,12 @@ pub(super) fn is_marked(world: &World, record: &Record, questions: &[Question]) 
             })
 }
 
-/// True if the operation is recorded as done, the world got the request, and nothing happened.
-pub(super) fn is_lost(record: &Record, count: usize, requested: bool) -> bool {
+/// True if the operation is recorded as done, and nothing happened. Of a provider that is no part of this world, no effect
+/// is counted: such a call is lost if its tool was never called. A call that this ledger has sent by no attempt may have
+/// been found, or imported; so may the effect that a person made by hand.
+pub(super) fn is_lost(world: &World, record: &Record, count: usize) -> bool {
+    let place = (record.tenant.clone(), record.key.clone());
     let known = matches!(record.state, State::Committed { .. }) && record.basis != Basis::Decision;
-    count == 0 && known && requested
+    let unsent = || record.attempts > 0 && !world.was_called(&place) && !world.is_by_hand(record);
+    count == 0 && known && (world.was_requested(&place) || unsent())
 }

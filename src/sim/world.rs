@@ -16,6 +16,9 @@ use crate::id::Tenant;
 use crate::ledger::{Contract, ContractClass, EffectClass, LookupOffer, OperationKey, Record};
 use crate::tool::{Call, ToolError, ToolSpec};
 
+/// The first part of the key of an effect that was made by hand. No key of the engine begins with it.
+const BY_HAND: &str = "~hand:";
+
 /// An effect in the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
@@ -165,7 +168,7 @@ impl World {
 
     /// Makes an effect by hand, without an operation of the engine. Returns the provider's id for the effect.
     pub fn by_hand(&self, tenant: &Tenant, system: &str, reference: &str) -> String {
-        let operation = OperationKey::stored(format!("~hand:{system}:{reference}"));
+        let operation = OperationKey::stored(format!("{BY_HAND}{system}:{reference}"));
         self.add(tenant, &operation, Target { system, account: "", reference })
     }
 
@@ -297,9 +300,22 @@ impl World {
         state.listens.then(|| state.heard.clone())
     }
 
-    /// The operations for which a provider got a request for an effect.
-    pub(super) fn requested(&self) -> BTreeSet<(Tenant, OperationKey)> {
-        self.state().requested.clone()
+    /// True if a provider got a request for an effect of the operation.
+    pub(super) fn was_requested(&self, place: &(Tenant, OperationKey)) -> bool {
+        self.state().requested.contains(place)
+    }
+
+    /// True if a tool was called for the operation, whichever provider the tool has.
+    pub(super) fn was_called(&self, place: &(Tenant, OperationKey)) -> bool {
+        self.state().asked.contains_key(place)
+    }
+
+    /// True if the record holds the id of an effect that was made [by hand](Self::by_hand).
+    pub(super) fn is_by_hand(&self, record: &Record) -> bool {
+        let is_its = |effect: &Effect| {
+            Some(&effect.id) == record.external_ref.as_ref() && effect.operation.as_str().starts_with(BY_HAND)
+        };
+        self.state().effects.iter().any(is_its)
     }
 
     /// Notes the contract classes of an engine's tools.

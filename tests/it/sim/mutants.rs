@@ -7,9 +7,9 @@ use std::time::Duration;
 use counterfoil::flow::WorkflowFn;
 use counterfoil::ledger::{Basis, ErrorKind, OperationKey, Record, RecordedFailure, State};
 use counterfoil::payload::{Payload, Stored};
-use counterfoil::sim::{Failing, Offer, Rule, Service, SimClock, Simulation, truthful};
+use counterfoil::sim::{CrashPoint, Failing, Happened, Offer, Rule, Service, SimClock, Simulation, truthful};
 use counterfoil::store::{
-    Change, History, QuestionKind, Run, RunState, Store, StoreError, StoreFuture, Turns, Verdict,
+    Change, History, QuestionKind, Refusal, Run, RunState, Store, StoreError, StoreFuture, Turns, Verdict,
     WorkerChange,
 };
 use counterfoil::tool::{Tool, effect};
@@ -75,6 +75,10 @@ enum Mutation {
     NoVerdict,
     /// A dead attempt is recorded as one that did not happen.
     AmbiguousFails,
+    /// A dead attempt is recorded as one that happened.
+    AmbiguousHappens,
+    /// A call is recorded as done when it is begun, and is never sent.
+    NoCall,
     /// Nobody is fenced, and rows may have changed meanwhile.
     NoFence,
     /// A commit that failed is taken for one that did not.
@@ -137,6 +141,8 @@ impl Mutant {
                 record.state = State::Failed { failure: RecordedFailure { kind, message, detail } };
                 record.in_doubt = false;
             }
+            M::AmbiguousHappens if record.state == State::Started && record.revision > 1 => happened(record),
+            M::NoCall if record.state == State::Started => happened(record),
             M::NoLink => record.escalation = None,
             M::NoDoubt => record.in_doubt = false,
             M::NoVerdict => record.approval = None,
@@ -187,12 +193,28 @@ impl Mutant {
             Some(_) => verdicts.next().unwrap_or(Verdict::Admitted),
             None => Verdict::Admitted,
         };
-        Ok(mutated.iter().map(answer).collect())
+        let mut verdicts: Vec<_> = mutated.iter().map(answer).collect();
+        if self.mutation == M::NoCall {
+            // The engine takes its own intent for the call of an earlier caller, and reads the result.
+            for (change, verdict) in changes.iter().zip(&mut verdicts) {
+                if is_intent(change) && verdict.is_admitted() {
+                    *verdict = Verdict::Refused(Refusal::Exists);
+                }
+            }
+        }
+        Ok(verdicts)
     }
 }
 
 fn is_intent(change: &Change) -> bool {
     change.record.as_ref().is_some_and(|record| record.state == State::Started && record.revision == 1)
+}
+
+/// Records that the call has happened, with a response that no provider gave.
+fn happened(record: &mut Record) {
+    let response = Stored::Inline(Payload::of(&json!({ "id": "nobody's" })).unwrap());
+    record.state = State::Committed { response };
+    (record.in_doubt, record.sealed_at) = (false, Some(record.updated_at));
 }
 
 fn is_acceptance(change: &Change) -> bool {
@@ -442,6 +464,7 @@ fn mutants() -> Vec<(String, Simulation, Rule)> {
         (M::NoDeclaration, mutant(M::NoDeclaration, Offer::IgnoresKey, Replays), Rule::SilentDuplicate),
         (M::NoVerdict, mutated(M::NoVerdict, policy::simulation()), Rule::ApprovalRecorded),
         (M::AmbiguousFails, blind(M::AmbiguousFails), Rule::WrongFailure),
+        (M::NoCall, looks(M::NoCall), Rule::SilentLoss),
     ];
     let hurried =
         simulation(Offer::Lookup, Looks).engine(|engine, world| engine.clock(Hurried(world.clock().clone())));
@@ -499,4 +522,22 @@ fn a_run_whose_end_was_written_without_an_answer_leaves_no_dropped_call_behind()
         let replay = of_one(hurries).replay(&schedule.parse().unwrap());
         assert_eq!(replay.violations, [], "{schedule}\n{}", replay.timeline());
     }
+}
+
+// A call that was never sent is lost if it is recorded as done: no provider got a request that would say so.
+#[test]
+fn a_call_that_no_provider_got_is_lost_if_it_is_recorded_as_done() {
+    let clean = simulation(Offer::Blind, Blind).replay(&"".parse().unwrap());
+    let mut crossed = clean.events.iter().filter(|event| matches!(event.what, Happened::Crossed(_)));
+    let point = Happened::Crossed(CrashPoint::BeforeCall);
+    let place = crossed.position(|event| event.what == point).unwrap() + 1;
+    let schedule = format!("crash@1.{place}").parse().unwrap();
+    let replay = mutant(M::AmbiguousHappens, Offer::Blind, Blind).replay(&schedule);
+    let first = replay.events.iter().find(|event| matches!(event.what, Happened::Sent { .. }));
+    assert!(first.is_none_or(|event| event.life > 1), "it died before it was sent: {}", replay.timeline());
+    let is_lost = replay
+        .violations
+        .iter()
+        .any(|violation| violation.rule == Rule::SilentLoss && violation.what.contains("case/1"));
+    assert!(is_lost, "{:?}\n{}", replay.violations, replay.timeline());
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::clock::SimClock;
 use super::family::{did, family};
 use super::history::Attempts;
-use super::machine::Told;
+use super::machine::{Caller, Told};
 use crate::clock::{Clock as _, Timestamp};
 use crate::id::{QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::{ContractClass, FinalState, OperationKey, Record, State};
@@ -66,6 +66,8 @@ pub enum Rule {
     EventsInOrder,
     /// The history tells of each attempt.
     HistoryWhole,
+    /// A caller who asks for a run that has ended is told the result, or an error.
+    CallerTold,
     /// A check that the user has added.
     Own(String),
 }
@@ -95,6 +97,7 @@ impl fmt::Display for Rule {
             Self::SilentLoss => f.write_str("no silent loss"),
             Self::WrongFailure => f.write_str("what is recorded as failed did not happen"),
             Self::HistoryWhole => f.write_str("the history tells of each attempt"),
+            Self::CallerTold => f.write_str("a caller is told how its run has ended"),
             Self::Own(name) => f.write_str(name),
         }
     }
@@ -185,8 +188,8 @@ impl Checker {
         std::mem::take(&mut self.seen().violations)
     }
 
-    /// Checks a result that a caller was given: the result must be durable by now.
-    pub(super) fn told(&self, store: &Model, told: &Told) {
+    /// Checks a result that a caller was given: the result of its own run, which must be durable by now.
+    pub(super) fn told(&self, store: &Model, caller: &Caller, told: &Told) {
         let durable = |run: &Run| match (&run.state, told) {
             (RunState::Succeeded { output: Stored::Inline(output) }, Told::Succeeded(answer)) => {
                 output.value().is_ok_and(|output| output == *answer)
@@ -196,7 +199,7 @@ impl Checker {
             | (RunState::Failed { .. }, Told::Failed(_)) => true,
             _ => false,
         };
-        if !store.runs().iter().any(durable) {
+        if !store.runs().iter().filter(|run| caller.asks_for(run)).any(durable) {
             self.seen()
                 .violated(Rule::NothingPromisedEarly, format!("a caller was told {told}: it is not durable"));
         }
@@ -228,6 +231,11 @@ impl Checker {
     /// Reports a simulation that does not come to rest.
     pub(super) fn is_restless(&self) {
         self.seen().violated(Rule::NothingDropped, "it is busy for ever and gets nowhere".to_owned());
+    }
+
+    /// Reports a simulation whose last process died.
+    pub(super) fn dies_for_ever(&self) {
+        self.seen().violated(Rule::NothingDropped, "its processes die one after another".to_owned());
     }
 
     /// The number of transactions that were more than a run looking again.

@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use super::chance::Seeded;
 use super::check::Checker;
 use super::disk::{Disk, Mounted};
-use super::machine::{Body, Told};
+use super::machine::{Answered, Body, Caller, Told};
 use super::schedule::{Schedule, Stop};
 use super::timeline::Happened;
 use super::world::World;
@@ -73,9 +73,11 @@ impl Life {
             for place in 0..body.asks() {
                 let (process, answer) =
                     (self.process.clone(), body.ask(place, engine.clone(), &self.process.world));
+                let caller = body.caller(place);
                 self.runtime.spawn(async move {
-                    if let Some(answer) = answer.await {
-                        process.tell(place, answer);
+                    let answer = answer.await;
+                    if let Some(caller) = caller {
+                        process.tell(place, &caller, answer);
                     }
                 });
             }
@@ -158,7 +160,8 @@ pub(super) struct Process {
     state: AtomicU8,
     stopped: Mutex<Option<Stop>>,
     crossed: Mutex<Vec<Crossing>>,
-    told: Mutex<BTreeMap<usize, Told>>,
+    /// The answers that callers got, by the index of the run. A result stays, whatever the same caller is told later.
+    answers: Mutex<BTreeMap<usize, Answered>>,
     engine: Mutex<Option<Engine>>,
     /// The engine, if the runs are to be asked for.
     asked: Mutex<Option<Engine>>,
@@ -187,7 +190,7 @@ impl Process {
             state: AtomicU8::new(RUNS),
             stopped: Mutex::default(),
             crossed: Mutex::default(),
-            told: Mutex::default(),
+            answers: Mutex::default(),
             engine: Mutex::default(),
             asked: Mutex::default(),
             quiet: AtomicBool::new(false),
@@ -230,16 +233,33 @@ impl Process {
         }
     }
 
-    fn tell(&self, place: usize, answer: Told) {
-        if self.runs() {
-            self.checker.told(&self.disk.model, &answer);
-            locked(&self.told).insert(place, answer);
+    fn tell(&self, place: usize, caller: &Caller, answer: Answered) {
+        if !self.runs() {
+            return;
         }
+        if let Answered::Told(told) = &answer {
+            self.checker.told(&self.disk.model, caller, told);
+        }
+        let mut answers = locked(&self.answers);
+        let is_result = matches!(answer, Answered::Told(_));
+        if is_result || !matches!(answers.get(&place), Some(Answered::Told(_))) {
+            answers.insert(place, answer);
+        }
+    }
+
+    /// The answer that the caller of this index got in this life.
+    pub(super) fn answer(&self, place: usize) -> Option<Answered> {
+        locked(&self.answers).get(&place).cloned()
     }
 
     /// The results that callers got in this life.
     pub(super) fn told(&self) -> BTreeMap<usize, Told> {
-        locked(&self.told).clone()
+        let answers = locked(&self.answers);
+        let told = answers.iter().filter_map(|(place, answer)| match answer {
+            Answered::Told(told) => Some((*place, told.clone())),
+            Answered::StoreFailed(_) | Answered::Otherwise => None,
+        });
+        told.collect()
     }
 
     pub(super) fn crossed(&self) -> Vec<Crossing> {

@@ -21,7 +21,7 @@ use super::timeline::{Event, Happened};
 use super::world::World;
 use crate::flow::{Engine, EngineBuilder};
 use crate::id::{QuestionId, RecordId};
-use crate::store::{Question, QuestionKind, Resolution};
+use crate::store::{Question, QuestionKind, Resolution, Run};
 
 /// The maximum number of lives. A simulation that needs more never comes to rest.
 const MAX_LIVES: u32 = 8;
@@ -41,10 +41,37 @@ pub(super) trait Body {
     fn workers(&self) -> u32;
     /// The number of runs that are asked for.
     fn asks(&self) -> usize;
-    /// Asks for the run of this index. Returns the result that the caller got.
-    fn ask(&self, place: usize, engine: Engine, world: &World) -> BoxFuture<'static, Option<Told>>;
+    /// The caller of this index; `None` for an actor beside the runs.
+    fn caller(&self, place: usize) -> Option<Caller>;
+    /// Asks for the run of this index. Returns the answer that the caller got.
+    fn ask(&self, place: usize, engine: Engine, world: &World) -> BoxFuture<'static, Answered>;
     /// The answer of a person to an open question.
     fn answer(&self, question: &OpenQuestion<'_>) -> Option<Resolution>;
+}
+
+/// The caller of a run: a tenant, and the run's start key.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    pub(super) tenant: String,
+    pub(super) key: String,
+}
+
+impl Caller {
+    /// True if the run was started by this caller, or by another one under the same start key.
+    pub(super) fn asks_for(&self, run: &Run) -> bool {
+        run.tenant.as_str() == self.tenant && run.key.as_deref() == Some(self.key.as_str())
+    }
+}
+
+/// The answer to a caller.
+#[derive(Clone, Debug)]
+pub(super) enum Answered {
+    /// The run has ended.
+    Told(Told),
+    /// The store has failed, with this message.
+    StoreFailed(String),
+    /// Another error, such as an open question about the run. An actor beside the runs gets no more than this.
+    Otherwise,
 }
 
 /// The result that a caller got.
@@ -102,7 +129,11 @@ pub(super) fn run(body: &dyn Body, schedule: &Schedule, seed: u64) -> Trial {
     }
     loop {
         let begins = if machine.runs_out() {
-            machine.newest() < MAX_LIVES
+            let begins = machine.newest() < MAX_LIVES;
+            if !begins {
+                machine.checker.dies_for_ever();
+            }
+            begins
         } else if machine.answers() || machine.audits() {
             continue;
         } else {
@@ -378,9 +409,51 @@ impl<'a> Machine<'a> {
         true
     }
 
+    /// Checks that each caller got an answer. The newest process answers alone, because it has read the ledger of all
+    /// before it. Of several workers, any one may have answered, because a worker that was fenced answers nobody.
+    fn untold(&self) -> Vec<Violation> {
+        let runs = |life: &&Life| life.process.runs();
+        let serves = match self.lives.iter().rfind(runs) {
+            Some(serving) => self.is_shared() || serving.process.life == self.newest(),
+            None => false,
+        };
+        // A worker that was paused for longer than its lease may be the only one left, and a restored ledger begins
+        // nothing before a person has answered.
+        let paused =
+            |incident: &Incident| matches!(incident, Incident::Stop { stop, .. } if stop.pause().is_some());
+        let is_fenced = self.is_shared() && self.schedule.incidents().iter().any(paused);
+        if !serves || is_fenced || self.is_restless() || self.lost > 0 {
+            return Vec::new();
+        }
+        let store_works = self.schedule.incidents().iter().all(spares_the_store);
+        let answering = if self.is_shared() { self.processes.len() } else { 1 };
+        let runs = self.disk.model.runs();
+        let untold = |place: usize| {
+            let caller = self.body.caller(place)?;
+            // Of a run that has not ended, the rules at rest say what it waits for.
+            if runs.iter().any(|run| caller.asks_for(run) && !run.state.is_final()) {
+                return None;
+            }
+            let mut why = "nothing";
+            for process in self.processes.iter().rev().take(answering) {
+                match process.answer(place) {
+                    Some(Answered::StoreFailed(_)) if store_works => {
+                        why = "that the store failed, which it did not";
+                    }
+                    Some(_) => return None,
+                    None => {}
+                }
+            }
+            let what = format!("the caller of {} ({}) was told {why}", caller.key, caller.tenant);
+            Some(Violation { rule: Rule::CallerTold, what })
+        };
+        (0..self.body.asks()).filter_map(untold).collect()
+    }
+
     fn ends(self) -> Trial {
         let is_restless = self.is_restless();
         let lasting = self.lasting();
+        let untold = self.untold();
         drop(self.lives);
         let told: Vec<_> = self.processes.iter().map(|process| process.told()).collect();
         let mut violations = self.checker.take();
@@ -389,6 +462,7 @@ impl<'a> Machine<'a> {
         // A restless run was not dropped: its lack of progress is reported already.
         violations
             .extend(rest.into_iter().filter(|found| !is_restless || found.rule != Rule::NothingDropped));
+        violations.extend(untold);
         Trial {
             told,
             crossed: self.processes.iter().map(|process| process.crossed()).collect(),
@@ -400,4 +474,17 @@ impl<'a> Machine<'a> {
             world: self.world,
         }
     }
+}
+
+/// True if no commit fails by this incident.
+const fn spares_the_store(incident: &Incident) -> bool {
+    matches!(
+        incident,
+        Incident::Stop { .. }
+            | Incident::Fault { .. }
+            | Incident::ClockJumps { .. }
+            | Incident::Down { .. }
+            | Incident::LookupDown { .. }
+            | Incident::Restored { .. }
+    )
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::end::End;
-use super::machine::{Body, Told};
+use super::machine::{Answered, Body, Caller, Told};
 use super::question::OpenQuestion;
 use super::schedule::Schedule;
 use super::timeline::Happened;
@@ -23,7 +23,7 @@ const ASKS_AGAIN: Duration = Duration::from_secs(1);
 
 type Check = dyn Fn(&End<'_>) -> Result<(), String>;
 type Prepare = dyn Fn(EngineBuilder, &World) -> EngineBuilder;
-type Ask = dyn Fn(Engine, World) -> BoxFuture<'static, Option<Told>>;
+type Ask = dyn Fn(Engine, World) -> BoxFuture<'static, Answered>;
 type Beside = dyn Fn(Engine, World) -> BoxFuture<'static, String>;
 type Operator = dyn Fn(&OpenQuestion<'_>) -> Option<Resolution>;
 
@@ -70,7 +70,7 @@ type Operator = dyn Fn(&OpenQuestion<'_>) -> Option<Resolution>;
 pub struct Simulation {
     workflow: Box<dyn Fn() -> Workflow + Send + Sync>,
     prepare: Vec<Box<Prepare>>,
-    pub(super) asks: Vec<Box<Ask>>,
+    pub(super) asks: Vec<(Caller, Box<Ask>)>,
     beside: Vec<(String, Box<Beside>)>,
     operator: Box<Operator>,
     pub(super) checks: Vec<(String, Box<Check>)>,
@@ -99,15 +99,19 @@ impl Body for Simulation {
         self.asks.len() + self.beside.len()
     }
 
-    fn ask(&self, place: usize, engine: Engine, world: &World) -> BoxFuture<'static, Option<Told>> {
+    fn caller(&self, place: usize) -> Option<Caller> {
+        self.asks.get(place).map(|(caller, _)| caller.clone())
+    }
+
+    fn ask(&self, place: usize, engine: Engine, world: &World) -> BoxFuture<'static, Answered> {
         world.declare(engine.tools());
-        let Some(ask) = self.asks.get(place) else {
+        let Some((_, ask)) = self.asks.get(place) else {
             let (who, ask) = &self.beside[place - self.asks.len()];
             let (who, world, asked) = (who.clone(), world.clone(), ask(engine, world.clone()));
             return Box::pin(async move {
                 let what = asked.await;
                 world.note(Happened::Told { who, what });
-                None
+                Answered::Otherwise
             });
         };
         ask(engine, world.clone())
@@ -118,32 +122,31 @@ impl Body for Simulation {
     }
 }
 
-/// The caller of a run: a tenant, and the run's start key.
-struct Caller {
-    tenant: String,
-    key: String,
-}
-
-/// Asks for a run. Returns the result that the caller gets. While the store is away, the caller asks again, as a client
+/// Asks for a run. Returns the answer that the caller gets. While the store is away, the caller asks again, as a client
 /// does.
-async fn ask<W, I, O>(caller: Caller, workflow: W, input: I, engine: Engine, world: World) -> Option<Told>
+async fn ask<W, I, O>(caller: Caller, workflow: W, input: I, engine: Engine, world: World) -> Answered
 where
     W: WorkflowFn<I, O> + Clone,
     I: Serialize + Clone + Send + Sync + 'static,
     O: Serialize + DeserializeOwned + Send + 'static,
 {
-    let tenant = engine.tenant(&caller.tenant).ok()?;
+    let Ok(tenant) = engine.tenant(&caller.tenant) else { return Answered::Otherwise };
     loop {
-        let answer = tenant.run(workflow.clone(), input.clone()).key(caller.key.clone()).await;
-        let is_away = match answer {
-            Ok(output) => return serde_json::to_value(&output).ok().map(Told::Succeeded),
-            Err(RunError::Failed { failure, .. }) => return Some(Told::Failed(failure.to_string())),
-            Err(RunError::Store(source)) => source.is_transient(),
+        let is_away = match tenant.run(workflow.clone(), input.clone()).key(caller.key.clone()).await {
+            Ok(output) => {
+                return serde_json::to_value(&output)
+                    .map_or(Answered::Otherwise, |output| Answered::Told(Told::Succeeded(output)));
+            }
+            Err(RunError::Failed { failure, .. }) => return Answered::Told(Told::Failed(failure.to_string())),
+            Err(RunError::Store(error)) if !error.is_transient() => {
+                return Answered::StoreFailed(error.to_string());
+            }
+            Err(RunError::Store(_)) => true,
             Err(RunError::Exec(error)) => error.is_transient(),
             Err(_) => false,
         };
         if !is_away {
-            return None;
+            return Answered::Otherwise;
         }
         world.clock().sleep(ASKS_AGAIN).await;
     }
@@ -215,11 +218,12 @@ impl Simulation {
         I: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
         O: Serialize + DeserializeOwned + Send + 'static,
     {
-        let (tenant, key) = (tenant.to_owned(), key.to_owned());
-        self.asks.push(Box::new(move |engine, world| {
-            let caller = Caller { tenant: tenant.clone(), key: key.clone() };
-            Box::pin(ask(caller, workflow.clone(), input.clone(), engine, world))
-        }));
+        let caller = Caller { tenant: tenant.to_owned(), key: key.to_owned() };
+        let asking = caller.clone();
+        let ask: Box<Ask> = Box::new(move |engine, world| {
+            Box::pin(ask(asking.clone(), workflow.clone(), input.clone(), engine, world))
+        });
+        self.asks.push((caller, ask));
         self
     }
 

@@ -1,10 +1,14 @@
 //! The simulated machine: what a crash, a kill and a pause are, several runs on it, and a person in front of it.
 
+use std::sync::Arc;
+
 use counterfoil::ledger::ErrorKind;
-use counterfoil::sim::{CrashPoint, Offer, Replay, Rule, Schedule, Simulation, truthful};
-use counterfoil::store::{QuestionKind, Resolution};
+use counterfoil::sim::{CrashPoint, Happened, Offer, Replay, Rule, Schedule, Simulation, truthful};
+use counterfoil::store::{
+    Change, QuestionKind, Resolution, Run, RunState, Store, StoreError, StoreFuture, Verdict,
+};
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Key};
+use counterfoil::{Ctx, Key, RunId, Tenant};
 use serde_json::json;
 
 use crate::sim::{Blind, Looks, simulation, twice};
@@ -129,4 +133,76 @@ fn a_person_who_gets_nowhere_is_found_out() {
     let [violation] = replay.violations.as_slice() else { panic!("{:?}", replay.violations) };
     assert_eq!(violation.rule, Rule::NothingDropped);
     assert!(violation.what.contains("busy for ever"), "{violation}");
+}
+
+/// A store of a process that tells a caller nothing of a run that has ended.
+#[derive(Debug)]
+struct Mute(Arc<dyn Store>, Muting);
+
+/// How it tells nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Muting {
+    /// The run is read as one that is still carried out.
+    RunGoesOn,
+    /// No run can be started.
+    StartFails,
+}
+
+impl Store for Mute {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
+        let starts = changes.iter().any(|change| change.run.as_ref().is_some_and(|run| run.revision == 1));
+        if self.1 == Muting::StartFails && starts {
+            let (row, detail) = ("run".to_owned(), "simulated".to_owned());
+            return Box::pin(async move { Err(StoreError::Corrupt { row, detail }) });
+        }
+        self.0.commit(changes)
+    }
+
+    fn run_find<'a>(&'a self, tenant: &'a Tenant, id: RunId) -> StoreFuture<'a, Option<Run>> {
+        Box::pin(async move {
+            let mut found = self.0.run_find(tenant, id).await?;
+            if let Some(run) = found.as_mut().filter(|run| run.state.is_final())
+                && self.1 == Muting::RunGoesOn
+            {
+                run.state = RunState::Active;
+            }
+            Ok(found)
+        })
+    }
+
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.0)
+    }
+}
+
+// A caller who comes back after a crash is told how its run has ended: that the ledger is complete is not enough.
+#[test]
+fn a_caller_who_is_never_told_is_found_out() {
+    let honest = simulation(Offer::Lookup, Looks);
+    let clean = replayed(&honest, "");
+    let mut crossed = clean.events.iter().filter(|event| matches!(event.what, Happened::Crossed(_)));
+    let ended = Happened::Crossed(CrashPoint::AfterRunEnd);
+    let place = crossed.position(|event| event.what == ended).unwrap() + 1;
+    let schedule = format!("crash@1.{place}");
+    replayed(&honest, &schedule);
+    for muting in [Muting::RunGoesOn, Muting::StartFails] {
+        let mute = simulation(Offer::Lookup, Looks).engine(move |engine, world| match world.life() {
+            0 | 1 => engine,
+            _ => engine.wrap_store(move |store| Arc::new(Mute(store, muting))),
+        });
+        let replay = mute.replay(&schedule.parse().unwrap());
+        let rules: Vec<_> = replay.violations.iter().map(|violation| &violation.rule).collect();
+        assert!(rules.contains(&&Rule::CallerTold), "{muting:?}: {rules:?}\n{}", replay.timeline());
+    }
+}
+
+// A process that dies whenever it is started leaves nothing done, and says so.
+#[test]
+fn a_process_that_never_comes_up_is_found_out() {
+    let replay = Simulation::of(async |ctx: Ctx, (): ()| ctx.call::<Counts>(()).await, ())
+        .engine(|engine, _| engine.tool(Counts).tool(Counts)) // it is refused
+        .replay(&Schedule::default());
+    let [violation] = replay.violations.as_slice() else { panic!("{:?}", replay.violations) };
+    assert_eq!(violation.rule, Rule::NothingDropped);
+    assert!(violation.what.contains("die one after another"), "{violation}");
 }

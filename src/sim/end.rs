@@ -8,7 +8,6 @@ use super::timeline::Happened;
 use super::world::Effect;
 use crate::flow::{PastCall, RunStatus};
 use crate::id::RunId;
-#[cfg(feature = "unstable-core")]
 use crate::ledger::Record;
 use crate::store::{Question, QuestionKind};
 #[cfg(feature = "unstable-core")]
@@ -104,9 +103,10 @@ impl End<'_> {
         questions
     }
 
-    /// All questions that were ever opened, answered or not.
+    /// All questions that were ever opened, answered or not. The row of a call that its provider has
+    /// [accepted](crate::tool::ToolError::accepted) is no question.
     pub fn asked(&self) -> Vec<Question> {
-        self.trial.disk.model.escalations()
+        self.trial.questions()
     }
 
     /// Reads your own tables, those of `ctx.transaction` and of `process_once`.
@@ -123,20 +123,55 @@ impl End<'_> {
         self.trial.disk.tables.read(&self.trial.disk.model, read)
     }
 
-    /// Checks that an effect happened once if the workflow succeeded, and never more than once, unless a question
-    /// reports it, answered or not.
+    /// Checks that an effect happened once if the workflow succeeded, and never more than once. A question about a call
+    /// that made this effect reports what is missing or too many, answered or not: that it happened twice, that it may
+    /// have, or that it is missing. So does a question that stopped the run of such a call.
     ///
     /// # Errors
     /// The count that was found.
     pub fn exactly_once_if_succeeded(&self, system: &str, reference: &str) -> Result<(), String> {
         let count = self.count(system, reference);
-        let is_missed = || self.asked().iter().any(|question| question.kind == QuestionKind::Missing);
-        let enough = count > 0 || !self.succeeded() || is_missed();
-        // The question about a restored ledger reports no particular effect.
-        let is_asked = self.asked().iter().any(|question| question.kind != QuestionKind::Restored);
-        if enough && (count < 2 || is_asked) {
-            return Ok(());
-        }
-        Err(format!("{system}: {reference} happened {count} times"))
+        let is_told = match count {
+            0 => !self.succeeded() || self.is_missed(system, reference),
+            1 => true,
+            _ => self.is_surplus_asked_about(system, reference),
+        };
+        if is_told { Ok(()) } else { Err(format!("{system}: {reference} happened {count} times")) }
+    }
+
+    /// True if a question says that an effect about this reference is missing.
+    fn is_missed(&self, system: &str, reference: &str) -> bool {
+        let records = self.records_of(&self.trial.world.forgotten_about(system, reference));
+        let asked = self.asked();
+        let about = |record: &Record| {
+            asked.iter().any(|q| q.kind == QuestionKind::Missing && q.record == Some(record.id))
+        };
+        records.iter().any(about)
+    }
+
+    /// True if a question about an operation with an effect about this reference says that there may be a second one.
+    fn is_surplus_asked_about(&self, system: &str, reference: &str) -> bool {
+        use QuestionKind::{Ambiguous, Duplicated, Missing, Unconfirmed, UnknownTool};
+        let records = self.records_of(&self.trial.world.found(system, reference));
+        let asked = self.asked();
+        let about = |record: &Record| {
+            let doubts = |q: &Question| {
+                matches!(q.kind, Ambiguous | Duplicated | Missing | UnknownTool | Unconfirmed)
+                    && q.record == Some(record.id)
+            };
+            let stops =
+                |q: &Question| q.kind.blocks_its_run() && q.run.is_some() && q.run == record.owner.run;
+            asked.iter().any(|q| doubts(q) || stops(q))
+        };
+        records.iter().any(about)
+    }
+
+    /// The records of the operations that made these effects.
+    fn records_of(&self, effects: &[Effect]) -> Vec<Record> {
+        let mut records = self.trial.disk.model.records();
+        records.retain(|record| {
+            effects.iter().any(|effect| (&effect.tenant, &effect.operation) == (&record.tenant, &record.key))
+        });
+        records
     }
 }

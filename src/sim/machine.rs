@@ -108,6 +108,14 @@ pub(super) struct Trial {
 }
 
 impl Trial {
+    /// All questions that were ever opened. The row of a pending call is no question: its run waits for its provider,
+    /// and for no person.
+    pub(super) fn questions(&self) -> Vec<Question> {
+        let mut questions = self.disk.model.escalations();
+        questions.retain(|question| question.kind != QuestionKind::Pending);
+        questions
+    }
+
     /// The number of batches of writes in the ledger.
     pub(super) fn batches(&self) -> u32 {
         u32::try_from(self.disk.model.batches()).unwrap_or(u32::MAX)

@@ -218,7 +218,7 @@ impl Report {
     }
 
     fn count_calls(&mut self, trial: &Trial) {
-        let questions = trial.disk.model.escalations();
+        let questions = trial.questions();
         self.asked += u32::from(questions.iter().any(|question| question.answer.is_none()));
         let counts = rest::counts(&trial.world);
         for record in trial.disk.model.records() {

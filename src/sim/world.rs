@@ -65,8 +65,8 @@ struct State {
     asked: BTreeMap<(Tenant, OperationKey), (Contract, EffectClass)>,
     /// The faults of each request that can be detected.
     knowable: BTreeMap<u32, Knowable>,
-    /// The operations with an effect that happened and was lost.
-    forgotten: BTreeSet<(Tenant, OperationKey)>,
+    /// The effects that happened and were lost.
+    forgotten: Vec<Effect>,
     log: Vec<Event>,
     life: u32,
     newest: u32,
@@ -178,14 +178,22 @@ impl World {
         let its =
             |effect: &Effect| (&effect.tenant, &effect.operation) == (call.tenant(), call.operation_key());
         if let Some(last) = state.effects.iter().rposition(its) {
-            let Effect { tenant, operation, .. } = state.effects.remove(last);
-            state.forgotten.insert((tenant, operation));
+            let lost = state.effects.remove(last);
+            state.forgotten.push(lost);
         }
     }
 
     /// The operations with an effect that happened and was lost.
     pub(super) fn forgotten(&self) -> BTreeSet<(Tenant, OperationKey)> {
-        self.state().forgotten.clone()
+        let state = self.state();
+        state.forgotten.iter().map(|effect| (effect.tenant.clone(), effect.operation.clone())).collect()
+    }
+
+    /// The effects at a system about one reference that happened and were lost.
+    pub(super) fn forgotten_about(&self, system: &str, reference: &str) -> Vec<Effect> {
+        let state = self.state();
+        let lost = state.forgotten.iter().filter(|e| e.system == system && e.reference == reference);
+        lost.cloned().collect()
     }
 
     /// The number of effects at a system about one reference.

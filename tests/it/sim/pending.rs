@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use counterfoil::sim::{Offer, Service, Simulation, World};
+use counterfoil::sim::{Offer, Rule, Schedule, Service, Simulation, World};
 use counterfoil::tool::Tool;
 use counterfoil::{Completion, Ctx, Engine, Failure};
 use serde_json::json;
 
-use crate::sim::{Blind, Looks, ReplaysAndLooks, quick, simulation};
+use crate::sim::{Blind, Looks, Replays, ReplaysAndLooks, quick, simulation};
 
 const WORK: Duration = Duration::from_mins(5);
 
@@ -91,4 +91,27 @@ fn what_is_finished_after_its_run_has_failed_is_not_forgotten() {
         .explore();
     report.assert_ok();
     assert!(report.asked() > 0, "{report}");
+}
+
+/// Makes one effect by two tools, whose keys differ.
+async fn in_two_ways(ctx: Ctx, case: String) -> Result<(), Failure> {
+    ctx.call::<Blind>(case.clone()).await?;
+    ctx.call::<Replays>(case).await?;
+    Ok(())
+}
+
+// The row by which a call waits for its provider is no question, and does not excuse an effect that happened twice.
+#[test]
+fn a_call_that_waits_for_its_provider_excuses_no_duplicate() {
+    let replay = Simulation::of(in_two_ways, "case/1".to_owned())
+        .engine(|engine, world| {
+            let replays = world.service("desk", Offer::ReplaysKey);
+            engine.tool(Blind(slow(world, Offer::Blind))).tool(Replays(replays))
+        })
+        .with_actor("the provider", calls_back)
+        .check("once", |end| end.exactly_once_if_succeeded("desk", "case/1"))
+        .check("nobody is asked", |end| end.asked().first().map_or(Ok(()), |q| Err(q.question.clone())))
+        .replay(&Schedule::default());
+    let rules: Vec<_> = replay.violations.into_iter().map(|violation| violation.rule).collect();
+    assert_eq!(rules, [Rule::Own("once".to_owned())]);
 }

@@ -126,8 +126,17 @@ impl Rest {
         matches!(run.state, RunState::Succeeded { .. }) && !self.runs.iter().any(failed)
     }
 
-    /// True if a question is open about the run, about a child that it waits for, or about a child that it undoes.
+    /// True if the run goes on with the answer to an open question: about itself, about a child that it waits for, or
+    /// about a child that it undoes.
     fn is_asked_about(&self, run: &Run) -> bool {
+        let goes_on_with = |kind: QuestionKind| match run.state {
+            RunState::Blocked { .. } => kind.blocks_its_run(),
+            // A timer wakes it, whatever is asked beside it.
+            RunState::Waiting { until: Some(_), .. } => true,
+            _ => {
+                QuestionKind::PARKING.contains(&kind) || kind.blocks_its_run() || kind == QuestionKind::Unread
+            }
+        };
         let concerns =
             |q: &Question| q.run == Some(run.id) || q.record.is_some_and(|record| self.uses(run, record));
         let open = |run: &Run| {
@@ -138,7 +147,7 @@ impl Rest {
             child.parent == Some(run.id)
                 && if child.state.is_final() { open(child) } else { self.is_asked_about(child) }
         };
-        self.questions.iter().any(|q| q.answer.is_none() && concerns(q))
+        self.questions.iter().any(|q| q.answer.is_none() && concerns(q) && goes_on_with(q.kind))
             || self.runs.iter().any(child_is_asked_about)
     }
 
@@ -302,16 +311,20 @@ pub(super) fn counts(world: &World) -> BTreeMap<(Tenant, OperationKey), usize> {
 }
 
 /// True if a record or a question reports that the operation may have happened more than once, or if it may repeat by
-/// its nature, as a model call may.
+/// its nature, as a model call may. Whether the effect of a failed run is kept is another question.
 pub(super) fn is_marked(world: &World, record: &Record, questions: &[Question]) -> bool {
+    use QuestionKind::{Ambiguous, Compensation, Duplicated, Missing, Unconfirmed, UnknownTool};
     let asked = |q: &&Question| q.record == Some(record.id);
+    let doubts = |q: &Question| match q.kind {
+        Duplicated | Unconfirmed => true,
+        // Of an effect that a person is asked about as missing, the engine does not ask once more.
+        Ambiguous | UnknownTool | Missing => q.answer.is_none(),
+        Compensation => record.class == EffectClass::Compensation && q.answer.is_none(),
+        _ => false,
+    };
     world.may_repeat(record)
         || record.basis == Basis::Declaration
-        || questions.iter().filter(asked).any(|q| {
-            q.kind == QuestionKind::Duplicated
-                || q.kind == QuestionKind::Unconfirmed
-                || q.answer.is_none()
-        })
+        || questions.iter().filter(asked).any(doubts)
         // The call is reconciled after its run is resumed.
         || record.state == State::Started
             && questions.iter().any(|q| {

@@ -9,7 +9,8 @@ use counterfoil::ledger::{Basis, ErrorKind, OperationKey, Record, RecordedFailur
 use counterfoil::payload::{Payload, Stored};
 use counterfoil::sim::{CrashPoint, Failing, Happened, Offer, Rule, Service, SimClock, Simulation, truthful};
 use counterfoil::store::{
-    Change, History, QuestionKind, Refusal, Run, RunState, Store, StoreError, StoreFuture, Turns, Verdict,
+    Change, History, Question, QuestionKind, Refusal, Run, RunState, Store, StoreError, StoreFuture, Turns,
+    Verdict,
     WorkerChange,
 };
 use counterfoil::tool::{Tool, effect};
@@ -77,6 +78,8 @@ enum Mutation {
     AmbiguousFails,
     /// A dead attempt is recorded as one that happened.
     AmbiguousHappens,
+    /// A question about an unknown outcome is written as one that nobody waits for.
+    OtherKind,
     /// A call is recorded as done when it is begun, and is never sent.
     NoCall,
     /// Nobody is fenced, and rows may have changed meanwhile.
@@ -113,6 +116,10 @@ impl Mutant {
             M::NoConfirming if change.record.is_some() => change.look = None,
             M::NoQuestions => change.escalations.clear(),
             M::NoDuplicated => change.escalations.retain(|q| q.kind != QuestionKind::Duplicated),
+            M::OtherKind => {
+                let ambiguous = |q: &&mut Question| q.kind == QuestionKind::Ambiguous;
+                change.escalations.iter_mut().filter(ambiguous).for_each(|q| q.kind = QuestionKind::Orphaned);
+            }
             M::NoHistory => change.contacts.clear(),
             M::NoOrphans => change.escalations.retain(|q| q.kind != QuestionKind::Orphaned),
             M::NoFence => {
@@ -540,4 +547,27 @@ fn a_call_that_no_provider_got_is_lost_if_it_is_recorded_as_done() {
         .iter()
         .any(|violation| violation.rule == Rule::SilentLoss && violation.what.contains("case/1"));
     assert!(is_lost, "{:?}\n{}", replay.violations, replay.timeline());
+}
+
+fn broken(simulation: &Simulation, schedule: &str) -> Vec<Rule> {
+    let replay = simulation.replay(&schedule.parse().unwrap());
+    replay.violations.into_iter().map(|violation| violation.rule).collect()
+}
+
+// The effect happens twice, and then its run fails: the question whether it is kept says nothing of the second one.
+#[test]
+fn the_question_of_a_failed_run_marks_no_duplicate() {
+    let schedule = "too-late@1 refused@3";
+    assert_eq!(broken(&simulation(Offer::Lookup, Looks), schedule), []);
+    let found = broken(&mutant(M::NoConfirming, Offer::Lookup, Looks), schedule);
+    assert!(found.contains(&Rule::SilentDuplicate), "{found:?}");
+}
+
+// A run that waits for an answer goes on with no answer to a question of another kind.
+#[test]
+fn a_question_of_another_kind_keeps_no_run_waiting() {
+    let schedule = "answer-lost@1";
+    assert_eq!(broken(&simulation(Offer::Blind, Blind), schedule), []);
+    let found = broken(&mutant(M::OtherKind, Offer::Blind, Blind), schedule);
+    assert!(found.contains(&Rule::NothingDropped), "{found:?}");
 }

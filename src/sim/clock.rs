@@ -36,6 +36,8 @@ enum Due {
     /// A timer of a heartbeat.
     Beat(Waker),
     Do(Box<dyn FnOnce() + Send>),
+    /// A request arrives in the world.
+    Arrive(Box<dyn FnOnce() + Send>),
 }
 
 /// The kind of timer that was due.
@@ -52,7 +54,7 @@ impl Due {
     fn happens(self) {
         match self {
             Self::Wake(waker) | Self::Beat(waker) => waker.wake(),
-            Self::Do(happen) => happen(),
+            Self::Do(happen) | Self::Arrive(happen) => happen(),
         }
     }
 }
@@ -102,6 +104,18 @@ impl SimClock {
         let mut timers = self.timers();
         let at = timers.now.saturating_add(by);
         timers.set(at, Due::Do(Box::new(happen)));
+    }
+
+    /// Sets a timer for a request that is on its way, whichever processes are alive when it arrives.
+    pub(super) fn arrives(&self, by: Duration, happen: impl FnOnce() + Send + 'static) {
+        let mut timers = self.timers();
+        let at = timers.now.saturating_add(by);
+        timers.set(at, Due::Arrive(Box::new(happen)));
+    }
+
+    /// True if a request is on its way.
+    pub(super) fn carries_requests(&self) -> bool {
+        self.timers().due.values().any(|due| matches!(due, Due::Arrive(_)))
     }
 
     /// Sets the wall clock forward or back by this many seconds. The boot clock is unchanged.

@@ -19,8 +19,10 @@ use super::question::OpenQuestion;
 use super::schedule::{Incident, Schedule, Stop};
 use super::timeline::{Event, Happened};
 use super::world::World;
+use crate::clock::Clock as _;
 use crate::flow::{Engine, EngineBuilder};
 use crate::id::{QuestionId, RecordId};
+use crate::ledger::Look;
 use crate::store::{Question, QuestionKind, Resolution, Run};
 
 /// The maximum number of lives. A simulation that needs more never comes to rest.
@@ -28,7 +30,7 @@ const MAX_LIVES: u32 = 8;
 /// The time without other events than heartbeats after which a shared ledger has nothing left to do. Every worker
 /// that died is taken over within this time.
 const QUIET: Duration = LEASE.saturating_mul(3);
-/// The maximum number of turns in one life. A simulation that takes more never comes to rest.
+/// The maximum number of turns without progress. A simulation that takes more never comes to rest.
 const RESTLESS: u32 = 2_000;
 /// The number of turns without progress after which runs only look again.
 const LOOKS_AGAIN: u32 = 100;
@@ -39,6 +41,8 @@ pub(super) trait Body {
     fn engine(&self, builder: EngineBuilder, world: &World) -> EngineBuilder;
     /// The number of processes that share the ledger.
     fn workers(&self) -> u32;
+    /// The maximum number of turns in one life, whatever progress they make.
+    fn turns(&self) -> u32;
     /// The number of runs that are asked for.
     fn asks(&self) -> usize;
     /// The caller of this index; `None` for an actor beside the runs.
@@ -309,10 +313,23 @@ impl<'a> Machine<'a> {
         let looked = self.turns - self.progress.1;
         let is_for_a_person = |q: &Question| q.answer.is_none() && q.kind != QuestionKind::Pending;
         let awaits = looked >= LOOKS_AGAIN && self.disk.model.escalations().iter().any(is_for_a_person);
+        if awaits && self.is_more_to_come() {
+            self.progress.1 = self.turns;
+            return false;
+        }
         if awaits {
             self.turns -= looked; // they do not count as restless
         }
         awaits
+    }
+
+    /// True if a request is on its way, or the next look at an effect is still to come: what they show may be asked
+    /// about. A look that is overdue is made by nobody.
+    fn is_more_to_come(&self) -> bool {
+        let clock = self.world.clock();
+        let now = clock.now();
+        let comes = |look: &Look| look.due_at.is_some_and(|at| at > now) && !look.reason.is_beside_question();
+        clock.carries_requests() || self.disk.model.looks().iter().any(comes)
     }
 
     /// Lets time pass until something happens. False if nothing is left to do.
@@ -386,9 +403,10 @@ impl<'a> Machine<'a> {
         self.lives.iter().rev().find(|life| life.process.runs())
     }
 
-    /// True if the life has used up its turns, also if each answer raises the next question.
+    /// True if the life makes no progress any more, or has used up its turns, also if each answer raises the next
+    /// question.
     fn is_restless(&self) -> bool {
-        self.turns >= RESTLESS
+        self.turns.saturating_sub(self.progress.1) >= RESTLESS || self.turns >= self.body.turns()
     }
 
     /// Lets a person answer an open question. False if there is none to answer.

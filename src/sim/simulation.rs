@@ -80,6 +80,8 @@ pub struct Simulation {
     pub(super) pairs: bool,
     pub(super) restores: bool,
     pub(super) workers: u32,
+    /// The maximum number of turns in one life.
+    turns: u32,
     /// The number of runs that fail in the clean run.
     pub(super) fails: usize,
 }
@@ -93,6 +95,10 @@ impl Body for Simulation {
 
     fn workers(&self) -> u32 {
         self.workers
+    }
+
+    fn turns(&self) -> u32 {
+        self.turns
     }
 
     fn asks(&self) -> usize {
@@ -188,6 +194,7 @@ impl Simulation {
             pairs: true,
             restores: false,
             workers: 1,
+            turns: 20_000,
             fails: 0,
         };
         simulation.with_run(Self::TENANT, Self::KEY, workflow, input)
@@ -305,6 +312,14 @@ impl Simulation {
     #[must_use]
     pub fn workers(self, workers: u32) -> Self {
         Self { workers: workers.max(1), ..self }
+    }
+
+    /// Sets the maximum number of turns in the life of one process: each is a timer that was due, or a request that
+    /// arrived. A process that takes more is taken for one that is busy for ever; so is one that takes 2000 turns
+    /// without progress. Default: 20 000, which are about 3500 calls.
+    #[must_use]
+    pub fn turns(self, turns: u32) -> Self {
+        Self { turns, ..self }
     }
 
     /// Also restores each backup that could have been made in the clean run: detected by the engine, and told to it.

@@ -51,7 +51,7 @@ impl Sink for Listener {
             Some(Fault::Unauthorized | Fault::FailsBefore | Fault::RequestLost) => return Err(reset()),
             Some(late @ (Fault::Late | Fault::TooLate | Fault::Landing(_))) => {
                 let (listener, batch) = (self.clone(), batch.to_vec());
-                clock.later(late.dawdles().unwrap_or(WAY), move || listener.hears(&batch));
+                clock.arrives(late.dawdles().unwrap_or(WAY), move || listener.hears(&batch));
                 return Err(reset());
             }
             Some(Fault::Doubled | Fault::Twice) => self.hears(batch),

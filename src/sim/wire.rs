@@ -179,7 +179,7 @@ impl World {
         provider: Arc<dyn Fn() -> Answer<T> + Send + Sync>,
     ) -> oneshot::Receiver<Answer<T>> {
         let (answer, answered) = oneshot::channel();
-        self.clock().later(way, move || drop(answer.send(provider())));
+        self.clock().arrives(way, move || drop(answer.send(provider())));
         answered
     }
 

@@ -1,14 +1,15 @@
 //! The simulated machine: what a crash, a kill and a pause are, several runs on it, and a person in front of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use counterfoil::ledger::ErrorKind;
-use counterfoil::sim::{CrashPoint, Happened, Offer, Replay, Rule, Schedule, Simulation, truthful};
+use counterfoil::sim::{CrashPoint, Happened, Offer, Replay, Rule, Schedule, Simulation, World, truthful};
 use counterfoil::store::{
     Change, QuestionKind, Resolution, Run, RunState, Store, StoreError, StoreFuture, Verdict,
 };
 use counterfoil::tool::{Call, Done, Tool, ToolError, contract, effect};
-use counterfoil::{Ctx, Key, RunId, Tenant};
+use counterfoil::{Ctx, Failure, Key, RunId, Tenant};
 use serde_json::json;
 
 use crate::sim::{Blind, Looks, simulation, twice};
@@ -128,11 +129,49 @@ fn a_person_who_answers_what_does_not_fit_spoils_nothing() {
 #[test]
 fn a_person_who_gets_nowhere_is_found_out() {
     let simulation = Simulation::of(async |ctx: Ctx, (): ()| ctx.call::<Counts>(()).await, ())
+        .turns(2_000)
         .operator(|_| Some(Resolution::Resume)); // it goes on, and its tool is still not registered
     let replay = simulation.replay(&Schedule::default());
     let [violation] = replay.violations.as_slice() else { panic!("{:?}", replay.violations) };
     assert_eq!(violation.rule, Rule::NothingDropped);
     assert!(violation.what.contains("busy for ever"), "{violation}");
+}
+
+/// Calls a tool four hundred times.
+async fn calls_often(ctx: Ctx, (): ()) -> Result<(), Failure> {
+    for number in 0..400 {
+        ctx.call::<Looks>(format!("case/{number}")).await?;
+    }
+    Ok(())
+}
+
+// A long workflow makes progress all the time, and is not taken for one that is busy for ever.
+#[test]
+fn a_long_workflow_is_not_busy_for_ever() {
+    let simulation = Simulation::of(calls_often, ())
+        .engine(|engine, world| engine.tool(Looks(world.service("desk", Offer::Lookup))))
+        .check("all calls happen", |end| match end.effects().len() {
+            400 => Ok(()),
+            n => Err(format!("{n} effects")),
+        });
+    replayed(&simulation, "");
+}
+
+// A request that is still on its way arrives before the end, although nothing but a question is left to the engine.
+#[test]
+fn a_request_on_its_way_arrives_before_the_end() {
+    let simulation = simulation(Offer::Blind, Blind)
+        .with_actor("a clock", async |_, world: World| {
+            for _ in 0..200 {
+                world.sleep(Duration::from_secs(1)).await;
+            }
+            "it has struck".to_owned()
+        })
+        .check("the request arrives", |end| match (end.questions().len(), end.count("desk", "case/1")) {
+            (1, 1) => Ok(()),
+            found => Err(format!("{found:?} questions and effects")),
+        });
+    replayed(&simulation, "landing+150@1");
 }
 
 /// A store of a process that tells a caller nothing of a run that has ended.

@@ -76,7 +76,9 @@ impl Simulation {
     pub fn replay(&self, schedule: &Schedule) -> Replay {
         let trial = self.trial(schedule);
         let violations = self.violations(&trial);
-        Replay { schedule: schedule.clone(), violations, events: trial.events }
+        let met_not = schedule.incidents().iter().filter(|incident| !trial.has_met(incident));
+        let never_happened = met_not.copied().collect();
+        Replay { schedule: schedule.clone(), violations, never_happened, events: trial.events }
     }
 
     /// The incidents that can happen in a run without another incident.
@@ -84,9 +86,15 @@ impl Simulation {
         // A worker whose pause outlasts its lease is taken over by another worker that runs beside it.
         let beyond_lease = (self.workers > 1).then_some(Stop::PauseFor { seconds: BEYOND_LEASE });
         let stops = (1..=self.workers).flat_map(|life| stops(clean, life, beyond_lease));
-        let faults = (1..=clean.requests)
-            .flat_map(|request| Fault::ALL.map(|fault| Incident::Fault { request, fault }));
         let known = clean.world.knowable();
+        // A request that is doubled where nobody can tell copies is a request like any other.
+        let happens = |request: u32, fault: Fault| {
+            fault != Fault::Doubled || known.get(&request).is_none_or(|known| known.doubled)
+        };
+        let faults = (1..=clean.requests)
+            .flat_map(|request| Fault::ALL.map(|fault| (request, fault)))
+            .filter(|(request, fault)| happens(*request, *fault))
+            .map(|(request, fault)| Incident::Fault { request, fault });
         let faults = faults.chain(known.iter().flat_map(|(request, known)| more_faults(*request, *known)));
         let backups = (0..=clean.batches()).filter(|_| self.restores);
         let backups = backups.flat_map(|batches| [false, true].map(|told| (batches, told)));
@@ -180,6 +188,9 @@ pub struct Replay {
     pub schedule: Schedule,
     /// The violations that were found.
     pub violations: Vec<Violation>,
+    /// The incidents of the schedule that did not happen: the simulation never came to their place, or nobody could have
+    /// detected them.
+    pub never_happened: Vec<Incident>,
     /// All events of the simulation.
     #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub events: Vec<Event>,

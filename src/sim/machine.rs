@@ -120,6 +120,28 @@ impl Trial {
         questions
     }
 
+    /// True if the incident has happened. The simulation may have ended before it, and a fault that nobody could detect is
+    /// left out.
+    pub(super) fn has_met(&self, incident: &Incident) -> bool {
+        if let Incident::StoreFails { commit } | Incident::StoreAnswerLost { commit } = incident {
+            return *commit <= self.disk.commits();
+        }
+        let reached = |count: usize, number: u32| usize::try_from(number).is_ok_and(|number| number <= count);
+        match incident {
+            Incident::Stop { life, crossing, .. } => {
+                let place = (*life as usize).checked_sub(1);
+                let crossed = place.and_then(|place| self.crossed.get(place)).map_or(0, Vec::len);
+                reached(crossed, *crossing)
+            }
+            Incident::Fault { request, .. } => self.world.has_met(*request),
+            Incident::LookupDown { lookup, .. } => *lookup <= self.world.lookups(),
+            Incident::ClockJumps { life, .. }
+            | Incident::Down { life, .. }
+            | Incident::Restored { life, .. } => reached(self.crossed.len(), *life),
+            _ => true,
+        }
+    }
+
     /// The number of batches of writes in the ledger.
     pub(super) fn batches(&self) -> u32 {
         u32::try_from(self.disk.model.batches()).unwrap_or(u32::MAX)

@@ -81,6 +81,9 @@ pub struct Report {
     pub(super) clean: Option<String>,
     crashed_at: BTreeMap<CrashPoint, u32>,
     crossed: BTreeSet<CrashPoint>,
+    /// The kinds of incidents in the schedules that were tried, and those of them that happened.
+    tried: BTreeSet<String>,
+    happened: BTreeSet<String>,
     pub(super) violated: BTreeMap<Rule, u32>,
     pub(super) tools: BTreeMap<(String, Class), Tally>,
     pub(super) failures: Vec<Failing>,
@@ -141,6 +144,12 @@ impl Report {
         CrashPoint::ALL.into_iter().filter(|point| !self.crossed.contains(point)).collect()
     }
 
+    /// The kinds of incidents that were tried and happened in no schedule, such as `doubled` at a provider that cannot
+    /// tell copies: nothing is proven about them.
+    pub fn never_happened(&self) -> Vec<String> {
+        self.tried.difference(&self.happened).cloned().collect()
+    }
+
     /// The number of schedules in which a question was left open.
     pub const fn asked(&self) -> u32 {
         self.asked
@@ -182,6 +191,7 @@ impl Report {
             "asked": self.asked,
             "crashed_at": crashed_at,
             "never_crossed": never,
+            "never_happened": self.never_happened(),
             "violated": violated,
             "clean_run": self.clean,
             "tools": tools,
@@ -210,6 +220,10 @@ impl Report {
             for crossing in schedule.stops(life).into_keys().filter_map(|place| crossed.get(place - 1)) {
                 *self.crashed_at.entry(crossing.point).or_default() += 1;
             }
+        }
+        for incident in schedule.incidents() {
+            self.tried.insert(incident.kind());
+            self.happened.extend(trial.has_met(incident).then(|| incident.kind()));
         }
         for violation in violations {
             *self.violated.entry(violation.rule.clone()).or_default() += 1;
@@ -269,6 +283,8 @@ impl Report {
         self.asked += other.asked;
         self.clean = self.clean.take().or(other.clean);
         self.crossed.extend(other.crossed);
+        self.tried.extend(other.tried);
+        self.happened.extend(other.happened);
         for (point, times) in other.crashed_at {
             *self.crashed_at.entry(point).or_default() += times;
         }

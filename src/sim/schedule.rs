@@ -227,6 +227,15 @@ pub enum Incident {
     },
 }
 
+impl Incident {
+    /// The kind of the incident: its written form without numbers, such as `crash` or `store-fails`.
+    pub(super) fn kind(&self) -> String {
+        let written = self.to_string();
+        let kind = written.split(|c: char| c == '@' || c.is_ascii_digit()).next().unwrap_or_default();
+        kind.trim_end_matches(['+', '-']).to_owned()
+    }
+}
+
 impl fmt::Display for Incident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

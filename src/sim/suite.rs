@@ -297,13 +297,19 @@ fn tell(results: &Results, json: bool) {
 fn tell_replay(replay: &Replay, json: bool) {
     let violations: Vec<_> = replay.violations.iter().map(ToString::to_string).collect();
     let (schedule, timeline) = (replay.schedule.to_string(), replay.timeline());
+    let never: Vec<_> = replay.never_happened.iter().map(ToString::to_string).collect();
     if json {
-        let json = json!({ "schedule": schedule, "violations": violations, "timeline": timeline });
+        let json = json!({
+            "schedule": schedule, "violations": violations, "never_happened": never, "timeline": timeline,
+        });
         table::say(format_args!("{json}"));
     } else {
         let found =
             if violations.is_empty() { "no rule is broken".to_owned() } else { violations.join("\n") };
         table::say(format_args!("{schedule}\n{timeline}\n{found}"));
+        if !never.is_empty() {
+            table::say(format_args!("did not happen: {}", never.join(" ")));
+        }
     }
 }
 

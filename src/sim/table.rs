@@ -89,6 +89,10 @@ pub(super) fn draw(report: &Report, colour: bool) -> String {
     if !never.is_empty() {
         pen.list(Tone::Faint, "never crossed, so nothing is proven about them", &never);
     }
+    let happened_not = report.never_happened();
+    if !happened_not.is_empty() {
+        pen.list(Tone::Faint, "tried, and happened in no schedule", &happened_not);
+    }
     for failing in report.failures() {
         draw_failing(failing, &mut pen);
     }

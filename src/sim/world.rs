@@ -53,6 +53,8 @@ struct State {
     effects: Vec<Effect>,
     services: BTreeMap<String, Arc<Mutex<ServiceState>>>,
     faults: BTreeMap<u32, Fault>,
+    /// The numbers of the requests that have met their fault.
+    met: BTreeSet<u32>,
     requests: u32,
     /// The number of the first failing lookup of each outage, with its duration.
     lookups_down: BTreeMap<u32, Duration>,
@@ -84,6 +86,8 @@ impl fmt::Debug for World {
 /// The faults of a request that can be detected, by the contract of its tool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Knowable {
+    /// True if the provider detects copies of a request: a proxy may double it.
+    pub(super) doubled: bool,
     /// True if a doubled request can be detected at a provider that detects no copies.
     pub(super) twice: bool,
     /// True if the loss of an answered effect can be detected.
@@ -101,7 +105,7 @@ impl Knowable {
         }
         let within = contract.horizon().min(contract.key_window.unwrap_or(Duration::MAX));
         let landing = u32::try_from((within * 3 / 4).as_secs()).unwrap_or(u32::MAX);
-        Self { twice, forgets, landing }
+        Self { doubled: false, twice, forgets, landing }
     }
 }
 
@@ -243,13 +247,16 @@ impl World {
         state.requested.insert(place);
         state.requests += 1;
         let number = state.requests;
-        state.knowable.insert(number, Knowable { twice: knowable.twice && !tells_copies, ..knowable });
-        state.faults.get(&number).copied().filter(|fault| match fault {
+        let twice = knowable.twice && !tells_copies;
+        state.knowable.insert(number, Knowable { doubled: tells_copies, twice, ..knowable });
+        let fault = state.faults.get(&number).copied().filter(|fault| match fault {
             Fault::Doubled => tells_copies,
             Fault::Twice => tells_copies || knowable.twice,
             Fault::Forgets => knowable.forgets,
             _ => true,
-        })
+        });
+        state.met.extend(fault.map(|_| number));
+        fault
     }
 
     /// The faults that can be detected, for each request that was made to a tool's provider.
@@ -262,7 +269,19 @@ impl World {
         let mut state = self.state();
         state.requests += 1;
         let number = state.requests;
-        state.faults.get(&number).copied()
+        let fault = state.faults.get(&number).copied();
+        state.met.extend(fault.map(|_| number));
+        fault
+    }
+
+    /// True if the request of this number has met its fault.
+    pub(super) fn has_met(&self, request: u32) -> bool {
+        self.state().met.contains(&request)
+    }
+
+    /// The number of requests of lookups.
+    pub(super) fn lookups(&self) -> u32 {
+        self.state().lookups
     }
 
     /// Numbers the request of a lookup.

@@ -1,5 +1,6 @@
 //! Suites and their reports: what is counted, what is said of what was not tried, and the program around them.
 
+use std::collections::BTreeSet;
 use std::process::{Command, ExitCode, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -109,6 +110,26 @@ fn coverage_is_honest() {
     let never = text.split("nothing is proven about them: ").nth(1).unwrap();
     assert!(never.contains("transaction") && !never.contains("seal"), "{never}");
     assert!(!never.contains("before-transaction"), "one name for each boundary: {never}");
+}
+
+// A fault that does not happen is not counted as tried: a provider that cannot tell copies never gets two.
+#[test]
+fn what_never_happens_is_told() {
+    let blind = simulation(Offer::Blind, Blind).single_crashes();
+    let report = blind.explore();
+    assert_eq!(report.never_happened(), Vec::<String>::new(), "each single incident happens: {report}");
+
+    let replay = blind.replay(&"doubled@1 late@9 crash@1.5 crash@7.1".parse().unwrap());
+    let never: BTreeSet<_> = replay.never_happened.iter().map(ToString::to_string).collect();
+    let expected = ["doubled@1", "late@9", "crash@7.1"].map(str::to_owned);
+    assert_eq!(never, BTreeSet::from(expected), "{}", replay.timeline());
+
+    let drawn = blind.random_only().random(200).explore();
+    assert!(drawn.never_happened().contains(&"doubled".to_owned()), "{drawn}");
+    assert!(drawn.to_string().contains("happened in no schedule: "), "{drawn}");
+    assert_eq!(drawn.json()["never_happened"], json!(drawn.never_happened()));
+    let ran = counterfoil(&["simulate", "prove", "--replay", "late@99"]);
+    assert!(String::from_utf8(ran.stdout).unwrap().contains("did not happen: late@99"));
 }
 
 /// A tool whose name is longer than a table is wide.

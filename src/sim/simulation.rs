@@ -143,7 +143,9 @@ where
                 return serde_json::to_value(&output)
                     .map_or(Answered::Otherwise, |output| Answered::Told(Told::Succeeded(output)));
             }
-            Err(RunError::Failed { failure, .. }) => return Answered::Told(Told::Failed(failure.to_string())),
+            Err(RunError::Failed { failure, .. }) => {
+                return Answered::Told(Told::Failed(failure.to_string()));
+            }
             Err(RunError::Store(error)) if !error.is_transient() => {
                 return Answered::StoreFailed(error.to_string());
             }

@@ -37,8 +37,8 @@ use serde::de::DeserializeOwned;
 
 pub use call::Call;
 pub(crate) use call::Noting;
-pub(crate) use compensate::{Undoing, compensation_key};
 pub use compensate::{Compensate, OriginalCall};
+pub(crate) use compensate::{Undoing, compensation_key};
 #[cfg(any(feature = "tool-http", feature = "tool-command", all(feature = "mcp", feature = "sqlite")))]
 pub use declared::Meaning;
 pub use dynamic::DynamicTool;

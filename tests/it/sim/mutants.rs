@@ -10,8 +10,7 @@ use counterfoil::payload::{Payload, Stored};
 use counterfoil::sim::{CrashPoint, Failing, Happened, Offer, Rule, Service, SimClock, Simulation, truthful};
 use counterfoil::store::{
     Change, History, Question, QuestionKind, Refusal, Run, RunState, Store, StoreError, StoreFuture, Turns,
-    Verdict,
-    WorkerChange,
+    Verdict, WorkerChange,
 };
 use counterfoil::tool::{Tool, effect};
 use counterfoil::{Boot, Clock};

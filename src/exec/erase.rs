@@ -7,10 +7,10 @@ use super::executor::Executor;
 use super::outcome::ExecError;
 use super::request::Wait;
 use super::shield::to_the_end;
-use super::undo;
 use crate::id::{RunId, Tenant};
 use crate::ledger::{OperationKey, Record, Retention, State};
 use crate::store::{Change, Refusal, Retired, RetiredRun, Run, Store as _, StoreError, UnderWay, Verdict};
+use crate::tool::compensation_key;
 
 /// The reason why something was not erased.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -154,7 +154,7 @@ pub(super) async fn erase_after(
     let slot = core.in_flight.enter(tenant, key, wait, &*core.clock).await;
     let Some(slot) = slot else { return Err(EraseError::StillNeeded { key: key.to_string() }) };
     if let Some(record) = core.find(tenant, key).await?
-        && let Some(compensation) = undo::key_of(&record)
+        && let Some(compensation) = compensation_key(&record)
     {
         Box::pin(erase_one(core, tenant, &compensation)).await?;
     }

@@ -6,13 +6,12 @@ use std::time::Duration;
 use super::core::Core;
 use super::operation::Operation;
 use super::outcome::{ExecError, admitted};
-use super::undo;
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Name, Tenant};
 use crate::ledger::{Record, Retention, RetentionMode, State};
 use crate::payload::DigestKey;
 use crate::store::{Change, ExpiredSignal, Refusal, Retired, RetiredRun, Store as _, StoreError, Verdict};
-use crate::tool::ToolSpec;
+use crate::tool::{ToolSpec, compensation_key};
 
 /// The number of rows that are retired in one transaction. Other writes wait while it runs.
 const AT_ONCE: u32 = 16;
@@ -287,7 +286,7 @@ async fn kept_beside_compensation(
     window: Duration,
     now: Timestamp,
 ) -> Result<Option<Record>, Stop> {
-    let Some(key) = undo::key_of(record) else { return Ok(None) };
+    let Some(key) = compensation_key(record) else { return Ok(None) };
     let undoing = core.find(&record.tenant, &key).await.map_err(Stop::Failed)?;
     Ok(undoing.map(|undoing| {
         let until = match undoing.kept_until {

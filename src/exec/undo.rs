@@ -16,7 +16,7 @@ use crate::ledger::{
 };
 use crate::payload::Payload;
 use crate::store::{Question, Refusal, RunState, Store as _, Verdict};
-use crate::tool::{Undoing, compensation_key, stable_key};
+use crate::tool::{Undoing, stable_key};
 
 /// The result of undoing an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,12 +175,6 @@ async fn compensation(
     let trace = trace_of(core, record).await?;
     let asker = Asker { owner, trace, ..Asker::default() };
     Ok(Some(Requested::of(core, &record.tenant, prepared).await?.under(key.render()?, asker)))
-}
-
-/// The key of the operation that undoes the effect, also where its tool is not registered. `None` if no operation can
-/// have such a key.
-pub(super) fn key_of(record: &Record) -> Option<OperationKey> {
-    compensation_key(record.operation.as_str(), &record.key).render().ok()
 }
 
 /// The request of the compensation. Its key is bound to the forward key, which is always known: a second lookup of the

@@ -257,7 +257,7 @@ impl Process {
         let answers = locked(&self.answers);
         let told = answers.iter().filter_map(|(place, answer)| match answer {
             Answered::Told(told) => Some((*place, told.clone())),
-            Answered::StoreFailed(_) | Answered::Otherwise => None,
+            Answered::StoreFailed | Answered::Otherwise => None,
         });
         told.collect()
     }

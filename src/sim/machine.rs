@@ -72,8 +72,8 @@ impl Caller {
 pub(super) enum Answered {
     /// The run has ended.
     Told(Told),
-    /// The store has failed, with this message.
-    StoreFailed(String),
+    /// The store has failed.
+    StoreFailed,
     /// Another error, such as an open question about the run. An actor beside the runs gets no more than this.
     Otherwise,
 }
@@ -485,7 +485,7 @@ impl<'a> Machine<'a> {
             let mut why = "nothing";
             for process in self.processes.iter().rev().take(answering) {
                 match process.answer(place) {
-                    Some(Answered::StoreFailed(_)) if store_works => {
+                    Some(Answered::StoreFailed) if store_works => {
                         why = "that the store failed, which it did not";
                     }
                     Some(_) => return None,

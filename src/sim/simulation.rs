@@ -147,7 +147,7 @@ where
                 return Answered::Told(Told::Failed(failure.to_string()));
             }
             Err(RunError::Store(error)) if !error.is_transient() => {
-                return Answered::StoreFailed(error.to_string());
+                return Answered::StoreFailed;
             }
             Err(RunError::Store(_)) => true,
             Err(RunError::Exec(error)) => error.is_transient(),

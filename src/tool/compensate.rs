@@ -19,7 +19,7 @@ use super::{Call, Done, Prepared, Tool, ToolError, ToolSpec, registry::Unprepare
 use crate::id::{IdError, Name, Tenant};
 use crate::ledger::{
     ApprovalRule, BoundFields, Compensation, Contract, Divergence, EffectClass, Key, LookupOffer,
-    LookupResult, OperationKey, Quota, Scopes, Undone,
+    LookupResult, OperationKey, Quota, Record, Scopes, Undone,
 };
 use crate::payload::{DigestKey, Payload, PayloadError};
 
@@ -204,9 +204,10 @@ impl Undoing {
     }
 }
 
-/// The key of the compensation of a call. It is known also where the tool is not registered.
-pub(crate) fn compensation_key(tool: &str, forward: &OperationKey) -> Key {
-    undoing_key(&Undo::name(tool), forward.as_str())
+/// The key of the operation that undoes the effect of this record, also where its tool is not registered. `None` if no
+/// operation can have such a key.
+pub(crate) fn compensation_key(forward: &Record) -> Option<OperationKey> {
+    undoing_key(&Undo::name(forward.operation.as_str()), forward.key.as_str()).render().ok()
 }
 
 /// The key of an operation of this undoing tool, by the key of the call that it undoes.

@@ -12,7 +12,7 @@ use super::recorded::trace_of;
 use super::request::Wait;
 use crate::id::{QuestionId, RunId};
 use crate::ledger::{
-    Due, Event, FinalState, Found, OperationKey, Owner, Record, State, UndoRequest, Undone, apply, due,
+    Due, Event, FinalState, Found, Owner, Record, State, UndoRequest, Undone, apply, due,
 };
 use crate::payload::Payload;
 use crate::store::{Question, Refusal, RunState, Store as _, Verdict};

@@ -445,8 +445,8 @@ mod on_sqlite {
         let wire = broker.wire.clone();
         let consumer = QueueConsumer::new(&executor, &acme(), CONSUMER, broker).backoff(SOON).tries(2);
         let calls = move |_: Incoming| {
-            let called = request().wait(Wait::No);
-            async move { Ok::<_, String>(Reaction::<Own>::call(called)) }
+            let again = request().wait(Wait::No);
+            async move { Ok::<_, String>(Reaction::<Own>::call(again)) }
         };
         let _consuming = consumer.start(calls).await.unwrap();
         bench.publish(1).await;

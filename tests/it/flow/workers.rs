@@ -485,7 +485,7 @@ fn a_call_whose_wait_was_ended_by_a_worker_that_died_is_settled_by_another() {
     tap.hold(settles);
     b.on(async {
         assert_eq!(called_back(&b).await, Completed::Taken);
-        tap.until(|tapped| tapped.held > 0).await;
+        cluster.until(tap.until(|tapped| tapped.held > 0)).await;
     });
     b.crash();
     a.on(async {
@@ -503,9 +503,9 @@ fn a_callback_that_comes_again_settles_what_was_left() {
     a.on(async {
         send(&a).await;
         assert_eq!(called_back(&a).await, Completed::Taken);
-        cluster.world.tap.until(|tapped| tapped.refused > 0).await;
+        cluster.until(cluster.world.tap.until(|tapped| tapped.refused > 0)).await;
         assert_eq!(called_back(&a).await, Completed::Known);
-        is_rendered(&cluster, &a).await;
+        cluster.until(is_rendered(&cluster, &a)).await;
     });
 }
 

@@ -144,8 +144,8 @@ impl Report {
         CrashPoint::ALL.into_iter().filter(|point| !self.crossed.contains(point)).collect()
     }
 
-    /// The kinds of incidents that were tried and happened in no schedule, such as `doubled` at a provider that cannot
-    /// tell copies: nothing is proven about them.
+    /// The kinds of incidents that were tried and happened in no schedule, such as `lookup-down` of a tool without a lookup:
+    /// nothing is proven about them.
     pub fn never_happened(&self) -> Vec<String> {
         self.tried.difference(&self.happened).cloned().collect()
     }

@@ -11,9 +11,7 @@ use super::outcome::{ExecError, Outcome, admitted, failed, refused};
 use super::recorded::trace_of;
 use super::request::Wait;
 use crate::id::{QuestionId, RunId};
-use crate::ledger::{
-    Due, Event, FinalState, Found, Owner, Record, State, UndoRequest, Undone, apply, due,
-};
+use crate::ledger::{Due, Event, FinalState, Found, Owner, Record, State, UndoRequest, Undone, apply, due};
 use crate::payload::Payload;
 use crate::store::{Question, Refusal, RunState, Store as _, Verdict};
 use crate::tool::{Undoing, stable_key};

@@ -317,6 +317,7 @@ pub(in crate::store) fn statements<S: Session>() -> Vec<String> {
         counting::<S>(),
         failing::<S>(),
         noting::<S>(),
+        UNCOUNTING,
         setting_aside::<S>(),
         trying_again::<S>(),
     ];

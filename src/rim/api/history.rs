@@ -2,13 +2,22 @@
 //! and a turn that does not fit is continued on the next page.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::page::Page;
 use super::problem::Failed;
-use crate::flow::{PastCall, PastStep, PastTurn, PastUse};
+use crate::flow::{PastCall, PastStep, PastTurn, PastUse, RunHandle};
 
 /// The maximum size of the entries of a page, as JSON. One entry is always shown.
 const BYTES: usize = 1 << 20;
+
+/// The maximum size of a page, beside that in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::rim) struct Limit {
+    pub(in crate::rim) turns: u32,
+    /// The number of checkpoints, calls and uses. One entry is always shown.
+    pub(in crate::rim) entries: usize,
+}
 
 /// The place of an entry in its turn: the sort of the entry, the kind of a checkpoint, and the names that are unique among those.
 type Place = (u8, i64, String, String);
@@ -16,7 +25,7 @@ type Place = (u8, i64, String, String);
 /// The place behind which a page begins. A forged one is another place in the same run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum After {
+pub(in crate::rim) enum After {
     /// A whole turn.
     Turn(u32),
     /// An entry of a turn.
@@ -24,7 +33,7 @@ pub(super) enum After {
 }
 
 impl After {
-    pub(super) fn read(text: &str) -> Result<Self, Failed> {
+    pub(in crate::rim) fn read(text: &str) -> Result<Self, Failed> {
         serde_json::from_str(text).map_err(|_| Failed::malformed("This is no cursor of a run's history."))
     }
 
@@ -33,7 +42,7 @@ impl After {
     }
 
     /// The turn behind which the turns of the page are read.
-    pub(super) const fn turn(&self) -> Option<u32> {
+    const fn turn(&self) -> Option<u32> {
         match self {
             Self::Turn(turn) => Some(*turn),
             Self::Entry(turn, _) => turn.checked_sub(1),
@@ -41,22 +50,32 @@ impl After {
     }
 }
 
+/// A page of a run's history, from behind `after` on.
+pub(in crate::rim) async fn read(
+    run: &RunHandle<Value>,
+    after: Option<&After>,
+    limit: Limit,
+) -> Result<Page<PastTurn>, Failed> {
+    let turns = run.turns(after.and_then(After::turn), wanted(limit.turns)).await?;
+    Ok(page(turns, after, limit))
+}
+
 /// The number of turns to be read for a page: one more shows that there is a next page, and of the first one the page before may
 /// have had all.
-pub(super) const fn wanted(limit: u32) -> usize {
+const fn wanted(limit: u32) -> usize {
     limit as usize + 2
 }
 
 /// A page of these turns, which begin with the turn in which `after` is, or behind it.
-pub(super) fn page(turns: Vec<PastTurn>, after: Option<&After>, limit: u32) -> Page<PastTurn> {
-    let mut room = Room { bytes: BYTES, last: None, is_full: false };
+fn page(turns: Vec<PastTurn>, after: Option<&After>, limit: Limit) -> Page<PastTurn> {
+    let mut room = Room { bytes: BYTES, entries: limit.entries, last: None, is_full: false };
     let mut items: Vec<PastTurn> = Vec::new();
     for mut turn in turns {
         let behind = match after {
             Some(After::Entry(of, place)) if *of == turn.turn => Some(place),
             _ => None,
         };
-        if items.len() >= limit as usize {
+        if items.len() >= limit.turns as usize {
             let next = items.last().map(|last| After::Turn(last.turn).text());
             return Page { items, next };
         }
@@ -89,6 +108,7 @@ fn of_use(used: &PastUse) -> Place {
 /// What is left of a page.
 struct Room {
     bytes: usize,
+    entries: usize,
     /// The last entry of the page.
     last: Option<After>,
     is_full: bool,
@@ -116,8 +136,9 @@ impl Room {
         let size = serde_json::to_string(entry).map_or(0, |text| text.len());
         // The page after an empty one would begin at the same place.
         let is_first = self.bytes == BYTES;
-        self.is_full |= size > self.bytes && !is_first;
+        self.is_full |= (size > self.bytes || self.entries == 0) && !is_first;
         self.bytes = self.bytes.saturating_sub(size);
+        self.entries = self.entries.saturating_sub(1);
         !self.is_full
     }
 }

@@ -65,6 +65,8 @@ pub use self::caller::{Caller, Role, TenantScope};
 #[cfg(feature = "dashboard")]
 pub(in crate::rim) use self::gate::tenant;
 pub(in crate::rim) use self::gate::{Gate, Shared};
+#[cfg(feature = "dashboard")]
+pub(in crate::rim) use self::history::{After, Limit, read as history_page};
 pub(in crate::rim) use self::inspect::Listed;
 #[cfg(feature = "dashboard")]
 pub(in crate::rim) use self::problem::Refusal;

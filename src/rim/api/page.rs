@@ -101,10 +101,10 @@ impl Prefix {
 
 /// One page of a list.
 #[derive(Serialize)]
-pub(super) struct Page<T> {
-    pub(super) items: Vec<T>,
+pub(in crate::rim) struct Page<T> {
+    pub(in crate::rim) items: Vec<T>,
     /// The cursor of the next page; absent on the last one.
-    pub(super) next: Option<String>,
+    pub(in crate::rim) next: Option<String>,
 }
 
 /// An answer with one page.

@@ -6,7 +6,7 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::history::{self, After};
+use super::history::{self, After, Limit};
 use super::page::{Asked, At, Page, Paged, Window};
 use super::problem::Failed;
 use crate::flow::{PastTurn, RunCursor, RunHandle, RunStatus, TenantClient};
@@ -59,7 +59,6 @@ pub(super) async fn history(
     Asked(window): Asked<Window>,
 ) -> Paged<PastTurn> {
     let after = window.place().map(After::read).transpose()?;
-    let (behind, wanted) = (after.as_ref().and_then(After::turn), history::wanted(window.limit()));
-    let turns = run.handle(&client)?.turns(behind, wanted).await?;
-    Ok(Json(history::page(turns, after.as_ref(), window.limit())))
+    let limit = Limit { turns: window.limit(), entries: usize::MAX };
+    Ok(Json(history::read(&run.handle(&client)?, after.as_ref(), limit).await?))
 }

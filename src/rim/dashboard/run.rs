@@ -15,22 +15,24 @@ use super::layout::{Shown, page, secret};
 use super::pieces::{evidence_link, next_page, run_link, span, state, table, time, value};
 use super::questions::listed;
 use super::session::{Cookies, add};
-use super::site::Site;
+use super::site::{Site, escaped};
 use super::timeline::{Past, Timeline};
 use crate::exec::Evidence;
 use crate::flow::{PastTurn, RunHandle, RunState, RunStatus, Sent, TenantClient};
 use crate::id::{checked, client_key};
 use crate::payload::Stored;
-use crate::rim::api::{Caller, Failed, Role};
+use crate::rim::api::{After, Caller, Failed, Limit, Role, history_page};
 use crate::store::{self, Question, Store as _};
 
 /// The number of calls whose attempts one page draws.
 const DRAWN: usize = 60;
+/// The part of the run's history that one page shows. A run without loops is one turn, however long it is.
+const SHOWN: Limit = Limit { turns: 100, entries: 500 };
 
-/// The turn behind which the page begins.
+/// The place in the run's history behind which the page begins.
 #[derive(Deserialize)]
 pub(super) struct Asked {
-    after: Option<u32>,
+    after: Option<String>,
 }
 
 /// The run that a path names.
@@ -49,19 +51,16 @@ pub(super) async fn show(
     query: Result<Query<Asked>, QueryRejection>,
 ) -> Shown {
     let Query(Asked { after }) = query.map_err(Failed::malformed)?;
+    let after = after.as_deref().map(After::read).transpose()?;
     let run = named(&client, path)?;
     let (row, status) = (run.row().await?, run.status().await?);
-    let turns = run.history(after).await?;
+    let shown = history_page(&run, after.as_ref(), SHOWN).await?;
+    let (turns, next) = (shown.items, shown.next);
     let calls = evidence(&client, &turns).await?;
     let (core, tenant) = client.core();
     let questions = core.group.escalation_about(&tenant, run.id()).await?;
     let title = format!("{} {}", status.workflow, run.id());
-    // The newest turns may have done nothing yet.
-    let next = match turns.last().map(|turn| turn.turn).filter(|last| *last < status.turn) {
-        Some(last) if !run.history(Some(last)).await?.is_empty() => Some(last),
-        _ => None,
-    };
-    let next = next.map(|last| site.of_tenant(&format!("/runs/{}?after={last}", run.id())));
+    let next = next.map(|last| site.of_tenant(&format!("/runs/{}?after={}", run.id(), escaped(&last))));
     let past = Past { run: &status, turns: &turns, calls: &calls, questions: &questions, now: site.now };
     let events = site.of_tenant(&format!("/runs/{}/events", run.id()));
     let body = html! {
@@ -70,7 +69,7 @@ pub(super) async fn show(
             (facts(&site, &status))
             @if !questions.is_empty() { (asked(&site, &questions)) }
             h2 { "Timeline" }
-            @if let Some(after) = after { p.hint { "From behind turn " (after) " on." } }
+            @if let Some(after) = &after { (begins(after)) }
             (drawn(&site, &Timeline::of(&past)))
             @if turns.iter().map(|turn| turn.calls.len()).sum::<usize>() > DRAWN {
                 p.hint { "The attempts of the first " (DRAWN) " calls are shown." }
@@ -83,6 +82,16 @@ pub(super) async fn show(
         (commands(&site, &status.state))
     };
     Ok(page(&site, &title, &body))
+}
+
+/// The place at which a page behind the first one begins, in words.
+fn begins(after: &After) -> Markup {
+    html! {
+        @match after {
+            After::Turn(turn) => { p.hint { "From behind turn " (turn) " on." } }
+            After::Entry(turn, _) => { p.hint { "Continued in turn " (turn) ", by the kinds and names of its checkpoints." } }
+        }
+    }
 }
 
 /// The evidence of the first calls of these turns.

@@ -182,29 +182,57 @@ async fn what_cannot_be_read_is_a_page_in_words() {
 
 /// The links of a list to things of this kind, on each of its pages.
 async fn walked(browser: &mut Browser, list: &str, things: &str) -> Vec<Vec<String>> {
+    between(browser, list, &format!("<a href=\"/ui/t/acme/{things}/"), '"').await
+}
+
+/// What stands between this marker and this character, on each page of a list.
+async fn between(browser: &mut Browser, list: &str, marker: &str, end: char) -> Vec<Vec<String>> {
     let (mut pages, mut path) = (Vec::new(), format!("/ui/t/acme/{list}"));
-    let marker = format!("<a href=\"/ui/t/acme/{things}/");
     loop {
         let shown = browser.get(&path).await;
         assert_eq!(shown.status, 200, "{path}: {}", shown.text);
-        let links = shown.text.split(&marker).skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+        let links = shown.text.split(marker).skip(1).map(|rest| rest.split(end).next().unwrap().to_owned());
         pages.push(links.collect());
         let Some((_, next)) = shown.text.split_once("rel=\"next\" href=\"") else { return pages };
         next.split('"').next().unwrap().clone_into(&mut path);
     }
 }
 
+/// Writes rows into the database file, beside the engine.
+async fn write(place: &Place, rows: String) {
+    let Place::Sqlite(dir) = place else { unreachable!() };
+    let file = SqliteConnectOptions::new().filename(dir.path().join("agents.db"));
+    sqlx::raw_sql(sqlx::AssertSqlSafe(rows)).execute(&mut file.connect().await.unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_checkpoints_of_a_long_turn_are_shown_page_by_page() {
+    let place = Place::sqlite();
+    let served = Served::on(&place).await;
+    let run = served.waiting("w").await;
+    let many = format!(
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) \
+         INSERT INTO step (tenant, run, turn, kind, name, id, at) SELECT 'acme', {}, 0, 1, \
+         printf('s%04d', i), '1', 1700000000000000 + i FROM n",
+        run.0
+    );
+    write(&place, many).await;
+    let mut browser = served.browser(Role::Read, "acme").await;
+    let pages = between(&mut browser, &format!("runs/{run}"), "<td class=\"text\">step ", '<').await;
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [500, 500, 500, 500]);
+    assert_eq!(pages.concat(), (1..=2000).map(|i| format!("s{i:04}")).collect::<Vec<_>>());
+    served.end().await;
+}
+
 #[tokio::test]
 async fn what_is_set_aside_is_shown_page_by_page_among_other_questions() {
     let place = Place::sqlite();
     let served = Served::on(&place).await;
-    let Place::Sqlite(dir) = &place else { unreachable!() };
     // Messages that could not be processed (kind 22) before, between and behind effects that are not shown (kind 24).
     let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2250) \
                 INSERT INTO escalation (tenant, id, kind, question, opened_at) SELECT 'acme', i, \
                 CASE WHEN i <= 100 OR i > 2200 THEN 22 ELSE 24 END, 'what now?', 1700000000000000 FROM n";
-    let file = SqliteConnectOptions::new().filename(dir.path().join("agents.db"));
-    sqlx::raw_sql(many).execute(&mut file.connect().await.unwrap()).await.unwrap();
+    write(&place, many.to_owned()).await;
     let mut browser = served.browser(Role::Read, "acme").await;
     let pages = walked(&mut browser, "set-aside", "questions").await;
     // Two full pages, one of a thousand other questions, and the rest.

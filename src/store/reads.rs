@@ -171,6 +171,9 @@ macro_rules! reads {
             escalation_load() -> Vec<QuestionLoad>;
             /// The open questions about a run and its operations, the oldest first.
             escalation_about(tenant: &'a Tenant, run: RunId) -> Vec<Question>;
+            /// The same for people: the oldest `limit` of them, without the rows by which calls
+            /// [wait](crate::store::QuestionKind::Pending) for their providers.
+            escalation_open_about(tenant: &'a Tenant, run: RunId, limit: u32) -> Vec<Question>;
             /// All questions, open or answered, about a record.
             escalation_of(tenant: &'a Tenant, record: RecordId) -> Vec<Question>;
             /// The open questions, of all tenants, about a tool or workflow that a run needs and that is [not

@@ -26,6 +26,8 @@ use crate::store::{self, Question, Store as _};
 
 /// The number of calls whose attempts one page draws.
 const DRAWN: usize = 60;
+/// The number of open questions that one page shows.
+const ASKED: u32 = 50;
 /// The part of the run's history that one page shows. A run without loops is one turn, however long it is.
 const SHOWN: Limit = Limit { turns: 100, entries: 500 };
 
@@ -58,7 +60,7 @@ pub(super) async fn show(
     let (turns, next) = (shown.items, shown.next);
     let calls = evidence(&client, &turns).await?;
     let (core, tenant) = client.core();
-    let questions = core.group.escalation_about(&tenant, run.id()).await?;
+    let questions = core.group.escalation_open_about(&tenant, run.id(), ASKED).await?;
     let title = format!("{} {}", status.workflow, run.id());
     let next = next.map(|last| site.of_tenant(&format!("/runs/{}?after={}", run.id(), escaped(&last))));
     let past = Past { run: &status, turns: &turns, calls: &calls, questions: &questions, now: site.now };
@@ -136,7 +138,13 @@ fn said(state: &RunState) -> Markup {
 
 fn asked(site: &Site, questions: &[Question]) -> Markup {
     let rows: Vec<_> = questions.iter().map(|asked| listed(site, asked)).collect();
-    html! { h2 { "Open questions" } (table(&["Question", "Kind", "Opened", "Run"], &rows, "")) }
+    html! {
+        h2 { "Open questions" }
+        (table(&["Question", "Kind", "Opened", "Run"], &rows, ""))
+        @if questions.len() >= ASKED as usize {
+            p.hint { "The " (ASKED) " oldest are shown. " a href=(site.of_tenant("/questions")) { "All open questions" } }
+        }
+    }
 }
 
 /// The timeline as a figure, and as a table.

@@ -12,7 +12,7 @@ use crate::payload::DigestKey;
 
 /// The length of the seal, in bytes.
 const SEAL: usize = 16;
-/// The greatest number of open questions that a cursor names. A look at a tenant reads as many. More would not fit into the header
+/// The greatest number of open questions that a cursor names. A look reads as many. More would not fit into the header
 /// in which a client sends the cursor.
 pub(super) const OPEN: usize = 256;
 

@@ -15,7 +15,7 @@ use crate::guard::approval::OpenReview;
 use crate::id::{QuestionId, RunId};
 use crate::ledger::Review;
 use crate::rim::api::{Failed, Listed};
-use crate::store::{Document, Question, QuestionKind, RunState, Store as _};
+use crate::store::{Document, Question, RunState, Store as _};
 
 /// The greatest number of open reviews that one look at a tenant reads: their rows hold what is to be approved.
 const REVIEWS: usize = 100;
@@ -89,8 +89,8 @@ impl Look {
         let at_rest = is_at_rest.then_some(row.revision);
         let status = RunStatus::from(row);
         let (core, tenant) = client.core();
-        let mut open = core.group.escalation_about(&tenant, run).await?;
-        open.retain(|asked| asked.kind != QuestionKind::Pending); // that is no question yet
+        let open = core.group.escalation_open_about(&tenant, run, rows(OPEN)).await?;
+        let is_cut = open.len() >= OPEN;
         let open: BTreeMap<_, _> = open.into_iter().map(|asked| (asked.id, asked)).collect();
         let same =
             before.filter(|before| at_rest.is_some() && before.at_rest == at_rest && before.open == open);
@@ -103,7 +103,7 @@ impl Look {
                 Arc::new(turns.iter().flat_map(calls).collect())
             }
         };
-        Ok(Self { runs: BTreeMap::from([(run, status)]), open, calls, at_rest, ..Self::default() })
+        Ok(Self { runs: BTreeMap::from([(run, status)]), open, calls, at_rest, is_cut, ..Self::default() })
     }
 
     async fn at_tenant(client: &TenantClient) -> Result<Self, Failed> {

@@ -146,7 +146,8 @@ pub async fn open_ones_are_listed_for_all_tenants(store: &dyn Store) {
     assert_eq!(everywhere(last.id, 2).await, []);
 }
 
-/// The open questions about a run are listed, the oldest first.
+/// The open questions about a run are listed, the oldest first: all of them, or the first without those that wait for a
+/// provider.
 pub async fn those_about_a_run_are_listed(store: &dyn Store) {
     let sample = Sample::enrol(store, "ann").await;
     let run = sample.run("a").id;
@@ -159,7 +160,17 @@ pub async fn those_about_a_run_are_listed(store: &dyn Store) {
     admit(store, &[change, sample.change().escalation(other)]).await;
     let [first, _, second, _, third] = all;
     admit(store, &[sample.change().escalation(answered(&second, "bob"))]).await;
-    assert_eq!(store.escalation_about(&sample.tenant, run).await.unwrap(), [first, third]);
+    assert_eq!(store.escalation_about(&sample.tenant, run).await.unwrap(), [first.clone(), third.clone()]);
+    let waits = Question { kind: QuestionKind::Pending, ..about(Some(run)) };
+    let last = about(Some(run));
+    let mut change = sample.change();
+    change.escalations = vec![waits.clone(), last.clone()];
+    admit(store, &[change]).await;
+    let all = store.escalation_about(&sample.tenant, run).await.unwrap();
+    assert_eq!(all, [first.clone(), third.clone(), waits, last.clone()]);
+    let open = async |limit| store.escalation_open_about(&sample.tenant, run, limit).await.unwrap();
+    assert_eq!(open(10).await, [first.clone(), third.clone(), last]);
+    assert_eq!(open(2).await, [first, third]);
 }
 
 /// Open questions about unknown workflows are listed for all tenants, from a given id on, the oldest first, up to the

@@ -283,6 +283,8 @@ impl State {
             );
             self.note(format!("{tenant}: labels of {id}"), &store.run_labels(tenant, *id).await);
             self.note(format!("{tenant}: questions about {id}"), &store.escalation_about(tenant, *id).await);
+            let asked = store.escalation_open_about(tenant, *id, 2).await;
+            self.note(format!("{tenant}: first questions about {id}"), &asked);
             let children = store.run_children(tenant, *id, RunId(i64::MIN), u32::MAX).await;
             self.note(format!("{tenant}: children of {id}"), &children);
         }

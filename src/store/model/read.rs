@@ -403,6 +403,13 @@ impl Tables {
         self.escalations.values().filter(asks).cloned().collect()
     }
 
+    pub(super) fn escalation_open_about(&self, tenant: &Tenant, run: RunId, limit: u32) -> Vec<Question> {
+        let mut open = self.escalation_about(tenant, run);
+        open.retain(|question| question.kind != QuestionKind::Pending);
+        open.truncate(limit as usize);
+        open
+    }
+
     pub(super) fn escalation_unknown_workflow(&self, after: QuestionId, limit: u32) -> Vec<Question> {
         let asks = |e: &&Question| e.kind == QuestionKind::Unregistered && e.answer.is_none();
         let mut open: Vec<_> = self.escalations.values().filter(|e| asks(e) && e.id > after).collect();

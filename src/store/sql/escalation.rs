@@ -76,6 +76,20 @@ impl<D: Reader> Queries<D> {
         self.rows(&behind, &[tenant.into(), run.0.into()]).await
     }
 
+    pub(super) async fn escalation_open_about(
+        &self,
+        tenant: &Tenant,
+        run: RunId,
+        limit: u32,
+    ) -> Listed<Question> {
+        let index = D::either("INDEXED BY escalation_run ", "");
+        let behind = format!(
+            "{index}WHERE tenant = $1 AND run = $2 AND answer IS NULL AND kind <> $3 ORDER BY id LIMIT $4"
+        );
+        let pending = QuestionKind::Pending.code();
+        self.rows(&behind, &[tenant.into(), run.0.into(), pending.into(), limit.into()]).await
+    }
+
     pub(super) async fn escalation_of(&self, tenant: &Tenant, record: RecordId) -> Listed<Question> {
         let index = D::either("INDEXED BY escalation_record ", "");
         let behind = format!("{index}WHERE tenant = $1 AND record = $2");

@@ -225,6 +225,26 @@ async fn the_checkpoints_of_a_long_turn_are_shown_page_by_page() {
 }
 
 #[tokio::test]
+async fn the_oldest_questions_about_a_run_are_shown_and_no_calls_that_wait_for_their_providers() {
+    let place = Place::sqlite();
+    let served = Served::on(&place).await;
+    let run = served.waiting("w").await;
+    // Calls that wait (kind 27) before signals that could not be read (kind 26).
+    let many = format!(
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) \
+         INSERT INTO escalation (tenant, id, run, kind, question, opened_at) SELECT 'acme', i, {}, \
+         CASE WHEN i <= 200 THEN 27 ELSE 26 END, 'what now?', 1700000000000000 FROM n",
+        run.0
+    );
+    write(&place, many).await;
+    let mut browser = served.browser(Role::Read, "acme").await;
+    let shown = walked(&mut browser, &format!("runs/{run}"), "questions").await;
+    let expected: Vec<_> = (201..=250).map(|id| QuestionId(id).to_string()).collect();
+    assert_eq!(shown, [expected]);
+    served.end().await;
+}
+
+#[tokio::test]
 async fn what_is_set_aside_is_shown_page_by_page_among_other_questions() {
     let place = Place::sqlite();
     let served = Served::on(&place).await;

@@ -13,7 +13,7 @@ use crate::store::source::{constants, literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and what their plans must have: the index, and what is
 /// looked up in it.
-const HOT: [(&str, &[&str]); 77] = [
+const HOT: [(&str, &[&str]); 78] = [
     ("FROM record WHERE tenant = $1 AND key = $2", &["record_key on record", "(tenant = $1) AND (key = $2)"]),
     ("FROM record WHERE tenant = $1 AND id = $2", &["record_pkey on record", "(tenant = $1) AND (id = $2)"]),
     (
@@ -171,7 +171,11 @@ const HOT: [(&str, &[&str]); 77] = [
         &["escalation_pkey on escalation", "(tenant = $1) AND (id = $2)"],
     ),
     (
-        "FROM escalation WHERE tenant = $1 AND run = $2 AND answer IS NULL",
+        "FROM escalation WHERE tenant = $1 AND run = $2 AND answer IS NULL ORDER BY id",
+        &["escalation_run on escalation", "(tenant = $1) AND (run = $2)"],
+    ),
+    (
+        "FROM escalation WHERE tenant = $1 AND run = $2 AND answer IS NULL AND kind <> $3",
         &["escalation_run on escalation", "(tenant = $1) AND (run = $2)"],
     ),
     (

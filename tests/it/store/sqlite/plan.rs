@@ -9,7 +9,7 @@ use super::{Folder, plain, sources};
 use crate::store::source::{literals, pinned, shared_reads};
 
 /// Queries that run all the time, by a part of their text, and the index that each must use.
-const HOT: [(&str, &str); 90] = [
+const HOT: [(&str, &str); 91] = [
     ("FROM record WHERE tenant = $1 AND key = $2", "record USING INDEX record_key (tenant=? AND key=?)"),
     ("FROM record WHERE tenant = $1 AND id = $2", "record USING INTEGER PRIMARY KEY (rowid=?)"),
     ("INDEXED BY record_orphan WHERE status = 1", "record USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -113,7 +113,11 @@ const HOT: [(&str, &str); 90] = [
     ),
     ("received FROM signal WHERE", "signal USING PRIMARY KEY (tenant=? AND run=? AND name=? AND id=?)"),
     (
-        "WHERE tenant = $1 AND run = $2 AND answer IS NULL",
+        "WHERE tenant = $1 AND run = $2 AND answer IS NULL ORDER BY id",
+        "escalation USING INDEX escalation_run (tenant=? AND run=?)",
+    ),
+    (
+        "WHERE tenant = $1 AND run = $2 AND answer IS NULL AND kind <> $3",
         "escalation USING INDEX escalation_run (tenant=? AND run=?)",
     ),
     ("AND tenant = $2 AND answer IS NULL", "escalation USING INDEX escalation_open (tenant=? AND id>?)"),

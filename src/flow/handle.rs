@@ -126,8 +126,19 @@ impl<O> RunHandle<O> {
         Ok(turns)
     }
 
+    /// The history of the run by turns, from behind a place on: its first `limit` entries, and some of those behind them.
+    #[cfg(feature = "api")]
+    pub(crate) async fn history_page(
+        &self,
+        after: &crate::store::HistoryPlace,
+        limit: u32,
+    ) -> Result<Vec<PastTurn>, RunError> {
+        self.row().await?; // an unknown run has no history
+        Ok(by_turn(self.inner.core.group.run_history_page(&self.tenant, self.id, after, limit).await?))
+    }
+
     /// The turns behind `after`: at least so many, or all.
-    #[cfg(any(feature = "api", feature = "cli"))]
+    #[cfg(feature = "cli")]
     pub(crate) async fn turns(
         &self,
         mut after: Option<u32>,

@@ -8,9 +8,9 @@ use super::chain::Link;
 use super::reads::reads;
 use super::{
     Aggregate, AvoidedDuplicates, Change, ClusterStatus, Contact, Defect, Document, Due, Evidence, History,
-    OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad, QuestionSpan, QueueLoad,
-    RecordLabel, RetentionLoad, Run, RunCursor, RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal,
-    StoreError, StoreLoad, Turns, Verdict, Worker,
+    HistoryPlace, OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad,
+    QuestionSpan, QueueLoad, RecordLabel, RetentionLoad, Run, RunCursor, RunFilter, RunLabel, RunPage,
+    Schedule, SharedEffect, Signal, StoreError, StoreLoad, Turns, Verdict, Worker,
 };
 use crate::clock::Timestamp;
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};

@@ -19,6 +19,78 @@ pub struct History {
     pub signals: Vec<Signal>,
 }
 
+/// The place in a run's history behind which a page of it begins. A history is in the order of its turns; in a turn are first the
+/// checkpoints, by kind, name and id, then the calls by their keys, then the uses by their keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(any(feature = "api", feature = "unstable-core")),
+    allow(dead_code, reason = "a history is read page by page for the API")
+)]
+pub enum HistoryPlace {
+    /// The place before everything.
+    Start,
+    /// The end of a turn.
+    Turn(u32),
+    /// A checkpoint.
+    Step {
+        /// The number of the turn.
+        turn: u32,
+        /// The code of the kind.
+        kind: i64,
+        /// The name of the checkpoint.
+        name: String,
+        /// The id among the checkpoints of that name.
+        id: String,
+    },
+    /// An operation that the run owns.
+    Call {
+        /// The number of the turn.
+        turn: u32,
+        /// The key of the operation.
+        key: String,
+    },
+    /// An operation of another run that answered this one.
+    Use {
+        /// The number of the turn.
+        turn: u32,
+        /// The key of the operation.
+        key: String,
+    },
+}
+
+impl HistoryPlace {
+    /// The turn, kind, name and id behind which the checkpoints of the page are.
+    pub(in crate::store) fn step(&self) -> (i64, i64, &str, &str) {
+        match self {
+            Self::Start => (0, i64::MIN, "", ""),
+            Self::Step { turn, kind, name, id } => (i64::from(*turn), *kind, name, id),
+            Self::Turn(turn) | Self::Call { turn, .. } | Self::Use { turn, .. } => {
+                (i64::from(*turn), i64::MAX, "", "")
+            }
+        }
+    }
+
+    /// The turn and the key behind which the calls of the page are. No key is empty.
+    pub(in crate::store) fn call(&self) -> (i64, &str) {
+        match self {
+            Self::Start => (0, ""),
+            Self::Step { turn, .. } => (i64::from(*turn), ""),
+            Self::Call { turn, key } => (i64::from(*turn), key),
+            Self::Turn(turn) | Self::Use { turn, .. } => (i64::from(*turn) + 1, ""),
+        }
+    }
+
+    /// The turn and the key behind which the uses of the page are.
+    pub(in crate::store) fn used(&self) -> (i64, &str) {
+        match self {
+            Self::Start => (0, ""),
+            Self::Step { turn, .. } | Self::Call { turn, .. } => (i64::from(*turn), ""),
+            Self::Use { turn, key } => (i64::from(*turn), key),
+            Self::Turn(turn) => (i64::from(*turn) + 1, ""),
+        }
+    }
+}
+
 /// An operation that the run owns, as resume needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastCall {

@@ -113,7 +113,7 @@ unstable_core! {
     pub use evidence::Evidence;
     pub use figures::{AvoidedDuplicates, QuestionSpan};
     pub use group::{Group, Ticket};
-    pub use history::{History, PastCall, PastUse};
+    pub use history::{History, HistoryPlace, PastCall, PastUse};
     pub use label::{RecordLabel, RunLabel};
     pub use load::{Connections, RetainedKind, RetentionLoad, StoreLoad};
     pub use model::Model;

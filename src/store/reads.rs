@@ -66,6 +66,9 @@ macro_rules! reads {
             run_keyed(tenant: &'a Tenant, workflow: &'a str, key: &'a str) -> Option<Run>;
             /// The history of a run in these turns.
             run_history(tenant: &'a Tenant, id: RunId, turns: Turns) -> History;
+            /// The history of a run from behind a place on: the first `limit` checkpoints, calls and uses, each in the order of
+            /// the [places](crate::store::HistoryPlace), without signals.
+            run_history_page(tenant: &'a Tenant, id: RunId, after: &'a HistoryPlace, limit: u32) -> History;
             /// Active runs whose worker has been fenced, from `after` on: a restart takes them over.
             run_orphans(after: RunId, limit: u32) -> Vec<Run>;
             /// Runs that wait for an answer although none of their questions is open, from `after` on: the answer

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::page::Page;
 use super::problem::Failed;
 use crate::flow::{PastCall, PastStep, PastTurn, PastUse, RunHandle};
+use crate::store::HistoryPlace;
 
 /// The maximum size of the entries of a page, as JSON. One entry is always shown.
 const BYTES: usize = 1 << 20;
@@ -16,7 +17,7 @@ const BYTES: usize = 1 << 20;
 pub(in crate::rim) struct Limit {
     pub(in crate::rim) turns: u32,
     /// The number of checkpoints, calls and uses. One entry is always shown.
-    pub(in crate::rim) entries: usize,
+    pub(in crate::rim) entries: u32,
 }
 
 /// The place of an entry in its turn: the sort of the entry, the kind of a checkpoint, and the names that are unique among those.
@@ -41,11 +42,13 @@ impl After {
         serde_json::to_string(self).unwrap_or_else(|_| unreachable!("numbers and texts have a JSON form"))
     }
 
-    /// The turn behind which the turns of the page are read.
-    const fn turn(&self) -> Option<u32> {
+    /// The place in the words of the store.
+    fn place(self) -> HistoryPlace {
         match self {
-            Self::Turn(turn) => Some(*turn),
-            Self::Entry(turn, _) => turn.checked_sub(1),
+            Self::Turn(turn) => HistoryPlace::Turn(turn),
+            Self::Entry(turn, (0, kind, name, id)) => HistoryPlace::Step { turn, kind, name, id },
+            Self::Entry(turn, (1, _, key, _)) => HistoryPlace::Call { turn, key },
+            Self::Entry(turn, (_, _, key, _)) => HistoryPlace::Use { turn, key },
         }
     }
 }
@@ -53,36 +56,27 @@ impl After {
 /// A page of a run's history, from behind `after` on.
 pub(in crate::rim) async fn read(
     run: &RunHandle<Value>,
-    after: Option<&After>,
+    after: Option<After>,
     limit: Limit,
 ) -> Result<Page<PastTurn>, Failed> {
-    let turns = run.turns(after.and_then(After::turn), wanted(limit.turns)).await?;
-    Ok(page(turns, after, limit))
+    let after = after.map_or(HistoryPlace::Start, After::place);
+    // One entry more shows that there is a next page.
+    Ok(page(run.history_page(&after, limit.entries.saturating_add(1)).await?, limit))
 }
 
-/// The number of turns to be read for a page: one more shows that there is a next page, and of the first one the page before may
-/// have had all.
-const fn wanted(limit: u32) -> usize {
-    limit as usize + 2
-}
-
-/// A page of these turns, which begin with the turn in which `after` is, or behind it.
-fn page(turns: Vec<PastTurn>, after: Option<&After>, limit: Limit) -> Page<PastTurn> {
+/// A page of these turns, which hold at least the first entries of the page.
+fn page(turns: Vec<PastTurn>, limit: Limit) -> Page<PastTurn> {
     let mut room = Room { bytes: BYTES, entries: limit.entries, last: None, is_full: false };
     let mut items: Vec<PastTurn> = Vec::new();
     for mut turn in turns {
-        let behind = match after {
-            Some(After::Entry(of, place)) if *of == turn.turn => Some(place),
-            _ => None,
-        };
         if items.len() >= limit.turns as usize {
             let next = items.last().map(|last| After::Turn(last.turn).text());
             return Page { items, next };
         }
         let number = turn.turn;
-        room.fill(number, &mut turn.steps, of_step, behind);
-        room.fill(number, &mut turn.calls, of_call, behind);
-        room.fill(number, &mut turn.uses, of_use, behind);
+        room.fill(number, &mut turn.steps, of_step);
+        room.fill(number, &mut turn.calls, of_call);
+        room.fill(number, &mut turn.uses, of_use);
         if !(turn.steps.is_empty() && turn.calls.is_empty() && turn.uses.is_empty()) {
             items.push(turn);
         }
@@ -108,22 +102,15 @@ fn of_use(used: &PastUse) -> Place {
 /// What is left of a page.
 struct Room {
     bytes: usize,
-    entries: usize,
+    entries: u32,
     /// The last entry of the page.
     last: Option<After>,
     is_full: bool,
 }
 
 impl Room {
-    /// Leaves those entries of a turn that are behind a place and have room on the page, in the order of their places.
-    fn fill<T: Serialize>(
-        &mut self,
-        turn: u32,
-        entries: &mut Vec<T>,
-        place: fn(&T) -> Place,
-        behind: Option<&Place>,
-    ) {
-        entries.retain(|entry| behind.is_none_or(|behind| place(entry) > *behind));
+    /// Leaves those entries of a turn that have room on the page, in the order of their places.
+    fn fill<T: Serialize>(&mut self, turn: u32, entries: &mut Vec<T>, place: fn(&T) -> Place) {
         entries.sort_by_cached_key(place);
         let fitting = entries.iter().take_while(|entry| self.takes(entry)).count();
         entries.truncate(fitting);

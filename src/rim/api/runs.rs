@@ -12,6 +12,9 @@ use super::problem::Failed;
 use crate::flow::{PastTurn, RunCursor, RunHandle, RunStatus, TenantClient};
 use crate::rim::run_filter::RunConditions;
 
+/// The maximum number of checkpoints and calls on a page of a history.
+const ENTRIES: u32 = 1000;
+
 /// The run that a path names.
 #[derive(Deserialize)]
 pub(super) struct OfRun {
@@ -59,6 +62,6 @@ pub(super) async fn history(
     Asked(window): Asked<Window>,
 ) -> Paged<PastTurn> {
     let after = window.place().map(After::read).transpose()?;
-    let limit = Limit { turns: window.limit(), entries: usize::MAX };
-    Ok(Json(history::read(&run.handle(&client)?, after.as_ref(), limit).await?))
+    let limit = Limit { turns: window.limit(), entries: ENTRIES };
+    Ok(Json(history::read(&run.handle(&client)?, after, limit).await?))
 }

@@ -56,7 +56,7 @@ pub(super) async fn show(
     let after = after.as_deref().map(After::read).transpose()?;
     let run = named(&client, path)?;
     let (row, status) = (run.row().await?, run.status().await?);
-    let shown = history_page(&run, after.as_ref(), SHOWN).await?;
+    let shown = history_page(&run, after.clone(), SHOWN).await?;
     let (turns, next) = (shown.items, shown.next);
     let calls = evidence(&client, &turns).await?;
     let (core, tenant) = client.core();

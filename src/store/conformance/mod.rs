@@ -139,7 +139,7 @@ macro_rules! conformance_cases {
             tenant: the_first_key_stays, those_with_rows_are_listed, a_payload_is_found_by_its_digest, a_payload_belongs_to_its_tenant;
             turn: a_run_is_in_one, tells_checkpoints_apart, history_is_read_by_turns, a_record_keeps_its_turn,
                 checkpoints_go_with_a_change_of_their_run, nothing_goes_with_a_refused_change,
-                orphans_are_left_by_finished_turns;
+                orphans_are_left_by_finished_turns, history_is_read_page_by_page;
         }
     };
 }

@@ -8,7 +8,9 @@ use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};
 use crate::ledger::OperationKey;
 use crate::payload::PayloadDigest;
 use crate::store::change::Written;
-use crate::store::{Change, PastStep, RunFilter, RunState, RunStateName, Store, Turns, WorkerChange};
+use crate::store::{
+    Change, HistoryPlace, PastStep, RunFilter, RunState, RunStateName, Store, Turns, WorkerChange,
+};
 
 /// The names that a store can be asked about, gathered from the changes that were sent to it, admitted or not.
 #[derive(Clone, Debug, Default)]
@@ -276,6 +278,10 @@ impl State {
                     history.uses.sort_by_key(|used| (used.turn, used.record));
                 }
                 self.note(format!("{tenant}: {turns:?} of {id}"), &history);
+            }
+            for after in [HistoryPlace::Start, HistoryPlace::Turn(0)] {
+                let page = store.run_history_page(tenant, *id, &after, 2).await;
+                self.note(format!("{tenant}: page of {id} behind {after:?}"), &page);
             }
             self.note(
                 format!("{tenant}: pending of {id}"),

@@ -3,7 +3,9 @@
 use super::sample::{Sample, fence_others};
 use super::{admit, refused};
 use crate::ledger::{Owner, Record};
-use crate::store::{Change, History, Refusal, Run, RunState, SharedEffect, Step, Store, Turns, WaitsOn};
+use crate::store::{
+    Change, History, HistoryPlace, Refusal, Run, RunState, SharedEffect, Step, Store, Turns, WaitsOn,
+};
 
 fn step(sample: &Sample, run: &Run, turn: u32) -> Step {
     Step { turn, ..sample.step(run, "1") }
@@ -88,6 +90,57 @@ pub async fn history_is_read_by_turns(store: &dyn Store) {
     every(Turns { base: 0, first: 4, last: 4 }, &[0, 4]).await;
     every(Turns { base: 3, first: 2, last: 4 }, &[2, 3, 4]).await;
     every(Turns { base: 7, first: 8, last: u32::MAX }, &[]).await;
+}
+
+/// A history is read page by page, each part in the order of the places.
+pub async fn history_is_read_page_by_page(store: &dyn Store) {
+    let sample = Sample::enrol(store, "ann").await;
+    let (run, other) = (sample.run("a"), sample.run("b"));
+    let mut changes = Vec::new();
+    for turn in 0..3 {
+        changes.push(sample.change().step(step(&sample, &other, turn)));
+        for name in ["b", "a", "aa"] {
+            let foreign = sample.record(&format!("foreign {turn} {name}"));
+            let used = SharedEffect { turn, ..sample.used(&foreign, &run) };
+            changes.push(sample.change().record(foreign));
+            changes.push(Change { used: Some(Box::new(used)), ..sample.change() });
+            changes.push(sample.change().step(Step { name: name.into(), ..step(&sample, &run, turn) }));
+            changes.push(sample.change().record(call(&sample, &run, turn, &format!("own {turn} {name}"))));
+        }
+    }
+    admit(store, &changes).await;
+    let page = async |after: HistoryPlace, limit| {
+        let page = store.run_history_page(&run.tenant, run.id, &after, limit).await.unwrap();
+        assert_eq!(page.signals, []);
+        (page.steps, page.calls, page.uses)
+    };
+    let (steps, calls, uses) = page(HistoryPlace::Start, 100).await;
+    let names: Vec<_> = steps.iter().map(|step| (step.turn, step.name.as_str())).collect();
+    let expected = (0..3).flat_map(|turn| ["a", "aa", "b"].map(|name| (turn, name)));
+    assert_eq!(names, expected.collect::<Vec<_>>());
+    assert_eq!((calls.len(), uses.len()), (9, 9));
+    assert!(calls.is_sorted_by_key(|call| (call.turn, call.key.as_str())));
+    assert!(uses.is_sorted_by_key(|used| (used.turn, used.key.as_str())));
+    let fifth = HistoryPlace::Step {
+        turn: 1,
+        kind: steps[4].kind.code(),
+        name: steps[4].name.clone(),
+        id: steps[4].id.clone(),
+    };
+    let of_call = HistoryPlace::Call { turn: 1, key: calls[4].key.as_str().to_owned() };
+    let of_use = HistoryPlace::Use { turn: 1, key: uses[4].key.as_str().to_owned() };
+    for (after, from) in [
+        (HistoryPlace::Start, [0, 0, 0]),
+        (fifth, [5, 3, 3]),
+        (of_call, [6, 5, 3]),
+        (of_use, [6, 6, 5]),
+        (HistoryPlace::Turn(1), [6, 6, 6]),
+    ] {
+        let expected =
+            (steps[from[0]..][..2].to_vec(), calls[from[1]..][..2].to_vec(), uses[from[2]..][..2].to_vec());
+        assert_eq!(page(after, 2).await, expected, "{from:?}");
+    }
+    assert_eq!(page(HistoryPlace::Turn(2), 2).await, (vec![], vec![], vec![]));
 }
 
 /// A call keeps its turn when it is settled, and whole rows come back with it.

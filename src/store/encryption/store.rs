@@ -14,9 +14,9 @@ use crate::store::chain::Link;
 use crate::store::reads::reads;
 use crate::store::{
     Aggregate, AvoidedDuplicates, Change, Contact, Document, Due, Evidence, ExpiredSignal, Form, History,
-    OrderingKey, OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad, QuestionSpan,
-    QueueLoad, RecordLabel, Refusal, Run, RunCursor, RunFilter, RunLabel, RunPage, RunState, Schedule,
-    SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
+    HistoryPlace, OrderingKey, OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad,
+    QuestionSpan, QueueLoad, RecordLabel, Refusal, Run, RunCursor, RunFilter, RunLabel, RunPage, RunState,
+    Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 
 /// A store whose private values are encrypted before the store behind it sees them.
@@ -40,6 +40,23 @@ macro_rules! decrypted {
         fn run_history<'a>(&'a self, tenant: &'a Tenant, id: RunId, turns: Turns) -> StoreFuture<'a, $answer> {
             Box::pin(async move {
                 let mut history = self.store.run_history(tenant, id, turns).await?;
+                self.codec.decrypt(tenant, |pass| pass.history(id, &mut history))?;
+                Ok(history)
+            })
+        }
+        decrypted!($($rest)*);
+    };
+    ($(#[$meaning:meta])+ run_history_page($($named:ident: $kind:ty),+) -> $answer:ty; $($rest:tt)*) => {
+        $(#[$meaning])+
+        fn run_history_page<'a>(
+            &'a self,
+            tenant: &'a Tenant,
+            id: RunId,
+            after: &'a HistoryPlace,
+            limit: u32,
+        ) -> StoreFuture<'a, $answer> {
+            Box::pin(async move {
+                let mut history = self.store.run_history_page(tenant, id, after, limit).await?;
                 self.codec.decrypt(tenant, |pass| pass.history(id, &mut history))?;
                 Ok(history)
             })

@@ -25,9 +25,9 @@ use super::chain::Link;
 use super::reads::reads;
 use super::{
     Aggregate, AvoidedDuplicates, Change, ClusterStatus, Contact, Document, Due, Evidence, History,
-    LEDGER_ID, LEDGER_KIND, OutboxEvent, Published, PublishedValue, Question, QuestionCount, QuestionLoad,
-    QuestionSpan, QueueLoad, RecordLabel, Run, RunCursor, RunFilter, RunLabel, RunPage, Schedule,
-    SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
+    HistoryPlace, LEDGER_ID, LEDGER_KIND, OutboxEvent, Published, PublishedValue, Question, QuestionCount,
+    QuestionLoad, QuestionSpan, QueueLoad, RecordLabel, Run, RunCursor, RunFilter, RunLabel, RunPage,
+    Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns, Verdict, Worker,
 };
 use crate::clock::{SharedClock, Timestamp};
 use crate::id::{Fence, QuestionId, RecordId, RunId, Tenant};

@@ -9,9 +9,9 @@ use crate::ledger::{Look, OperationKey, Record, State};
 use crate::payload::{DigestKey, Payload, PayloadDigest};
 use crate::store::chain::Link;
 use crate::store::{
-    CANCEL, COMMAND, Contact, DEADLINE, Evidence, History, PastCall, PastStep, PastUse, Question,
-    QuestionCount, QuestionKind, QuestionLoad, RecordLabel, Run, RunCursor, RunFilter, RunLabel, RunPage,
-    RunState, SharedEffect, Signal, Step, Turns, Worker,
+    CANCEL, COMMAND, Contact, DEADLINE, Evidence, History, HistoryPlace, PastCall, PastStep, PastUse,
+    Question, QuestionCount, QuestionKind, QuestionLoad, RecordLabel, Run, RunCursor, RunFilter, RunLabel,
+    RunPage, RunState, SharedEffect, Signal, Step, Turns, Worker,
 };
 
 impl Tables {
@@ -163,6 +163,26 @@ impl Tables {
             uses: uses.filter_map(|used| Some(past_use(used, self.record(tenant, used.record)?))).collect(),
             signals: self.pending(tenant, id),
         }
+    }
+
+    pub(super) fn run_history_page(
+        &self,
+        tenant: &Tenant,
+        id: RunId,
+        after: &HistoryPlace,
+        limit: u32,
+    ) -> History {
+        let History { mut steps, mut calls, mut uses, .. } = self.run_history(tenant, id, Turns::ALL);
+        steps.retain(|step| (i64::from(step.turn), step.kind.code(), &*step.name, &*step.id) > after.step());
+        steps.sort_by_cached_key(|step| (step.turn, step.kind.code(), step.name.clone(), step.id.clone()));
+        steps.truncate(limit as usize);
+        calls.retain(|call| (i64::from(call.turn), call.key.as_str()) > after.call());
+        calls.sort_by_cached_key(|call| (call.turn, call.key.as_str().to_owned()));
+        calls.truncate(limit as usize);
+        uses.retain(|used| (i64::from(used.turn), used.key.as_str()) > after.used());
+        uses.sort_by_cached_key(|used| (used.turn, used.key.as_str().to_owned()));
+        uses.truncate(limit as usize);
+        History { steps, calls, uses, signals: Vec::new() }
     }
 
     pub(super) fn signal_find(&self, tenant: &Tenant, run: RunId, name: &str, id: &str) -> Option<Signal> {

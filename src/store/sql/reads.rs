@@ -18,10 +18,10 @@ use crate::store::reads::reads;
 use crate::store::row::{Given, Take as _};
 use crate::store::{
     Aggregate, AvoidedDuplicates, CANCEL, COMMAND, Change, Contact, Document, Due, Evidence, History,
-    OutboxEvent, PastCall, PastStep, PastUse, Published, PublishedValue, Question, QuestionCount,
-    QuestionKind, QuestionLoad, QuestionSpan, QueueLoad, RecordLabel, RetentionLoad, Run, RunCursor,
-    RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture, Turns,
-    Verdict, Worker,
+    HistoryPlace, OutboxEvent, PastCall, PastStep, PastUse, Published, PublishedValue, Question,
+    QuestionCount, QuestionKind, QuestionLoad, QuestionSpan, QueueLoad, RecordLabel, RetentionLoad, Run,
+    RunCursor, RunFilter, RunLabel, RunPage, Schedule, SharedEffect, Signal, Store, StoreError, StoreFuture,
+    Turns, Verdict, Worker,
 };
 
 /// The condition of a run that has not ended and is still to be cancelled at its deadline. The first part is that of

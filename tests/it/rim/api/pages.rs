@@ -34,6 +34,14 @@ async fn fills(ctx: Ctx, steps: u32) -> Result<u32, Failure> {
     Ok(steps)
 }
 
+/// A run without loops, with so many small steps.
+async fn walks(ctx: Ctx, steps: u32) -> Result<u32, Failure> {
+    for step in 0..steps {
+        ctx.step("walk", &step, u32::to_string).await?;
+    }
+    Ok(steps)
+}
+
 on_both_stores! {
     async fn a_turn_that_does_not_fit_on_a_page_is_continued_on_the_next_one(place) {
         const STEPS: u32 = 400;
@@ -57,6 +65,23 @@ on_both_stores! {
         }
         assert!(pages >= 4, "{pages}");
         assert_eq!(seen.len(), STEPS as usize);
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), STEPS as usize, "each step is on one page");
+        served.end().await;
+    }
+
+    async fn a_turn_with_many_checkpoints_is_continued_on_the_next_page(place) {
+        const STEPS: u32 = 1_100;
+        let served = Served::beside(&place, place.engine().workflow("walks", 1, walks)).await;
+        let token = served.token(Role::Read, "acme").await;
+        let run = served.engine.tenant("acme").unwrap().run(walks, STEPS).key("w").start().await.unwrap();
+        assert_eq!(run.result().await.unwrap(), STEPS);
+        let turns = walked(&served, &token, &format!("/runs/{}/history", run.id()), 1).await;
+        let pages: Vec<_> = turns.iter().map(|turn| turn["steps"].as_array().unwrap().len()).collect();
+        assert_eq!(pages, [1000, 100]);
+        let steps = turns.iter().flat_map(|turn| turn["steps"].as_array().unwrap());
+        let mut seen: Vec<_> = steps.map(|step| step["value"].to_string()).collect();
         seen.sort();
         seen.dedup();
         assert_eq!(seen.len(), STEPS as usize, "each step is on one page");

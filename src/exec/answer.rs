@@ -6,10 +6,9 @@ use super::approval::withdrawn;
 use super::asked;
 use super::core::Core;
 use super::decided::{MEANWHILE, Said, commit_answer, decided};
-use super::operation::Operation;
 use super::outbox::answered;
 use super::outcome::ExecError;
-use super::resend;
+use super::resend::{self, Repeated};
 use super::result::{self, Fit, fit};
 use super::reviewed::open_review;
 use crate::id::{QuestionId, Tenant};
@@ -109,13 +108,18 @@ impl Answerable {
         escalation.answer = Some(said.at(core.now()));
         change = change.escalation(escalation.clone());
         also(&mut change, &escalation);
-        match commit_answer(core, &escalation, change).await.map_err(store_failed)? {
+        let written = commit_answer(core, &escalation, change).await;
+        // An error says only that the store gave no answer. If the change was written all the same, the question is
+        // closed, and nothing else in this process would send the call.
+        if let Some(again) = again
+            && !matches!(written, Ok(Verdict::Refused(_)))
+        {
+            resend::begin(core, again);
+        }
+        match written.map_err(store_failed)? {
             Verdict::Admitted => {
                 if escalation.kind == QuestionKind::Unpublished {
                     core.group.events().notify_one();
-                }
-                if let Some(op) = again {
-                    resend::begin(core, op);
                 }
                 Ok(escalation)
             }
@@ -131,7 +135,7 @@ async fn consequences(
     asked: &Question,
     record: Option<Record>,
     resolution: &Resolution,
-) -> Result<(Change, Option<Operation>), ExecError> {
+) -> Result<(Change, Option<Repeated>), ExecError> {
     let (id, tenant) = (asked.id, &asked.tenant);
     let unanswerable = |reason: &str| ExecError::Unanswerable { question: id, reason: reason.to_owned() };
     let store_failed = |source: StoreError| ExecError::Store { key: id.to_string(), source };

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counterfoil::Clock as _;
-use counterfoil::exec::Audit;
+use counterfoil::exec::{Audit, ExecError, ExecutorBuilder};
 use counterfoil::ledger::{
     Confirm, Contract, ContractClass, EffectClass, Key, Look, LookupOffer, OperationKey, Reason, State,
 };
 use counterfoil::store::conformance::sample::Sample;
-use counterfoil::store::{Model, QuestionKind, Resolution, Store as _, Verdict};
+use counterfoil::store::{Change, Model, QuestionKind, Resolution, Store, StoreError, StoreFuture, Verdict};
 use counterfoil::{Executor, Outcome, Timestamp};
 
 use crate::world::{
@@ -38,10 +38,14 @@ impl Scene {
         Self::new(EffectClass::Payment, Contract::new(ContractClass::Lookup))
     }
 
-    async fn process(&self) -> Process {
+    fn builder(&self) -> ExecutorBuilder {
         let tool = |name: &str| self.world.tool(name, self.effect, self.contract.clone()).retry(brief());
         let builder = executor(&self.dir, &self.clock);
-        Process::start(builder.dynamic_tool(tool("pay_out")).dynamic_tool(tool("take_back"))).await.unwrap()
+        builder.dynamic_tool(tool("pay_out")).dynamic_tool(tool("take_back"))
+    }
+
+    async fn process(&self) -> Process {
+        Process::start(self.builder()).await.unwrap()
     }
 
     /// A payment that is sent once, in this way.
@@ -192,6 +196,60 @@ async fn what_is_reported_done_and_not_there_is_asked_about_after_two_looks() {
     // It is not asked again by an audit.
     let audit = executor.audit(&acme(), Timestamp::MIN).await.unwrap();
     assert_eq!((audit.looked, audit.missing, audit.asked_before), (1, 0, 1));
+}
+
+/// A store that writes the answers to questions and gives no answer itself, however often it is asked.
+#[derive(Debug)]
+struct LosesAnswers(Arc<dyn Store>);
+
+impl Store for LosesAnswers {
+    fn commit<'a>(&'a self, changes: &'a [Change]) -> StoreFuture<'a, Vec<Verdict>> {
+        Box::pin(async move {
+            let verdicts = self.0.commit(changes).await?;
+            let is_answered = |change: &Change| change.escalations.iter().any(|asked| asked.answer.is_some());
+            if changes.iter().any(is_answered) {
+                return Err(StoreError::Unreachable { detail: "cut off".into() });
+            }
+            Ok(verdicts)
+        })
+    }
+
+    fn behind(&self) -> Option<&dyn Store> {
+        Some(&*self.0)
+    }
+}
+
+// The question is closed then. The call was sent only after a restart.
+#[tokio::test]
+async fn what_is_to_be_sent_again_is_sent_although_the_store_gave_no_answer_to_the_write_that_asks_for_it() {
+    let scene = Scene::payment();
+    let process = scene.paid(Reply::Forget).await;
+    scene.look(&process.executor(), SETTLE, 1).await;
+    scene.look(&process.executor(), SETTLE, 2).await;
+    assert_eq!(asked(process).await, [QuestionKind::Missing]);
+
+    let builder = scene.builder().wrap_store(|store| Arc::new(LosesAnswers(store)));
+    let process = Process::start(builder).await.unwrap();
+    let executor = process.executor();
+    let open = executor.questions(&acme()).await.unwrap();
+    let (asked, answering) = (open[0].id, executor.clone());
+    let answered =
+        process.spawn(async move { answering.answer(&acme(), asked, Resolution::Again, "ann").await });
+    for pause in [50, 250].map(Duration::from_millis) {
+        scene.clock.slept(pause).await; // the store's queue tries the write again
+        scene.clock.advance(pause);
+    }
+    let error = answered.await.unwrap().unwrap_err();
+    assert!(matches!(error, ExecError::Store { .. }), "{error}");
+    assert_eq!(executor.questions(&acme()).await.unwrap(), []);
+    scene.clock.slept(SETTLE).await; // the record is one of unknown outcome: a look has shown nothing
+    assert_eq!((scene.world.count(), scene.world.requests()), (0, 1));
+    scene.clock.advance(SETTLE);
+    scene.world.requested(2).await;
+    let revised = Key::of("pay_out").target("c1").revision(1);
+    let again = process.execute(request("pay_out").key(revised)).await.unwrap().unwrap();
+    assert!(matches!(again, Outcome::Done(answer) if !answer.first), "it was sent");
+    assert_eq!((scene.world.count(), scene.world.requests()), (1, 2));
 }
 
 #[tokio::test]

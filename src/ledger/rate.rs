@@ -93,4 +93,10 @@ impl Bucket {
         }
         has_one
     }
+
+    /// Puts a token back that was taken for what turned out not to count.
+    #[cfg(feature = "api")]
+    pub(crate) fn give_back(&mut self, rate: &Rate) {
+        self.full_at = Boot(self.full_at.0.saturating_sub(rate.interval()));
+    }
 }

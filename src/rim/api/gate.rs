@@ -13,9 +13,9 @@ use http::Uri;
 use super::authenticate::Authenticate;
 use super::caller::{Caller, Role, TenantScope};
 use super::problem::{Failed, Problem};
-use super::rates::Rates;
+use super::rates::{Guesses, Rates};
 use super::routes::Reach;
-use super::token::Tokens;
+use super::token::{Tokens, presented};
 use crate::flow::TenantClient;
 use crate::id::Tenant;
 use crate::rim::events::Streams;
@@ -25,7 +25,28 @@ pub(in crate::rim) struct Shared {
     pub(in crate::rim) client: TenantClient,
     pub(in crate::rim) auth: Arc<dyn Authenticate>,
     pub(super) rates: Rates,
+    pub(super) guesses: Guesses,
     pub(in crate::rim) streams: Arc<Streams>,
+}
+
+impl Shared {
+    /// The caller of a request; `None` if nobody is authenticated. Guesses of tokens are refused beyond their rate,
+    /// before the database is read.
+    pub(in crate::rim) async fn caller(
+        &self,
+        request: &http::request::Parts,
+    ) -> Result<Option<Caller>, Failed> {
+        let Some(token) = presented(request) else { return Ok(self.auth.caller(request).await?) };
+        let clock = self.client.core().0.clock.clone();
+        self.guesses.take(&token, clock.boot()).map_err(Failed::too_many_guesses)?;
+        let found = self.auth.caller(request).await;
+        match &found {
+            Ok(Some(_)) => self.guesses.valid(token, clock.boot()),
+            Ok(None) => self.guesses.invalid(&token, clock.boot()),
+            Err(_) => self.guesses.unknown(&token),
+        }
+        Ok(found?)
+    }
 }
 
 /// The gate of one route.
@@ -46,7 +67,7 @@ impl Gate {
     /// The caller, if it may use the route.
     pub(in crate::rim) async fn admit(&self, request: &http::request::Parts) -> Result<Caller, Failed> {
         let nobody = || Failed::of(Problem::Unauthenticated, "Send a valid token. Nothing was done.");
-        let caller = self.shared.auth.caller(request).await?.ok_or_else(nobody)?;
+        let caller = self.shared.caller(request).await?.ok_or_else(nobody)?;
         let now = self.shared.client.core().0.clock.boot();
         self.shared.rates.take(&caller, now).map_err(Failed::too_many)?;
         if !caller.role.allows(self.role) {

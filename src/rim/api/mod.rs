@@ -71,7 +71,7 @@ pub(in crate::rim) use self::inspect::Listed;
 #[cfg(feature = "dashboard")]
 pub(in crate::rim) use self::problem::Refusal;
 pub(in crate::rim) use self::problem::{Failed, Problem};
-use self::rates::Rates;
+use self::rates::{Guesses, Rates};
 pub use self::routes::{Reach, Route};
 pub use self::token::{IssuedToken, NewToken, Tokens};
 #[cfg(feature = "dashboard")]
@@ -135,7 +135,8 @@ impl Api {
         Self { auth: Arc::new(auth), ..self }
     }
 
-    /// Sets the maximum rate of each caller's requests in this process. Default: 50 a second, 200 at once.
+    /// Sets the maximum rate of each caller's requests in this process. Default: 50 a second, 200 at once. All requests
+    /// together whose token is not valid have the same rate.
     pub fn rate(self, rate: Rate) -> Self {
         Self { rate, ..self }
     }
@@ -161,7 +162,8 @@ impl Api {
     /// The state of a router's requests.
     fn shared(&self) -> Arc<Shared> {
         let (client, auth) = (self.client.clone(), self.auth.clone());
-        Arc::new(Shared { client, auth, rates: Rates::of(self.rate), streams: self.streams.clone() })
+        let (rates, guesses) = (Rates::of(self.rate), Guesses::of(self.rate));
+        Arc::new(Shared { client, auth, rates, guesses, streams: self.streams.clone() })
     }
 
     /// The routes of the API, without their handlers.

@@ -129,8 +129,16 @@ impl Failed {
 
     /// A request that came too early.
     pub(in crate::rim) fn too_many(wait: std::time::Duration) -> Self {
-        let details = Details::of(Problem::TooMany, "The caller's rate limit is used up. Nothing was done.");
-        Self(Box::new(details.retry_after(wait.as_secs() + 1)))
+        Self::early("The caller's rate limit is used up. Nothing was done.", wait)
+    }
+
+    /// A request that came too early behind others whose tokens were not valid.
+    pub(in crate::rim) fn too_many_guesses(wait: std::time::Duration) -> Self {
+        Self::early("Too many tokens were not valid, so this one was not looked up. Nothing was done.", wait)
+    }
+
+    fn early(detail: &str, wait: std::time::Duration) -> Self {
+        Self(Box::new(Details::of(Problem::TooMany, detail).retry_after(wait.as_secs() + 1)))
     }
 }
 

@@ -14,6 +14,7 @@ use subtle::ConstantTimeEq as _;
 
 use super::authenticate::Authenticate;
 use super::caller::Caller;
+use super::rates::TokenDigest;
 use crate::clock::Timestamp;
 use crate::exec::{Core, ExecError};
 use crate::flow::TenantClient;
@@ -100,6 +101,25 @@ fn failed(source: StoreError) -> ExecError {
 
 fn digest(token: &str) -> String {
     hex(&Sha256::digest(token))
+}
+
+/// The bearer token that a request has in its header.
+fn sent(request: &Parts) -> Option<&str> {
+    let header = request.headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = header.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The id of a token, if it has the form of one.
+fn id_of(token: &str) -> Option<&str> {
+    let id = token.strip_prefix(PREFIX)?.get(..ID)?;
+    id.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(id)
+}
+
+/// The digest of the token of a request, if the token has the form of one: the ledger is read for no other.
+pub(super) fn presented(request: &Parts) -> Option<TokenDigest> {
+    let token = sent(request).filter(|token| id_of(token).is_some())?;
+    Some(Sha256::digest(token).into())
 }
 
 impl Tokens {
@@ -189,7 +209,7 @@ impl Tokens {
     }
 
     async fn bearer(&self, token: &str) -> Result<Option<Caller>, ExecError> {
-        let Some(id) = token.strip_prefix(PREFIX).and_then(|rest| rest.get(..ID)) else { return Ok(None) };
+        let Some(id) = id_of(token) else { return Ok(None) };
         let Some(row) = self.find(id).await? else { return Ok(None) };
         let body = Body::of(&row)?;
         let is_it = bool::from(digest(token).as_bytes().ct_eq(body.digest.as_bytes()));
@@ -199,12 +219,10 @@ impl Tokens {
 
 impl Authenticate for Tokens {
     fn caller<'a>(&'a self, request: &'a Parts) -> BoxFuture<'a, Result<Option<Caller>, ExecError>> {
-        let header = request.headers.get(AUTHORIZATION).and_then(|header| header.to_str().ok());
-        let token = header.and_then(|header| header.split_once(' '));
-        let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let token = sent(request);
         Box::pin(async move {
             match token {
-                Some((_, token)) => self.bearer(token.trim()).await,
+                Some(token) => self.bearer(token).await,
                 None => Ok(None),
             }
         })

@@ -149,7 +149,7 @@ impl Gate {
             Ok(caller) => caller,
             Err(refused) => {
                 // The page that says so has the person's own navigation, and nothing of the tenant.
-                site.caller = self.door.shared.auth.caller(&parts).await.unwrap_or_default();
+                site.caller = self.door.shared.caller(&parts).await.unwrap_or_default();
                 return Err(refused);
             }
         };

@@ -106,7 +106,7 @@ async fn enter(
     let form = Form::<Typed>::from_request(Request::from_parts(parts.clone(), body), &()).await;
     let Form(typed) = form.map_err(Failed::malformed)?;
     with_token(&mut parts, typed.token.trim());
-    Ok(match shared.auth.caller(&parts).await? {
+    Ok(match shared.caller(&parts).await? {
         None => Err((typed.next, "This token is not valid, or was revoked.")),
         Some(caller) if !caller.role.allows(Role::Read) => Err((
             typed.next,

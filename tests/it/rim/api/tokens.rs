@@ -61,3 +61,45 @@ async fn a_caller_beyond_its_rate_is_told_when_to_come_again_and_others_are_not(
     assert_eq!(served.get("/runs", &other).await.0, 200);
     served.end().await;
 }
+
+// Each guess cost a read of the database, without any limit.
+#[tokio::test]
+async fn guesses_of_tokens_are_refused_beyond_their_rate_and_keep_nobody_out_who_works() {
+    let place = Place::sqlite();
+    let served = Served::with(&place, |api: Api| api.rate(Rate::per_minute(1).burst(5)).router()).await;
+    let (works, fresh) = (served.token(Role::Read, "acme").await, served.token(Role::Read, "other").await);
+    assert_eq!(served.get("/runs", &works).await.0, 200);
+    let mut refused = Vec::new();
+    for guess in 0..200 {
+        let answer = served.send(Method::GET, "/runs", &format!("cft_{guess:016x}_00"), None).await;
+        match answer.status().as_u16() {
+            401 => {}
+            429 => refused.push(answer),
+            other => panic!("{other}"),
+        }
+    }
+    assert!(refused.len() >= 190, "{}", refused.len());
+    let wait = refused[0].headers()["retry-after"].to_str().unwrap().parse::<u64>().unwrap();
+    assert!(wait > 30, "{wait}");
+    assert_eq!(served.get("/runs", &works).await.0, 200);
+    assert_eq!(served.get("/runs", &fresh).await.0, 429, "it may be one more guess");
+    assert_eq!(served.get("/runs", "cft_none").await.0, 401, "nothing is read for what is no token");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn valid_tokens_count_as_no_guesses_until_they_are_revoked() {
+    let place = Place::sqlite();
+    let served = Served::with(&place, |api: Api| api.rate(Rate::per_minute(1).burst(2)).router()).await;
+    for name in 0..10 {
+        let token = served.token_of(&format!("{name}"), Role::Read, "acme").await;
+        assert_eq!(served.get("/runs", &token).await.0, 200, "{name}");
+    }
+    let token = served.token(Role::Read, "acme").await;
+    assert_eq!(served.get("/runs", &token).await.0, 200);
+    Api::new(&served.client).tokens().revoke(&token[4..20], "ann").await.unwrap();
+    assert_eq!(served.get("/runs", &token).await.0, 401);
+    assert_eq!(served.get("/runs", &token).await.0, 401);
+    assert_eq!(served.get("/runs", &token).await.0, 429);
+    served.end().await;
+}

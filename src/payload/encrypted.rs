@@ -16,7 +16,40 @@ pub(crate) struct Encrypted<'t> {
     pub(crate) seal: Option<&'t str>,
 }
 
+/// The same as [`Encrypted::keys_in`], as a regular expression of PostgreSQL.
+#[cfg(feature = "postgres")]
+pub(crate) const NAMES_KEY: &str = "~([A-Za-z0-9_.-]{1,32}):(?![0-9a-f]{54})[A-Za-z0-9+/]{54}";
+
+/// The minimum length of the base64 of an encrypted text: of its nonce and its tag.
+#[cfg(feature = "sqlite")]
+const LEAST: usize = 54;
+
 impl<'t> Encrypted<'t> {
+    /// The maximum length of the id of a key, in bytes.
+    #[cfg(any(feature = "encryption", feature = "sqlite"))]
+    pub(crate) const MAX_KEY_ID_BYTES: usize = 32;
+
+    /// True if an encrypted text can name a key by this id.
+    #[cfg(any(feature = "encryption", feature = "sqlite"))]
+    pub(crate) fn is_key_id(id: &str) -> bool {
+        (1..=Self::MAX_KEY_ID_BYTES).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    }
+
+    /// The ids of the keys that encrypted texts name anywhere in a text, such as the values in an answer's JSON. Long keys
+    /// of operations look alike (`~long:` and a digest in hexadecimal) and are left out.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn keys_in(text: &'t str) -> impl Iterator<Item = &'t str> {
+        // The address of a large payload lies before the `~` of its key.
+        text.split('~').skip(1).filter_map(|rest| {
+            let (key, bytes) = rest.split_once(':')?;
+            let begin = bytes.as_bytes().get(..LEAST)?;
+            let is_base64 = begin.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(byte));
+            let is_digest = begin.iter().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte));
+            (Self::is_key_id(key) && is_base64 && !is_digest).then_some(key)
+        })
+    }
+
     /// Reads the form; `None` if the text is not encrypted.
     pub(crate) fn of(text: &'t str) -> Option<Self> {
         let text = text.strip_prefix('~')?;

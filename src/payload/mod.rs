@@ -19,6 +19,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 pub(crate) use encrypted::Encrypted;
+#[cfg(feature = "postgres")]
+pub(crate) use encrypted::NAMES_KEY;
 pub use secret::Secret;
 pub(crate) use secret::{is_secret, noticing};
 

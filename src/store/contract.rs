@@ -1,5 +1,6 @@
 //! The contract of a store, as a trait.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use futures_util::future::BoxFuture;
@@ -120,6 +121,11 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The defects of the database that its rows do not show. It reads the whole file, and only the databases answer it.
     fn examine(&self) -> StoreFuture<'_, Vec<Defect>> {
         passed(self, |store| store.examine())
+    }
+    /// The number of encrypted texts by their tenant and the id of the key that they name. A text of a caller that looks
+    /// like an encrypted one is counted, too. It reads all rows, and only the databases answer it.
+    fn named_keys(&self) -> StoreFuture<'_, BTreeMap<(String, String), u64>> {
+        passed(self, |store| store.named_keys())
     }
     /// True if an engine works on the store, where its lock tells. `None` in a shared store, whose workers have leases.
     fn has_engine(&self) -> Option<bool> {

@@ -142,6 +142,16 @@ pub(in crate::store) const fn bytes(name: &'static str) -> Column {
     Column { name, kind: Kind::Bytes, fixed: false }
 }
 
+/// The columns of tenants' rows that may hold encrypted texts, each with its table: those of text that do not identify
+/// the row.
+pub(in crate::store) fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let has_tenant = |table: &Table| table.columns.iter().any(|column| column.name == "tenant");
+    TABLES.into_iter().filter(move |table| has_tenant(table)).flat_map(|table| {
+        let texts = table.columns.iter().filter(|column| column.kind == Kind::Text);
+        texts.filter(move |column| !table.tells(column.name)).map(move |column| (table.name, column.name))
+    })
+}
+
 impl Table {
     /// The columns of the key with their kinds.
     pub(in crate::store) fn key_columns(&self) -> impl Iterator<Item = Column> {

@@ -1,5 +1,8 @@
 //! `counterfoil doctor`: names what is wrong with a ledger, and what to do about it. It only reads.
 
+#[cfg(feature = "encryption")]
+mod keys;
+
 use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -44,6 +47,14 @@ struct Finding {
     remedy: String,
 }
 
+/// Something that is worth knowing, and not wrong.
+#[derive(Debug, Serialize)]
+#[cfg_attr(not(feature = "encryption"), allow(dead_code, reason = "only keys are worth a note"))]
+struct Note {
+    check: &'static str,
+    note: String,
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}\n  {}", self.check, self.found, self.remedy)
@@ -53,29 +64,30 @@ impl fmt::Display for Finding {
 pub(super) fn run(options: &Options) -> ExitCode {
     let mut is_healthy = false;
     let done = block_on(async {
-        let findings = match examine(options).await {
-            Ok(findings) => findings,
+        let (findings, notes) = match examine(options).await {
+            Ok(Doctor { findings, notes, .. }) => (findings, notes),
             Err(error) => {
                 let remedy = "see what the message says; nothing else was examined".to_owned();
-                vec![Finding { check: "database", found: error.to_string(), remedy }]
+                (vec![Finding { check: "database", found: error.to_string(), remedy }], Vec::new())
             }
         };
         is_healthy = findings.is_empty();
         if options.whole.json {
-            return Ok(findings.iter().try_for_each(shown::json)?);
+            findings.iter().try_for_each(shown::json)?;
+            return Ok(notes.iter().try_for_each(shown::json)?);
         }
         findings.iter().try_for_each(|finding| shown::text(&finding.to_string()))?;
         if is_healthy {
             shown::text("nothing is wrong")?;
         }
-        Ok(())
+        Ok(notes.iter().try_for_each(|note| shown::text(&format!("{}: {}", note.check, note.note)))?)
     });
     if is_healthy { done } else { ExitCode::FAILURE }
 }
 
-async fn examine(options: &Options) -> Result<Vec<Finding>, Box<dyn std::error::Error>> {
+async fn examine(options: &Options) -> Result<Doctor, Box<dyn std::error::Error>> {
     let parts = options.whole.database.executor()?.for_examination().open_store().await?;
-    let mut doctor = Doctor { group: parts.group, findings: Vec::new() };
+    let mut doctor = Doctor { group: parts.group, findings: Vec::new(), notes: Vec::new() };
     doctor.look_at_database().await?;
     let status = doctor.group.pulse().await?;
     doctor.look_at_clock(status.time);
@@ -83,12 +95,17 @@ async fn examine(options: &Options) -> Result<Vec<Finding>, Box<dyn std::error::
     doctor.look_at_questions(Duration::from_secs(options.older_than.saturating_mul(3600))).await?;
     doctor.look_at_work().await?;
     doctor.look_at_lookups().await?;
-    Ok(doctor.findings)
+    #[cfg(feature = "encryption")]
+    if let Some(keyring) = options.whole.database.keyring()? {
+        doctor.look_at_keys(&keyring).await;
+    }
+    Ok(doctor)
 }
 
 struct Doctor {
     group: Group,
     findings: Vec<Finding>,
+    notes: Vec<Note>,
 }
 
 impl Doctor {

@@ -12,6 +12,8 @@ use crate::flow::EngineBuilder;
 use crate::flow::{Client, ClientBuilder, TenantClient};
 use crate::id::IdError;
 use crate::store::chain::ChainKey;
+#[cfg(feature = "encryption")]
+use crate::store::encryption::Keyring;
 
 /// The end of a command: an error is printed, and the exit code is 1.
 pub(super) type Done = Result<(), Box<dyn std::error::Error>>;
@@ -76,11 +78,16 @@ impl Database {
             executor = executor.evidence_chain(ChainKey::named(chain).map_err(|error| error.to_string())?);
         }
         #[cfg(feature = "encryption")]
-        if let Some(path) = &self.keys {
-            let keys = crate::store::encryption::Keyring::read(path).map_err(|error| error.to_string())?;
+        if let Some(keys) = self.keyring()? {
             return Ok(executor.encrypted(keys));
         }
         Ok(executor)
+    }
+
+    /// The keys of the file that was named.
+    #[cfg(feature = "encryption")]
+    pub(super) fn keyring(&self) -> Result<Option<Keyring>, String> {
+        self.keys.as_ref().map(Keyring::read).transpose().map_err(|error| error.to_string())
     }
 
     #[cfg_attr(

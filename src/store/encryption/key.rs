@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::cipher::{DigestCipher, TextCipher};
 use crate::id::Tenant;
-use crate::payload::{DigestKey, hex, unhex};
+use crate::payload::{DigestKey, Encrypted, hex, unhex};
 
 /// A key for encryption: 32 random bytes, and an id by which texts name the key that they were encrypted under.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub struct EncryptionKey {
 
 impl EncryptionKey {
     /// The maximum length of an id, in bytes.
-    pub const MAX_ID_BYTES: usize = 32;
+    pub const MAX_ID_BYTES: usize = Encrypted::MAX_KEY_ID_BYTES;
 
     /// A key with an id of at most 32 letters, digits, `-`, `_` and `.`. The id is not secret: each encrypted text
     /// names it. Never give one id to two keys.
@@ -29,7 +29,7 @@ impl EncryptionKey {
     /// [`KeyringError::Id`] if the id is another one.
     pub fn new(id: impl AsRef<str>, secret: [u8; 32]) -> Result<Self, KeyringError> {
         let id = id.as_ref();
-        if !is_id(id) {
+        if !Encrypted::is_key_id(id) {
             return Err(KeyringError::Id { id: id.to_owned() });
         }
         Ok(Self { id: id.into(), secret: Zeroizing::new(secret) })
@@ -50,12 +50,6 @@ impl fmt::Debug for EncryptionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "EncryptionKey({})", self.id)
     }
-}
-
-/// True if an encrypted text can name a key by this id.
-pub(super) fn is_id(id: &str) -> bool {
-    (1..=EncryptionKey::MAX_ID_BYTES).contains(&id.len())
-        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 /// The keys of a tenant, cheap to clone. New texts are encrypted under one of them, and texts under all of them can be read.
@@ -196,7 +190,7 @@ pub struct Keyring {
 /// The keys by tenant, those of all other tenants under `*`. `None` if the tenant's keys were dropped.
 type ByTenant = BTreeMap<String, Option<TenantKeys>>;
 
-const OTHERS: &str = "*";
+pub(crate) const OTHERS: &str = "*";
 
 impl Keyring {
     /// Reads keys from a text.
@@ -230,6 +224,15 @@ impl Keyring {
         }
         *present = Arc::new(keys);
         Ok(())
+    }
+
+    /// The ids of the keys by tenant, those of all other tenants under `*`: first that of the first key. `None` if the
+    /// tenant's keys were dropped.
+    #[cfg(feature = "cli")]
+    pub(crate) fn ids(&self) -> BTreeMap<String, Option<Vec<String>>> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let ids = |keys: &TenantKeys| keys.texts.iter().map(|cipher| cipher.id.to_string()).collect();
+        keys.iter().map(|(tenant, keys)| (tenant.clone(), keys.as_ref().map(ids))).collect()
     }
 }
 

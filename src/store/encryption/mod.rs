@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 use codec::Codec;
 pub(crate) use codec::encrypted_events;
+#[cfg(feature = "cli")]
+pub(crate) use key::OTHERS;
 pub use key::{EncryptionKey, EncryptionKeys, Keyring, KeyringError, TenantKeys};
 use own::EncryptedDatabase;
 #[cfg(feature = "unstable-core")]

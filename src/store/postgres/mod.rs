@@ -17,6 +17,7 @@ mod examine;
 mod inbox;
 mod judge;
 mod listen;
+mod named_keys;
 mod open;
 mod outbox;
 mod own;
@@ -32,6 +33,7 @@ mod transaction;
 mod transfer;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sqlx::Connection as _;
@@ -141,6 +143,10 @@ impl Store for Postgres {
 
     fn examine(&self) -> StoreFuture<'_, Vec<Defect>> {
         Box::pin(examine::examine(&self.readers))
+    }
+
+    fn named_keys(&self) -> StoreFuture<'_, BTreeMap<(String, String), u64>> {
+        Box::pin(named_keys::named_keys(&self.readers))
     }
 
     fn behind(&self) -> Option<&dyn Store> {

@@ -14,6 +14,7 @@ mod find;
 pub(crate) mod inbox;
 mod log;
 mod named;
+mod named_keys;
 mod open;
 mod outbox;
 mod own;
@@ -29,6 +30,7 @@ mod transaction;
 #[cfg(feature = "postgres")]
 mod transfer;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -228,6 +230,10 @@ impl Store for Sqlite {
 
     fn examine(&self) -> StoreFuture<'_, Vec<Defect>> {
         Box::pin(examine::examine(&self.readers))
+    }
+
+    fn named_keys(&self) -> StoreFuture<'_, BTreeMap<(String, String), u64>> {
+        Box::pin(named_keys::named_keys(&self.readers))
     }
 
     fn has_engine(&self) -> Option<bool> {

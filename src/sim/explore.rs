@@ -77,7 +77,7 @@ impl Simulation {
         let trial = self.trial(schedule);
         let violations = self.violations(&trial);
         let met_not = schedule.incidents().iter().filter(|incident| !trial.has_met(incident));
-        let never_happened = met_not.copied().collect();
+        let never_happened = met_not.map(ToString::to_string).collect();
         Replay { schedule: schedule.clone(), violations, never_happened, events: trial.events }
     }
 
@@ -188,9 +188,9 @@ pub struct Replay {
     pub schedule: Schedule,
     /// The violations that were found.
     pub violations: Vec<Violation>,
-    /// The incidents of the schedule that did not happen: the simulation never came to their place, or nobody could have
-    /// detected them.
-    pub never_happened: Vec<Incident>,
+    /// The incidents of the schedule that did not happen, as the schedule writes them: the simulation never came to their
+    /// place, or nobody could have detected them.
+    pub never_happened: Vec<String>,
     /// All events of the simulation.
     #[cfg_attr(not(feature = "unstable-core"), doc(hidden))]
     pub events: Vec<Event>,

@@ -297,7 +297,7 @@ fn tell(results: &Results, json: bool) {
 fn tell_replay(replay: &Replay, json: bool) {
     let violations: Vec<_> = replay.violations.iter().map(ToString::to_string).collect();
     let (schedule, timeline) = (replay.schedule.to_string(), replay.timeline());
-    let never: Vec<_> = replay.never_happened.iter().map(ToString::to_string).collect();
+    let never = &replay.never_happened;
     if json {
         let json = json!({
             "schedule": schedule, "violations": violations, "never_happened": never, "timeline": timeline,

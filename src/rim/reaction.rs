@@ -15,7 +15,7 @@ use crate::exec::inbox::{
 use crate::exec::{Completion, Core, ExecError, Executor, Outcome, OwnConnection, ToolRequest, to_the_end};
 use crate::flow::{Along, RunError, SendSignal, StartRun};
 use crate::id::Tenant;
-use crate::store::{Counting, Delivery, TransactionError};
+use crate::store::{Counting, Delivery, StoreError, TransactionError};
 
 type Work<C> = Box<dyn for<'c> FnOnce(&'c mut C) -> BoxFuture<'c, Result<(), String>> + Send>;
 type Asked = Box<dyn FnOnce(String) -> BoxFuture<'static, Result<Along, RunError>> + Send>;
@@ -116,21 +116,30 @@ pub enum ReactionError {
 }
 
 impl ReactionError {
-    /// True if the message did not cause the error: the try is not counted.
+    /// True if the message did not cause the error: the try is not counted. A database that refuses the commit of one
+    /// message fails with another error, and that message is set aside in the end.
     const fn is_ours(&self) -> bool {
         match self {
-            Self::Unsettled
-            | Self::Run(RunError::Store(_) | RunError::Refused { .. })
-            | Self::Inbox(InboxError::Store(_)) => true,
+            Self::Unsettled | Self::Run(RunError::Refused { .. }) => true,
+            Self::Run(RunError::Store(error)) | Self::Inbox(InboxError::Store(error)) => is_away(error),
             Self::Exec(error) | Self::Run(RunError::Exec(error)) | Self::Inbox(InboxError::Exec(error)) => {
-                matches!(
-                    error,
-                    ExecError::Store { .. } | ExecError::Closed { .. } | ExecError::Unwritten { .. }
-                )
+                match error {
+                    ExecError::Store { source, .. } => is_away(source),
+                    ExecError::Closed { .. } | ExecError::Unwritten { .. } => true,
+                    _ => false,
+                }
             }
             Self::Run(_) | Self::Inbox(_) => false,
         }
     }
+}
+
+/// True if the database takes no write at all for now.
+const fn is_away(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Busy { .. } | StoreError::Full { .. } | StoreError::Unreachable { .. } | StoreError::Closed
+    )
 }
 
 /// The note that is recorded with a message, and returned with each later delivery.

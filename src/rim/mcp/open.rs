@@ -87,8 +87,8 @@ impl Ready {
     /// process lives, and its pipe or its connection is open.
     ///
     /// A server that handles one message at a time may be in the middle of an earlier request, whose effect would be cut off. So it is
-    /// not ended while such a request is open: that one is answered, or is given up and checked in its turn. Later requests do not
-    /// count, or a server that hangs would live for as long as somebody calls it.
+    /// not ended while a request from before this check is open: that one is answered, or is given up. Later requests do not count, or
+    /// a server that hangs would live for as long as somebody calls it.
     pub(super) async fn check(self, withdrawn: Option<RequestId>) {
         let Self { config, peer, end, requests } = self;
         let (number, signs) = (requests.next(), requests.signs());
@@ -101,16 +101,25 @@ impl Ready {
             let ping = ClientRequest::PingRequest(PingRequest::default());
             drop(peer.send_request(ping).await); // an error is a sign of life, too
         };
-        tokio::select! {
-            biased;
-            () = answered => {}
-            () = SystemClock.sleep(config.ready_within) => {
-                if requests.has_open_before(number) || requests.signs() != signs {
-                    return;
+        let hangs = async {
+            loop {
+                SystemClock.sleep(config.ready_within).await;
+                if requests.signs() != signs {
+                    return false;
                 }
-                tracing::warn!(server = %config.name, "MCP server without a sign of life ended");
-                end.cancel();
+                if !requests.has_open_before(number) {
+                    return true;
+                }
             }
+        };
+        let hangs = tokio::select! {
+            biased;
+            () = answered => false,
+            hangs = hangs => hangs,
+        };
+        if hangs {
+            tracing::warn!(server = %config.name, "MCP server without a sign of life ended");
+            end.cancel();
         }
     }
 }

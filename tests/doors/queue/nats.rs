@@ -458,6 +458,26 @@ mod on_sqlite {
         assert_eq!(wire.told.lock().unwrap().last(), Some(&Told::Acknowledged));
     }
 
+    // The database refuses to commit what one message does, and takes everything else. Each refusal is a try of that message.
+    #[tokio::test]
+    async fn a_message_whose_transaction_cannot_be_committed_is_set_aside() {
+        let (_place, executor, mut own) = ledger::sqlite().await;
+        let tables = "CREATE TABLE parent (id BIGINT PRIMARY KEY); \
+                      CREATE TABLE child (parent BIGINT REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)";
+        own.execute(tables).await.unwrap();
+        let mut bench = Bench::new().await;
+        let consumer = QueueConsumer::new(&executor, &acme(), CONSUMER, bench.queue()).backoff(SOON).tries(2);
+        let orphan = async |_: Incoming| {
+            Ok::<_, String>(Reaction::transaction(|db: &mut Own| {
+                Box::pin(async move { db.execute("INSERT INTO child VALUES (7)").await.map(drop) })
+            }))
+        };
+        let _consuming = consumer.start(orphan).await.unwrap();
+        bench.publish(1).await;
+        bench.settled().await;
+        assert_eq!(questions(&executor).await.len(), 1);
+    }
+
     // A handler that takes longer than the broker waits: the message is kept alive, and not delivered to anybody else.
     #[tokio::test]
     async fn a_long_handler_keeps_its_message_alive() {

@@ -208,7 +208,7 @@ async fn each_change_of_a_row_in_the_database_is_found() {
         (
             "UPDATE record SET revision = 1, status = 1, outcome = NULL, external_ref = NULL, sealed_at = NULL \
              WHERE key = 'pay_out:c2'",
-            vec![(RolledBack, "call pay_out:c2")], // the process that opens the ledger takes the call up
+            vec![(RolledBack, "call pay_out:c2")],
         ),
         ("DELETE FROM record WHERE key = 'pay_out:c2'", vec![(Missing, "record ")]),
         ("UPDATE contact SET result = 3 WHERE is_lookup", vec![(Altered, "lookup 1 of call pay_out:c1")]),
@@ -246,7 +246,9 @@ async fn each_change_of_a_row_in_the_database_is_found() {
         let report = report(&place, None).await;
         let found = found(&report);
         for (kind, words) in expected {
-            let is_there = found.iter().any(|(of, what)| *of == kind && what.contains(words));
+            // The process that opens the ledger takes the call up, perhaps before it verifies: then the row is altered.
+            let is_of = |of| of == kind || (kind, of) == (RolledBack, Altered);
+            let is_there = found.iter().any(|(of, what)| is_of(*of) && what.contains(words));
             assert!(is_there, "{sql}: {report}");
         }
         assert!(!report.is_whole(), "{sql}");

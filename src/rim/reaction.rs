@@ -138,7 +138,10 @@ impl ReactionError {
 const fn is_away(error: &StoreError) -> bool {
     matches!(
         error,
-        StoreError::Busy { .. } | StoreError::Full { .. } | StoreError::Unreachable { .. } | StoreError::Closed
+        StoreError::Busy { .. }
+            | StoreError::Full { .. }
+            | StoreError::Unreachable { .. }
+            | StoreError::Closed
     )
 }
 

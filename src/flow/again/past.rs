@@ -125,8 +125,13 @@ impl Past {
 
     /// The ids of records, children, signals and events from this instant on, as the check for divergence compares
     /// them.
+    ///
+    /// The clock of a shared store stands still while it is corrected. Then each checkpoint has an instant one microsecond
+    /// behind the one before it, and the record of a later call has the instant at which the clock stands.
     pub(super) fn later(&self, from: Timestamp) -> Vec<String> {
-        let records = self.records.iter().filter(|record| record.created_at >= from);
+        let ahead = i64::try_from(self.steps.len()).unwrap_or(i64::MAX);
+        let stood = Timestamp(from.0.saturating_sub(ahead));
+        let records = self.records.iter().filter(|record| record.created_at >= stood);
         let deeds = self.steps.iter().filter(|step| step.at >= from).filter_map(Identity::of_deed);
         records.map(|record| record.id.to_string()).chain(deeds.map(|deed| deed.kept_id())).collect()
     }

@@ -14,6 +14,7 @@ use crate::flow::lives::{NAME, died_at, life};
 use crate::flow::tools::{Bill, Pay, post};
 use crate::flow::world::{Process, World, counted};
 use crate::store::postgres::Schema;
+use crate::world::TestClock;
 
 async fn pay(ctx: &Ctx, reference: &str) -> Result<u32, Failure> {
     ctx.call::<Pay>(Bill::new(reference, 100)).await
@@ -339,6 +340,23 @@ fn a_fork_goes_on_beside_its_origin_and_repeats_nothing() {
     });
     assert_eq!((world.effects("post"), world.effects("pay").len()), (vec!["a letter".to_owned()], 1));
     process.shut_down();
+}
+
+// While the clock stands still, the record of the payment has an earlier instant than the step before it.
+#[test]
+fn a_retry_keeps_the_effects_behind_its_step_also_if_the_clock_stood_still() {
+    let world = World::new();
+    let code = errand(&world);
+    let engine = world.engine_on(TestClock::default()).workflow(NAME, 1, code.clone());
+    let process = Process::start(&world, engine);
+    let run = failed(&process, code);
+    process.on(async {
+        run.retry("ann", "again").from_step("second").await.unwrap();
+        let failed = run.result().await.unwrap_err();
+        assert!(matches!(failed, RunError::Failed { .. }), "{failed}");
+    });
+    assert_eq!((counts(&world), world.effects("pay")), ([1, 2, 2], vec!["rent 100".to_owned()]));
+    process.crash();
 }
 
 #[test]
